@@ -1,0 +1,47 @@
+"""The catalogue: every `Algorithm` and `Objective` defined in a file of this folder. Adding one needs no other edit."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+from imperfed.core import Algorithm, Objective
+from imperfed.errors import unknown
+from imperfed.labels import Labels
+
+
+@cache
+def catalogue() -> dict[str, type[Algorithm] | type[Objective]]:
+    """All methods by name. An objective's name runs it under plain averaging."""
+    found: dict[str, type[Algorithm] | type[Objective]] = {}
+    for info in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        for thing in vars(module).values():
+            if isinstance(thing, type) and thing.__module__ == module.__name__ and "name" in vars(thing):
+                if issubclass(thing, Algorithm | Objective):
+                    found[thing.name] = thing
+    return dict(sorted(found.items()))
+
+
+def find(name: str) -> type[Algorithm] | type[Objective]:
+    """The method of this name, or an error that offers the nearest."""
+    if name not in catalogue():
+        raise unknown("algorithm", name, catalogue())
+    return catalogue()[name]
+
+
+def find_objective(name: str) -> type[Objective]:
+    """The objective of this name, or an error that offers the nearest."""
+    objectives = {n: c for n, c in catalogue().items() if issubclass(c, Objective)}
+    if name not in objectives:
+        raise unknown("objective", name, objectives)
+    return objectives[name]
+
+
+def reference(kind: type[Labels]) -> Objective:
+    """What is minimised on this kind of labels when nothing else was chosen."""
+    for c in catalogue().values():
+        if issubclass(c, Objective) and c.reference and c.labels is kind:
+            return c()
+    raise unknown("label kind with a reference objective", kind.kind, [])

@@ -1,0 +1,22 @@
+"""FedAvg (McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017).
+
+The defaults of `Algorithm` are FedAvg: this file only gives them their name.
+
+    symbol    where it lives              does it travel
+    w         server["w"]                 down and up, whole
+    n_k / n   Updates.by_size             n_k is the site's claim
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from imperfed.core import Algorithm
+
+
+@dataclass(frozen=True)
+class FedAvg(Algorithm):
+    """Local steps, then the mean of the models weighted by n_k. Learns from any kind of labels by its objective."""
+
+    name: ClassVar[str] = "fedavg"

@@ -1,0 +1,22 @@
+"""Every site alone: the reference row that says what federating brought.
+
+symbol    where it lives              does it travel
+w_k       personal weights            never
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from imperfed.core import Algorithm
+
+
+@dataclass(frozen=True)
+class LocalOnly(Algorithm):
+    """No weight leaves its site; nothing is merged."""
+
+    name: ClassVar[str] = "local-only"
+
+    def stays(self, name: str) -> bool:
+        return True

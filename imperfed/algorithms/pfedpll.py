@@ -1,0 +1,119 @@
+"""pFedPLL: personalised federated learning from candidate sets. Equation numbers: the conference version.
+
+    symbol          where it lives                    does it travel
+    w^rep           every weight below `corr`         down and up, merged by the KL score (Alg. 2)
+    w^rel           corr, head                        never
+    alpha           rows["alpha"], one an example     never; also the disambiguated labels
+    M, N            labels.values and its complement  never
+    a_1 .. a_B      hall.public                       never: unlabelled inputs of the server
+    s^k             computed by the server itself     never
+
+Departs from the paper in: the weights sent are those after the last local step (the paper's text says the last but one,
+the thesis the last); the optimiser's momentum starts afresh each round; where every distance is 0 or not finite the
+weights n_k / n are used, and the log says so.
+
+Ablations: `lci=false`; `kl=false`; another `objective` instead of the triplet loss (the paper takes `lw`); any of
+`lambda1`, `lambda2`, `lambda3` set to 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import log_softmax
+
+from imperfed.core import Algorithm, Batch, Hall, Objective, Tree, Updates
+from imperfed.labels import Candidates
+from imperfed.losses import log1mexp, masked, masked_logsumexp, masked_softmax
+from imperfed.network import Network
+
+
+@dataclass(frozen=True)
+class LCP(Objective):
+    """Label correlation personalisation: the triplet loss with calibration from both sides (Sec. 3.3)."""
+
+    name: ClassVar[str] = "lcp"
+    labels: ClassVar[type[Candidates]] = Candidates
+    lambda1: float = 1.0  # Eq. 9, weight of L_s
+    lambda2: float = 1.0  # Eq. 9, weight of L_pc
+    lambda3: float = 1.0  # Eq. 9, weight of L_nc
+
+    def open(self, labels: Candidates) -> Tree:
+        return {"alpha": labels.uniform()}  # Alg. 1, line 1
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        M = batch.labels.values
+        logp = log_softmax(net(batch.x), -1)
+        L_s = -masked_logsumexp(logp, M)  # Eq. 5
+        L_pc = -(batch.rows["alpha"] * logp).sum(-1)  # Eq. 7
+        worst = masked(logp, ~M).amax(-1)  # NEVER where every class is a candidate: then L_nc is 0
+        L_nc = -log1mexp(worst)  # Eq. 8
+        return self.lambda1 * L_s + self.lambda2 * L_pc + self.lambda3 * L_nc, logp.detach()  # Eq. 9
+
+    def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
+        return {"alpha": masked_softmax(out, batch.labels.values)}  # Eq. 6
+
+    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+        return rows["alpha"]
+
+
+def identity(p: int) -> nn.Linear:
+    """A p x p linear map without bias that starts as the identity."""
+    layer = nn.Linear(p, p, bias=False)
+    nn.init.eye_(layer.weight)
+    return layer
+
+
+@dataclass(frozen=True)
+class PFedPLL(Algorithm):
+    """Shared representation, personal relation module (LCI), triplet loss (LCP), KL-scored aggregation."""
+
+    name: ClassVar[str] = "pfedpll"
+    objective: Objective | None = LCP()
+    lci: bool = True  # twin modules with the correlation layer, Sec. 3.2
+    kl: bool = True  # Alg. 2; otherwise n_k / n
+    batches: int = 8  # B of Alg. 2
+    size: int = 256  # inputs in each a_b
+
+    def build(self, network: Network) -> Network:
+        return network.insert_before_head("corr", identity) if self.lci else network
+
+    def stays(self, name: str) -> bool:
+        return self.lci and name.startswith(("corr.", "head."))
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        weights = self.scores(server, updates, hall) if self.kl else updates.by_size()
+        return server | updates.average(weights)  # Alg. 1, line 18
+
+    def scores(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
+        """Alg. 2: how far each site's representation has moved from the global one, as shares."""
+        if not len(hall.public):
+            hall.notes.append("pfedpll: no public inputs for the KL score, weights n_k/n used")
+            return updates.by_size()
+        order = torch.randperm(len(hall.public), generator=hall.draw)[: self.batches * self.size]
+        a = hall.public[order].split(self.size)
+        old = [self.rep(hall, server["w"], server["buffers"], a_b) for a_b in a]
+        distance = torch.stack(
+            [
+                torch.stack([kl(self.rep(hall, w, b, a_b), q) for a_b, q in zip(a, old, strict=True)]).mean()
+                for w, b in zip(updates["w"], updates["buffers"], strict=True)
+            ]
+        )  # Eq. 10 and Alg. 2, line 4
+        if not torch.isfinite(distance).all() or distance.sum() <= 0:
+            hall.notes.append("pfedpll: the KL distances are zero or not finite, weights n_k/n used")
+            return updates.by_size()
+        return distance / distance.sum()  # Alg. 2, line 5
+
+    @torch.no_grad()
+    def rep(self, hall: Hall, w: Tensor, buffers: Tensor, x: Tensor) -> Tensor:
+        """log softmax over the p features of the representation at other weights."""
+        return log_softmax(hall.net.at(w, buffers, x, features=True), -1)
+
+
+def kl(logp: Tensor, logq: Tensor) -> Tensor:
+    """KL(p || q), summed over features, mean over examples."""
+    return (logp.exp() * (logp - logq)).sum(-1).mean()

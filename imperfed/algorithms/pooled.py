@@ -1,0 +1,20 @@
+"""All rows in one place: the reference row that privacy forbids, trained with as many steps as all sites together.
+
+symbol    where it lives              does it travel
+w         server["w"]                 nowhere: there is one site
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from imperfed.core import Algorithm
+
+
+@dataclass(frozen=True)
+class Pooled(Algorithm):
+    """One site holds all rows."""
+
+    name: ClassVar[str] = "pooled"
+    gathers: ClassVar[bool] = True

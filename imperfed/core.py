@@ -1,0 +1,304 @@
+"""The contract between an algorithm and the engine that runs it.
+
+An algorithm says what a site does in one local step and what the server does with the answers. The engine owns loops,
+batches, devices, seeds, messages and checkpoints. All memory is in flat dictionaries of named tensors (`Tree`):
+
+    server    what the server remembers                          "w": shared weights [S], "buffers": shared buffers
+    down      what a site receives                               the server's "w", "buffers" and what `send` adds
+    up        what a site answers                                "w", "buffers" and what `reply` adds
+    memory    what a site remembers and never sends              opened by `Algorithm.open`
+    rows      what a site remembers of each of its examples      opened by `Objective.open`
+
+A local step keeps fixed shapes and never waits for the host: no `.item()`, no boolean indexing, no branch on a tensor.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.errors import DataError
+from imperfed.labels import Labels
+from imperfed.network import Layout, Net, Network
+
+Tree = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The training data of all sites, one after the other in one tensor. Holds no truth."""
+
+    name: str
+    x: Tensor
+    labels: Labels
+    starts: tuple[int, ...]
+    """Site k holds the rows starts[k] .. starts[k + 1] - 1."""
+    sites: tuple[str, ...]
+    classes: tuple[str, ...]
+    ids: tuple[str, ...]
+    """A name for every row, stable from run to run."""
+    public: Tensor
+    """Unlabelled inputs that the server may look at; empty where there are none."""
+
+    def check(self) -> Federation:
+        """The door: every invariant that training relies on, each problem named with its site and row."""
+        if len(self.x) != len(self.labels) or self.starts[-1] != len(self.x):
+            raise DataError(
+                f"{self.name}: {len(self.x)} examples but {len(self.labels)} labels and {self.starts[-1]} in sites"
+            )
+        for k, site in enumerate(self.sites):
+            start, stop = self.starts[k], self.starts[k + 1]
+            if stop <= start:
+                raise DataError(
+                    f"{self.name}, {site}: the site has no training rows; use fewer sites or another partition"
+                )
+            finite = torch.isfinite(self.x[start:stop].flatten(1)).all(1)
+            if not finite.all():
+                row = int((~finite).nonzero()[0])
+                column = int((~torch.isfinite(self.x[start + row].flatten())).nonzero()[0])
+                raise DataError(
+                    f"{self.name}, {site}, row {row} (id {self.ids[start + row]}), feature {column}: not a finite number "
+                    f"({int((~finite).sum())} such rows at this site); fill or drop them first"
+                )
+            self.labels.between(start, stop).check(f"{self.name}, {site}")
+        return self
+
+    def sizes(self) -> list[int]:
+        """The number of rows at each site."""
+        return [b - a for a, b in zip(self.starts, self.starts[1:], strict=False)]
+
+    def pooled(self) -> Federation:
+        """The same rows as if one site held them all."""
+        return Federation(
+            self.name, self.x, self.labels, (0, len(self.x)), ("pooled",), self.classes, self.ids, self.public
+        )
+
+
+@dataclass(frozen=True)
+class Site:
+    """What one site sees of itself when it opens."""
+
+    index: int
+    n: int
+    labels: Labels
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The examples of one local step. `real` is 0 on rows that only pad the batch to its shape."""
+
+    x: Tensor
+    labels: Any
+    real: Tensor
+    rows: Tree
+    """What the objective remembers of these examples."""
+    draws: Tree
+    """This step's random numbers, drawn before the round."""
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the real rows."""
+        return (values * self.real).sum() / self.real.sum().clamp(min=1)
+
+
+@dataclass
+class Step:
+    """One local step: everything it may read, and `w` and `slots`, which it moves in place."""
+
+    net: Net
+    batch: Batch
+    down: Tree
+    memory: Tree
+    slots: Tree
+    lr: float
+    momentum: float
+    weight_decay: float
+
+    @property
+    def w(self) -> Tensor:
+        """The weights being trained, [shared | personal]."""
+        return self.net.w
+
+
+@dataclass(frozen=True)
+class Done:
+    """A site after its last local step of a round."""
+
+    net: Net
+    slots: Tree
+    down: Tree
+    memory: Tree
+    steps: int
+    lr: float
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A site in an exchange that is not training: its network at the weights it received, and its own data."""
+
+    net: Net
+    x: Tensor
+    labels: Any
+    rows: Tree
+    down: Tree
+    memory: Tree
+    batch: Batch
+    """One batch drawn as for training."""
+
+
+@dataclass(frozen=True)
+class Updates:
+    """The answers of one exchange, stacked: a row a site, in the order of `who`. They are claims, not facts."""
+
+    who: tuple[int, ...]
+    n: Tensor
+    """Number of training rows of each."""
+    trees: Tree
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.trees[name]
+
+    def by_size(self) -> Tensor:
+        """Weights n_k / n."""
+        return self.n / self.n.sum()
+
+    def average(self, weights: Tensor) -> Tree:
+        """The weighted mean of all that makes up the model: shared weights and shared buffers."""
+        return {name: weights @ self.trees[name] for name in ("w", "buffers")}
+
+
+@dataclass
+class Hall:
+    """What the server may use while it merges, besides the answers."""
+
+    net: Net
+    public: Tensor
+    round: int
+    lr: float
+    draw: torch.Generator
+    notes: list[str] = field(default_factory=list)
+    """Sentences for the log."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Server to sites and back, once. `answer` is None where the local training loop gives the answer."""
+
+    name: str
+    gather: Callable[[Tree, Updates, Hall], Tree]
+    answer: Callable[[Desk], Tree] | None = None
+
+
+@dataclass(frozen=True)
+class Objective(ABC):
+    """A local loss over one kind of labels, with what it remembers of every example. Works under any algorithm."""
+
+    name: ClassVar[str]
+    labels: ClassVar[type[Labels]]
+    reference: ClassVar[bool] = False
+    """Whether it is what an algorithm minimises on this kind of labels when nothing else was chosen."""
+
+    def open(self, labels: Any) -> Tree:
+        """Memory of each example before the first round, [n, ...]."""
+        return {}
+
+    @abstractmethod
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        """The loss of each example [B], and anything `remember` wants from this forward pass."""
+
+    def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
+        """New memory of the batch's examples, after the step; the network is in evaluation mode, without gradient."""
+        return {}
+
+    def believe(self, logits: Tensor, labels: Any, rows: Tree) -> Tensor | None:
+        """Probability of each class for each training example: the labels worked out. None where it works out none."""
+        return None
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A federated method. Fields are its hyper-parameters; the hooks below have FedAvg's defaults."""
+
+    name: ClassVar[str]
+    gathers: ClassVar[bool] = False
+    """Whether the sites' rows are brought together first: the reference nobody may have in practice."""
+    objective: Objective | None = None
+    """None: the reference objective of the labels' kind."""
+
+    # -- the model ------------------------------------------------------------------------------------------------
+
+    def build(self, network: Network) -> Network:
+        """Changes to the network before round 0."""
+        return network
+
+    def stays(self, name: str) -> bool:
+        """Whether the parameter of this name never leaves its site."""
+        return False
+
+    # -- a site ---------------------------------------------------------------------------------------------------
+
+    def open(self, site: Site) -> Tree:
+        """A site's memory before the first round."""
+        return {}
+
+    def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
+        """Random numbers of a round's local steps, [steps, ...]."""
+        return {}
+
+    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+        """The optimiser's slots at the start of a round."""
+        return {"v": torch.zeros_like(w)}
+
+    def total(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+        """The scalar that a local step descends."""
+        values, out = objective.loss(step.net, step.batch)
+        return step.batch.mean(values), out
+
+    def correct(self, g: Tensor, step: Step) -> Tensor:
+        """The gradient that is stepped along."""
+        return g
+
+    def move(self, g: Tensor, step: Step) -> None:
+        """SGD with momentum: v <- m v + g, w <- w - lr v."""
+        v = step.slots["v"].mul_(step.momentum).add_(g)
+        step.w.sub_(v, alpha=step.lr)
+
+    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+        """One whole local step."""
+        loss, out = self.total(objective, step)
+        g = step.net.backward(loss)
+        if step.weight_decay:
+            g.add_(step.w, alpha=step.weight_decay)
+        self.move(self.correct(g, step), step)
+        return loss.detach(), out
+
+    def reply(self, done: Done) -> tuple[Tree, Tree]:
+        """What a site sends beside its shared weights, and its new memory."""
+        return {}, done.memory
+
+    # -- the server -----------------------------------------------------------------------------------------------
+
+    def serve(self, w: Tensor, sites: int) -> Tree:
+        """What the server remembers beside "w" and "buffers" before round 0."""
+        return {}
+
+    def send(self, server: Tree, site: int) -> Tree:
+        """What a site receives beside the shared weights (a "w" given here replaces them)."""
+        return {}
+
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        """The exchanges of one round, in order."""
+        return (Exchange("train", self.merge),)
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        """FedAvg: the mean of the answers, weighted by the sites' sizes."""
+        return server | updates.average(updates.by_size())
+
+    def model(self, server: Tree, site: int) -> tuple[Tensor, Tensor]:
+        """The shared weights and buffers with which a site predicts."""
+        return server["w"], server["buffers"]

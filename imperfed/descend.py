@@ -1,0 +1,110 @@
+"""The only local training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Batch, Done, Objective, Step, Tree
+from imperfed.labels import Labels
+from imperfed.network import Net
+
+
+@dataclass(frozen=True)
+class Local:
+    """How a site trains in one round."""
+
+    steps: int = 40  # tau
+    epochs: int = 0  # if positive, as many passes over a site's rows instead of a fixed number of steps
+    batch: int = 32
+    lr: float = 0.01  # eta
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+
+    def steps_of(self, n: int) -> int:
+        """The number of local steps of a site with n rows."""
+        return self.epochs * -(-n // self.batch) if self.epochs else self.steps
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which rows a site visits in a round, and its random numbers, all known before the round starts."""
+
+    rows: Tensor
+    """[steps, B]; a padding slot holds n, one past the last row."""
+    draws: Tree
+
+
+def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator) -> Plan:
+    """Passes over the rows in random order, cut into batches; the last batch of a pass is padded."""
+    steps, size = local.steps_of(n), local.batch
+    passes = -(-n // size)
+    rows = torch.full((-(-steps // passes) * passes, size), n)
+    for start in range(0, len(rows), passes):
+        rows[start : start + passes].view(-1)[:n] = torch.randperm(n, generator=generator)
+    return Plan(rows[:steps], algorithm.draws(steps, size, generator))
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """A site's own data and what it remembers of each row."""
+
+    x: Tensor
+    labels: Labels
+    rows: Tree
+    """Views into the engine's memory, [n, ...]; written only when a round has succeeded."""
+
+
+def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[Tensor, Batch]]:
+    """The batches of a plan. Without `pad`, padding slots are cut off: they must make no difference."""
+    n = len(shelf.x)
+    filled = (plan.rows < n).sum(1).tolist()
+    for h, index in enumerate(plan.rows):
+        if not pad:
+            index = index[: filled[h]]
+        at = index.clamp(max=n - 1)
+        yield (
+            index,
+            Batch(
+                shelf.x.index_select(0, at),
+                shelf.labels.take(at),
+                (index < n).to(shelf.x.dtype),
+                {name: t.index_select(0, index) for name, t in rows.items()},
+                {name: t[h] for name, t in plan.draws.items()},
+            ),
+        )
+
+
+def descend(
+    algorithm: Algorithm,
+    objective: Objective,
+    net: Net,
+    shelf: Shelf,
+    plan: Plan,
+    down: Tree,
+    memory: Tree,
+    local: Local,
+    pad: bool = False,
+) -> tuple[Done, Tensor, Tree]:
+    """Train `net`, which holds the site's present row, and return the end, the mean loss and the new memory of the rows."""
+    scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in shelf.rows.items()}
+    slots = algorithm.start(net.w, down, memory)
+    total = torch.zeros(())
+    net.train(True)
+    for index, batch in batches(shelf, scratch, plan, pad):
+        step = Step(net, batch, down, memory, slots, local.lr, local.momentum, local.weight_decay)
+        loss, out = algorithm.local(objective, step)
+        total += loss
+        if scratch:
+            net.train(False)
+            with torch.no_grad():
+                new = objective.remember(net, batch, out)
+            for name, values in new.items():
+                scratch[name].index_copy_(0, index, values)
+            net.train(True)
+    net.train(False)
+    steps = len(plan.rows)
+    return Done(net, slots, down, memory, steps, local.lr), total / steps, {name: t[:-1] for name, t in scratch.items()}

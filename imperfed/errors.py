@@ -1,0 +1,38 @@
+"""Errors a user can do something about, each with the exit code the command line ends with."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ImperfedError(Exception):
+    """Base of all errors that are the run's and not a bug's."""
+
+    exit_code = 1
+
+
+class UsageError(ImperfedError):
+    """An unknown name, key or value: something the caller typed."""
+
+    exit_code = 2
+
+
+class DataError(ImperfedError):
+    """Data that cannot be learned from as it is; says file, row and column where it can."""
+
+    exit_code = 3
+
+
+class QuorumError(ImperfedError):
+    """Too many sites failed in one round."""
+
+    exit_code = 4
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
+    """An error that names the unknown thing, the nearest known name and the whole choice."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return UsageError(f"unknown {what} {name!r}.{hint} Known: {', '.join(names)}")

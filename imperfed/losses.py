@@ -1,0 +1,39 @@
+"""Pieces of losses that two methods or more share. All take logits or log-probabilities and never form log(0)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+NEVER = -1e30
+"""Stands for minus infinity in masked maxima and sums; finite, so that no gradient becomes NaN."""
+
+
+def masked(values: Tensor, mask: Tensor) -> Tensor:
+    """The values where the mask holds, and `NEVER` elsewhere."""
+    return values.masked_fill(~mask, NEVER)
+
+
+def masked_softmax(logits: Tensor, mask: Tensor) -> Tensor:
+    """Softmax restricted to the mask: exactly 0 outside it, never 0/0. Rows with an empty mask are 0."""
+    return torch.softmax(masked(logits, mask), -1) * mask
+
+
+def masked_logsumexp(logp: Tensor, mask: Tensor) -> Tensor:
+    """log of the sum of exp over the mask."""
+    return torch.logsumexp(masked(logp, mask), -1)
+
+
+def log1mexp(logp: Tensor) -> Tensor:
+    """log(1 - exp(logp)) for logp < 0, without cancellation near 0 and near minus infinity."""
+    # Both branches are evaluated; each is fed a harmless value where the other is taken, so that no gradient is NaN.
+    near = logp > -0.6931471805599453
+    small = torch.where(near, logp, torch.full_like(logp, -0.5)).clamp(max=-torch.finfo(logp.dtype).tiny)
+    large = torch.where(near, torch.full_like(logp, -1.0), logp)
+    return torch.where(near, torch.log(-torch.expm1(small)), torch.log1p(-torch.exp(large)))
+
+
+def weighted_ce(weights: Tensor, logits: Tensor) -> Tensor:
+    """-sum_j w_j log p_j for every example."""
+    return -(weights * log_softmax(logits, -1)).sum(-1)

@@ -1,0 +1,193 @@
+"""A network cut where its representation ends, and the flat row its numbers live in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from imperfed.errors import UsageError
+
+
+class Network(nn.Module):
+    """head(between(rep(x))): `rep` maps an input to p features, `head` is the last linear layer.
+
+    Layers put between the two keep their own names, so that an algorithm can say by name what stays at a site.
+    """
+
+    rep: nn.Module
+    head: nn.Linear
+
+    def __init__(self, rep: nn.Module, head: nn.Linear) -> None:
+        super().__init__()
+        self.rep = rep
+        self.head = head
+        self.between: tuple[str, ...] = ()
+
+    def forward(self, x: Tensor, features: bool = False) -> Tensor:
+        z: Tensor = self.rep(x)
+        if features:
+            return z
+        for name in self.between:
+            z = self.get_submodule(name)(z)
+        logits: Tensor = self.head(z)
+        return logits
+
+    def insert_before_head(self, name: str, make: Callable[[int], nn.Module]) -> Network:
+        """The same network with the layer `make(p)` between representation and head."""
+        self.add_module(name, make(self.head.in_features))
+        self.between = (*self.between, name)
+        return self
+
+    @classmethod
+    def around(cls, module: nn.Module) -> Network:
+        """Cut any module whose last operation is its last registered linear layer."""
+        if isinstance(module, cls):
+            return module
+        last = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
+        if not last or not last[-1][0]:
+            raise UsageError(
+                f"{type(module).__name__} has no inner nn.Linear to serve as its head; return an imperfed Network(rep, head)"
+            )
+        path, head = last[-1]
+        parent, _, leaf = path.rpartition(".")
+        setattr(module.get_submodule(parent), leaf, nn.Identity())
+        return cls(module, head)
+
+
+@dataclass(frozen=True)
+class Field:
+    """Where one named tensor lies in the row."""
+
+    offset: int
+    shape: torch.Size
+    trainable: bool
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.shape.numel()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a network's numbers lie in one row: shared weights, personal weights, shared buffers, personal buffers.
+
+    So `row[:shared]` is what travels as "w", `row[:trainable]` is what a local step moves, and normalisation buffers,
+    which are averaged but take part in no momentum or correction, follow behind. Integer buffers are constants.
+    """
+
+    fields: Mapping[str, Field]
+    shared: int
+    trainable: int
+    shared_end: int
+    size: int
+
+    @classmethod
+    def of(cls, network: nn.Module, stays: Callable[[str], bool]) -> Layout:
+        weights = [(n, p.shape) for n, p in network.named_parameters()]
+        buffers = [(n, b.shape) for n, b in network.named_buffers() if b.is_floating_point()]
+        fields: dict[str, Field] = {}
+        ends: list[int] = []
+        offset = 0
+        for tensors, trainable in ((weights, True), (buffers, False)):
+            for personal in (False, True):
+                for name, shape in tensors:
+                    if stays(name) == personal:
+                        fields[name] = Field(offset, shape, trainable)
+                        offset += shape.numel()
+                ends.append(offset)
+        return cls(fields, *ends)
+
+    def tree(self, row: Tensor) -> dict[str, Tensor]:
+        """Every named tensor of a whole row, as a view."""
+        return {name: row[f.offset : f.end].view(f.shape) for name, f in self.fields.items()}
+
+    def view(self, flat: Tensor, name: str) -> Tensor:
+        """One named tensor of a vector or of a stack of vectors that begins as the row does ("w" does)."""
+        f = self.fields[name]
+        return flat[..., f.offset : f.end].unflatten(-1, f.shape)
+
+    def row(self, network: nn.Module) -> Tensor:
+        """A network's present numbers as a new row."""
+        state = network.state_dict()
+        return torch.cat([state[name].reshape(-1) for name in self.fields]).detach().clone()
+
+    def join(self, w: Tensor, buffers: Tensor, personal: Tensor) -> Tensor:
+        """A whole row from what travels and what stays."""
+        cut = self.trainable - self.shared
+        return torch.cat([w, personal[:cut], buffers, personal[cut:]])
+
+    def personal(self, row: Tensor) -> Tensor:
+        """The part of a row that never leaves its site."""
+        return torch.cat([row[self.shared : self.trainable], row[self.shared_end :]])
+
+    def buffers(self, row: Tensor) -> Tensor:
+        """The normalisation buffers that travel."""
+        return row[..., self.trainable : self.shared_end]
+
+
+class Net:
+    """A network whose parameters and gradients are views of one row each; made once, loaded for every site in turn."""
+
+    def __init__(self, network: Network, layout: Layout) -> None:
+        self.module = network
+        self.layout = layout
+        self.row = layout.row(network)
+        self.grad = torch.zeros(layout.trainable)
+        self.w = self.row[: layout.trainable]
+        self.parameters: list[nn.Parameter] = []
+        views, named = layout.tree(self.row), dict(network.named_parameters())
+        for name, field in layout.fields.items():
+            if field.trainable:
+                named[name].data = views[name]
+                named[name].grad = self.grad[field.offset : field.end].view(field.shape)
+                self.parameters.append(named[name])
+            else:
+                owner, _, leaf = name.rpartition(".")
+                setattr(network.get_submodule(owner), leaf, views[name])
+        # Only then does the mode matter, and switching it at every step has a price.
+        self.modal = any(isinstance(m, MODAL) for m in network.modules())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.module(x)
+        return logits
+
+    def features(self, x: Tensor) -> Tensor:
+        """The representation of x, p numbers an example."""
+        z: Tensor = self.module(x, features=True)
+        return z
+
+    def load(self, row: Tensor) -> Net:
+        """Take over the numbers of a row."""
+        self.row.copy_(row)
+        return self
+
+    def train(self, mode: bool) -> None:
+        """Training or evaluation mode, for networks that have layers which care."""
+        if self.modal:
+            self.module.train(mode)
+
+    def backward(self, loss: Tensor) -> Tensor:
+        """The gradient of a scalar at the present weights, as one vector (overwritten by the next call)."""
+        self.grad.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return self.grad
+
+    def gradient(self, loss: Tensor) -> Tensor:
+        """The same gradient, itself differentiable."""
+        grads = torch.autograd.grad(loss, self.parameters, create_graph=True)
+        return torch.cat([g.reshape(-1) for g in grads])
+
+    def at(self, w: Tensor, buffers: Tensor, x: Tensor, features: bool = False) -> Tensor:
+        """The network's answer at other shared weights, its own personal part kept; in evaluation mode."""
+        row = torch.cat([w, self.w[self.layout.shared :], buffers, self.row[self.layout.shared_end :]])
+        was = self.module.training
+        self.train(False)
+        out: Tensor = torch.func.functional_call(self.module, self.layout.tree(row), (x,), {"features": features})
+        self.train(was)
+        return out
+
+
+MODAL = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
