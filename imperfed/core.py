@@ -62,8 +62,8 @@ class Federation:
                 row = int((~finite).nonzero()[0])
                 column = int((~torch.isfinite(self.x[start + row].flatten())).nonzero()[0])
                 raise DataError(
-                    f"{self.name}, {site}, row {row} (id {self.ids[start + row]}), feature {column}: not a finite number "
-                    f"({int((~finite).sum())} such rows at this site); fill or drop them first"
+                    f"{self.name}, {site}, row {row} (id {self.ids[start + row]}), feature {column}: not a finite "
+                    f"number ({int((~finite).sum())} such rows at this site); fill or drop them first"
                 )
             self.labels.between(start, stop).check(f"{self.name}, {site}")
         return self

@@ -89,7 +89,7 @@ def descend(
     local: Local,
     pad: bool = False,
 ) -> tuple[Done, Tensor, Tree]:
-    """Train `net`, which holds the site's present row, and return the end, the mean loss and the new memory of the rows."""
+    """Train `net`, which holds the site's present row; returns the end, the mean loss and the new memory of the rows."""
     scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in shelf.rows.items()}
     slots = algorithm.start(net.w, down, memory)
     total = torch.zeros(())

@@ -49,7 +49,7 @@ class Network(nn.Module):
         last = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
         if not last or not last[-1][0]:
             raise UsageError(
-                f"{type(module).__name__} has no inner nn.Linear to serve as its head; return an imperfed Network(rep, head)"
+                f"{type(module).__name__} has no inner nn.Linear to serve as its head; return a Network(rep, head) instead"
             )
         path, head = last[-1]
         parent, _, leaf = path.rpartition(".")
@@ -107,7 +107,7 @@ class Layout:
     def view(self, flat: Tensor, name: str) -> Tensor:
         """One named tensor of a vector or of a stack of vectors that begins as the row does ("w" does)."""
         f = self.fields[name]
-        return flat[..., f.offset : f.end].unflatten(-1, f.shape)
+        return flat[..., f.offset : f.end].reshape(*flat.shape[:-1], *f.shape)
 
     def row(self, network: nn.Module) -> Tensor:
         """A network's present numbers as a new row."""
