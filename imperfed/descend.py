@@ -48,6 +48,17 @@ def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator)
     return Plan(rows[:steps], algorithm.draws(steps, size, generator))
 
 
+def widen(plan: Plan, n: int, extra: int) -> Plan:
+    """The same plan with `extra` more padding slots in every batch; it must train to the same weights."""
+    steps, size = plan.rows.shape
+    rows = torch.cat([plan.rows, plan.rows.new_full((steps, extra), n)], 1)
+    draws = {
+        name: torch.cat([t, t.new_zeros(steps, extra)], 1) if t.shape[1:] == (size,) else t
+        for name, t in plan.draws.items()
+    }
+    return Plan(rows, draws)
+
+
 @dataclass(frozen=True)
 class Shelf:
     """A site's own data and what it remembers of each row."""
@@ -89,7 +100,7 @@ def descend(
     local: Local,
     pad: bool = False,
 ) -> tuple[Done, Tensor, Tree]:
-    """Train `net`, which holds the site's present row; returns the end, the mean loss and the new memory of the rows."""
+    """Train `net`, which holds the site's present row; returns the end, the mean loss, the new memory of the rows."""
     scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in shelf.rows.items()}
     slots = algorithm.start(net.w, down, memory)
     total = torch.zeros(())

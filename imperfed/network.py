@@ -49,7 +49,7 @@ class Network(nn.Module):
         last = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
         if not last or not last[-1][0]:
             raise UsageError(
-                f"{type(module).__name__} has no inner nn.Linear to serve as its head; return a Network(rep, head) instead"
+                f"{type(module).__name__} has no inner nn.Linear to serve as its head; return a Network(rep, head)"
             )
         path, head = last[-1]
         parent, _, leaf = path.rpartition(".")
@@ -172,7 +172,7 @@ class Net:
     def backward(self, loss: Tensor) -> Tensor:
         """The gradient of a scalar at the present weights, as one vector (overwritten by the next call)."""
         self.grad.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return self.grad
 
     def gradient(self, loss: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""Runs any algorithm: rounds, sampling, seeds, messages, failures, checkpoints. Names no algorithm."""

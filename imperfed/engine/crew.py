@@ -1,0 +1,160 @@
+"""Who does the sites' work: the calling process, or worker processes of one thread each. The results are the same."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+Task = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function of a bench, and its further arguments."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that did not end well, and why."""
+
+    reason: str
+
+
+class Crew(Protocol):
+    """Carries out tasks. A result comes with the number of its task, in whatever order they end."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        """Yield (task number, result or Failure)."""
+
+    def close(self) -> None:
+        """Let the workers go."""
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums are then added in one order, whatever the machine's number of cores."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def attempt(bench: Any, task: Task) -> Any:
+    """A task's result, or what went wrong, as a value."""
+    function, arguments = task
+    try:
+        return function(bench, *arguments)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return Failure(f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})")
+
+
+class Alone:
+    """Works in the calling process."""
+
+    def __init__(self, bench: Any) -> None:
+        self.bench = bench
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        with one_thread():
+            for number, task in enumerate(tasks):
+                yield number, attempt(self.bench, task)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Worker:
+    """A worker process, our end of its pipe, and the number of the task it is at."""
+
+    process: BaseProcess
+    pipe: Connection
+    task: int | None = None
+
+
+class Processes:
+    """Works in forked processes. They see the bench as it was at the fork; what must be seen later is shared memory."""
+
+    def __init__(self, bench: Any, workers: int) -> None:
+        self.bench = bench
+        self.context = multiprocessing.get_context("fork")
+        self.workers = [self._hire() for _ in range(workers)]
+
+    def _hire(self) -> Worker:
+        ours, theirs = self.context.Pipe()
+        process = self.context.Process(target=_work, args=(self.bench, theirs, ours), daemon=True)
+        process.start()
+        theirs.close()
+        return Worker(process, ours)
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        waiting = deque(range(len(tasks)))
+        while waiting or any(w.task is not None for w in self.workers):
+            for worker in self.workers:
+                if worker.task is None and waiting:
+                    worker.task = waiting.popleft()
+                    worker.pipe.send(tasks[worker.task])
+            busy = {w.pipe: w for w in self.workers if w.task is not None}
+            for pipe in wait(list(busy)):
+                worker = busy[pipe]  # type: ignore[index]
+                number, worker.task = worker.task, None
+                assert number is not None
+                yield number, self._receive(worker)
+
+    def _receive(self, worker: Worker) -> Any:
+        try:
+            return worker.pipe.recv()
+        except (EOFError, ConnectionError):
+            worker.process.join()
+            place = self.workers.index(worker)
+            self.workers[place] = self._hire()
+            return Failure(f"its worker process ended with code {worker.process.exitcode}")
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.pipe.close()
+        for worker in self.workers:
+            worker.process.join(timeout=5)
+            if worker.process.is_alive():
+                worker.process.kill()
+
+
+def _work(bench: Any, pipe: Connection, parents_end: Connection) -> None:
+    """A worker's life: ends when its pipe does, that is, also when the parent is killed."""
+    parents_end.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
+    torch.set_num_threads(1)
+    try:
+        while True:
+            pipe.send(attempt(bench, pipe.recv()))
+    except (EOFError, ConnectionError):
+        os._exit(0)
+
+
+def crew(bench: Any, workers: int) -> Crew:
+    """Processes where they help and the platform can fork them safely, otherwise the calling process."""
+    if workers > 1 and sys.platform == "linux":
+        return Processes(bench, workers)
+    return Alone(bench)
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def portable(tree: dict[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
+    """Plain arrays: they cross a pipe as bytes, where tensors would cross as file handles."""
+    return {name: t.detach().numpy() for name, t in tree.items()}

@@ -1,0 +1,247 @@
+"""The rounds of a run: who takes part, what is exchanged, who failed, what is recorded and when it is saved."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Exchange, Federation, Hall, Objective, Tree, Updates
+from imperfed.descend import Local
+from imperfed.engine import site as at_site
+from imperfed.engine.crew import Crew, Failure, Task, cores, crew, one_thread, portable
+from imperfed.engine.seeds import SERVER, generator
+from imperfed.engine.site import Bench, Job, Judge, Scores
+from imperfed.engine.state import State, nbytes, shared
+from imperfed.errors import ImperfedError, QuorumError
+from imperfed.network import Layout, Net, Network
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How a run proceeds."""
+
+    rounds: int = 30  # T
+    participation: float = 1.0  # share of the sites that take part in a round
+    workers: int = 0  # worker processes; 0: one a core; 1: the calling process
+    evaluate_every: int = 1
+    checkpoint_every: int = 10
+    on_failure: str = (
+        "skip"  # a site that fails is left out of the round (skip), asked again (retry), or ends it (stop)
+    )
+    retries: int = 2
+    quorum: float = 0.5  # share of a round's sites that must answer
+
+
+@dataclass
+class Report:
+    """What is known after a round."""
+
+    round: int
+    who: tuple[int, ...]
+    losses: dict[int, float]
+    failures: dict[int, str]
+    down: int = 0
+    up: int = 0
+    notes: list[str] = field(default_factory=list)
+    personal: dict[int, Scores] = field(default_factory=dict)
+    common: Scores = field(default_factory=dict)
+
+
+class Engine:
+    """A run on one machine: made from its parts, advanced by `run`, closed at the end."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        objective: Objective,
+        network: Network,
+        federation: Federation,
+        judge: Judge,
+        local: Local,
+        rounds: Rounds,
+        seed: int,
+    ) -> None:
+        if algorithm.gathers:
+            local = replace(local, steps=local.steps * len(federation.sites))
+            federation = federation.pooled()
+        network = algorithm.build(network)
+        layout = Layout.of(network, algorithm.stays)
+        state = State.fresh(algorithm, objective, federation, layout, layout.row(network))
+        self.rounds = rounds
+        self.sizes = federation.sizes()
+        self.bench = Bench(
+            Job(algorithm, objective, federation, layout, local, seed, judge), state, _net(network, layout)
+        )
+        self.on_duty = max(1, round(rounds.participation * len(self.sizes)))
+        self.uploads = {name: shared(state.server[name].expand(self.on_duty, -1)) for name in ("w", "buffers")}
+        self.hall_net = _net(network, layout)
+        self.crew: Crew = crew(Post(self.bench, self.uploads), self._workers())
+
+    def _workers(self) -> int:
+        return min(self.rounds.workers or cores(), max(self.on_duty, self.bench.job.judge.sites))
+
+    @property
+    def state(self) -> State:
+        """All that the run remembers."""
+        return self.bench.state
+
+    def run(self, watch: Callable[[Report], None], stop: Callable[[], bool], checkpoint: Path | None) -> bool:
+        """Go on to the last round. False if `stop` asked for an earlier end; then a checkpoint has been written."""
+        while self.state.round < self.rounds.rounds:
+            report = self.round(self.state.round)
+            self.state.round += 1
+            last, stopped = self.state.round == self.rounds.rounds, stop()
+            if last or stopped or self.state.round % self.rounds.evaluate_every == 0:
+                report.personal, report.common = self.evaluate()
+            watch(report)
+            if checkpoint and (last or stopped or self.state.round % self.rounds.checkpoint_every == 0):
+                self.state.save(checkpoint)
+            if stopped and not last:
+                return False
+        return True
+
+    def sample(self, round: int) -> tuple[int, ...]:
+        """The sites on duty in this round, in order."""
+        draw = generator(self.bench.job.seed, round, SERVER, "sample")
+        return tuple(sorted(torch.randperm(len(self.sizes), generator=draw)[: self.on_duty].tolist()))
+
+    def round(self, round: int) -> Report:
+        """All exchanges of one round."""
+        job = self.bench.job
+        report = Report(round, self.sample(round), {}, {})
+        hall = Hall(
+            self.hall_net, job.federation.public, round, job.local.lr, generator(job.seed, round, SERVER, "hall")
+        )
+        with one_thread():
+            for number, exchange in enumerate(job.algorithm.exchanges(round)):
+                updates = self.exchange(round, number, exchange, report)
+                self.update(exchange.gather(dict(self.state.server), updates, hall))
+        report.notes += hall.notes
+        return report
+
+    def exchange(self, round: int, number: int, exchange: Exchange, report: Report) -> Updates:
+        """Ask the sites on duty, deal with those that fail, and stack the answers."""
+        asked = tuple(k for k in report.who if k not in report.failures)
+        slots = {k: slot for slot, k in enumerate(asked)}
+        longest_first = sorted(asked, key=lambda k: -self.sizes[k])
+        answers: dict[int, tuple[float, dict[str, Any]]] = {}
+        failures = self._ask(round, number, longest_first, slots, answers)
+        for _ in range(self.rounds.retries if self.rounds.on_failure == "retry" else 0):
+            failures = self._ask(round, number, list(failures), slots, answers) if failures else failures
+        self._judge_failures(round, failures, len(report.who), len(answers))
+        report.failures |= failures
+        who = tuple(k for k in asked if k in answers)
+        trees = {name: torch.stack([torch.from_numpy(answers[k][1][name]) for k in who]) for name in answers[who[0]][1]}
+        if exchange.answer is None:
+            report.losses = {k: answers[k][0] for k in who}
+            rows = torch.tensor([slots[k] for k in who])
+            trees = {name: t[rows] for name, t in self.uploads.items()} | trees
+        report.down += sum(nbytes(self.bench.down(k)) for k in asked)
+        report.up += nbytes(trees)
+        return Updates(who, torch.tensor([float(self.sizes[k]) for k in who]), trees)
+
+    def _ask(
+        self, round: int, number: int, sites: list[int], slots: dict[int, int], answers: dict[int, Any]
+    ) -> dict[int, str]:
+        tasks: list[Task] = [(respond, (round, number, k, slots[k])) for k in sites]
+        failures = {}
+        for task, result in self.crew.run(tasks):
+            if isinstance(result, Failure):
+                failures[sites[task]] = result.reason
+            else:
+                answers[sites[task]] = result
+        return failures
+
+    def _judge_failures(self, round: int, failures: dict[int, str], asked: int, answered: int) -> None:
+        names = self.bench.job.federation.sites
+        told = "; ".join(f"{names[k]}: {reason}" for k, reason in failures.items())
+        if failures and self.rounds.on_failure == "stop":
+            raise ImperfedError(f"round {round}: {told}")
+        if answered < max(1, math.ceil(self.rounds.quorum * asked)):
+            raise QuorumError(
+                f"round {round}: {answered} of {asked} sites answered, below the quorum of {self.rounds.quorum:g}. {told}"
+            )
+
+    def update(self, server: Tree) -> None:
+        """The server's new memory, in place: the workers see it at once."""
+        for name, t in self.state.server.items():
+            if server[name].shape != t.shape or not torch.isfinite(server[name]).all():
+                raise ImperfedError(f"the merged {name!r} has the wrong shape or is not finite: the run has diverged")
+            t.copy_(server[name])
+
+    def evaluate(self) -> tuple[dict[int, Scores], Scores]:
+        """Figures of every site's model, and of the global one where there is one."""
+        sites = range(self.bench.job.judge.sites)
+        tasks: list[Task] = [(evaluate, (k,)) for k in sites]
+        results = self._all([*tasks, (evaluate_common, ())])
+        return {k: results[k] for k in sites}, results[len(sites)]
+
+    def beliefs(self) -> Tensor | None:
+        """The probabilities of the labels worked out for every training row; None where none are worked out."""
+        parts = self._all([(believe, (k,)) for k in range(len(self.sizes))])
+        if parts[0] is None:
+            return None
+        return torch.cat([torch.from_numpy(part) for part in parts])
+
+    def _all(self, tasks: list[Task]) -> list[Any]:
+        results: list[Any] = [None] * len(tasks)
+        for number, result in self.crew.run(tasks):
+            if isinstance(result, Failure):
+                raise ImperfedError(f"evaluation failed: {result.reason}")
+            results[number] = result
+        return results
+
+    def model(self, site: int) -> Tree:
+        """The named tensors of the model with which a site predicts."""
+        row = at_site.load_model(self.bench, site).row
+        return {name: t.clone() for name, t in self.bench.job.layout.tree(row).items()}
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self.crew.close()
+
+
+@dataclass
+class Post:
+    """What a worker process holds: its bench, and the shared matrix it writes a site's answer into."""
+
+    bench: Bench
+    uploads: Tree
+
+
+def _net(network: Network, layout: Layout) -> Net:
+    return Net(copy.deepcopy(network), layout)
+
+
+def respond(post: Post, round: int, number: int, site: int, slot: int) -> Any:
+    """A site's loss and further answers; its weights are left in the shared matrix, and its own memory is kept."""
+    answer = at_site.respond(post.bench, round, number, site)
+    if fault := answer.fault(post.bench.state.server):
+        return Failure(f"its answer was refused: {fault}")
+    answer.keep(post.bench, site)
+    for name in post.uploads.keys() & answer.up.keys():
+        post.uploads[name][slot].copy_(answer.up[name])
+    return answer.loss, portable({name: t for name, t in answer.up.items() if name not in post.uploads})
+
+
+def evaluate(post: Post, site: int) -> Scores:
+    """Figures of one site's model."""
+    return at_site.evaluate(post.bench, site)
+
+
+def evaluate_common(post: Post) -> Scores:
+    """Figures of the global model."""
+    return at_site.evaluate_common(post.bench)
+
+
+def believe(post: Post, site: int) -> Any:
+    """The labels that a training site worked out."""
+    belief = at_site.believe(post.bench, site)
+    return None if belief is None else belief.numpy()

@@ -1,0 +1,21 @@
+"""Randomness as an argument: every draw comes from (seed, round, client, purpose)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+
+SERVER = -1
+"""The client number of draws that belong to no site."""
+
+
+def seed_of(seed: int, round: int, client: int, purpose: str) -> int:
+    """A 63-bit seed; neighbouring arguments give unrelated ones."""
+    text = f"{seed}/{round}/{client}/{purpose}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+def generator(seed: int, round: int, client: int, purpose: str) -> torch.Generator:
+    """A fresh generator, so that neither the order nor the number of workers changes a result."""
+    return torch.Generator().manual_seed(seed_of(seed, round, client, purpose))

@@ -1,0 +1,162 @@
+"""What happens at one site: answer an exchange, be evaluated, tell the labels it worked out. Runs in any process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Desk, Exchange, Federation, Objective, Tree
+from imperfed.descend import Local, Shelf, batches, descend, plan
+from imperfed.engine.seeds import generator
+from imperfed.engine.state import State
+from imperfed.network import Layout, Net
+
+Scores = dict[str, tuple[float, int]]
+"""A metric's value and the number of examples it is of."""
+
+
+class Judge(Protocol):
+    """What the engine knows of evaluation: it hands over a network and gets figures."""
+
+    sites: int
+
+    def site(self, site: int, net: Net) -> Scores:
+        """Figures of a network on one site's own test set."""
+
+    def common(self, net: Net) -> Scores:
+        """Figures of a network on the test set of no site in particular; empty where there is none."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that stays the same during a run."""
+
+    algorithm: Algorithm
+    objective: Objective
+    federation: Federation
+    layout: Layout
+    local: Local
+    seed: int
+    judge: Judge
+
+    def home(self, site: int) -> int:
+        """The training site whose model an evaluated site uses: itself, unless all rows were gathered."""
+        return 0 if self.algorithm.gathers else site
+
+
+@dataclass
+class Bench:
+    """A process's place of work: the job, the shared state, and one network that is loaded for each site in turn."""
+
+    job: Job
+    state: State
+    net: Net
+
+    def shelf(self, site: int) -> Shelf:
+        """A site's own data, as views."""
+        fed = self.job.federation
+        a, b = fed.starts[site], fed.starts[site + 1]
+        return Shelf(fed.x[a:b], fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()})
+
+    def down(self, site: int) -> Tree:
+        """What a site receives."""
+        server = self.state.server
+        return {"w": server["w"], "buffers": server["buffers"]} | self.job.algorithm.send(server, site)
+
+    def take_place(self, site: int, w: Tensor, buffers: Tensor) -> Net:
+        """The network with these shared numbers and the site's personal ones."""
+        return self.net.load(self.job.layout.join(w, buffers, self.state.personal[site]))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a site sends, and what it keeps if its answer is accepted."""
+
+    up: Tree
+    loss: float
+    personal: Tensor
+    memory: Tree
+    rows: Tree
+
+    def fault(self, server: Tree) -> str | None:
+        """Why this answer must be refused, if it must."""
+        for name in ("w", "buffers"):
+            if name in self.up and self.up[name].shape != server[name].shape:
+                return f"{name!r} has shape {tuple(self.up[name].shape)}, expected {tuple(server[name].shape)}"
+        kept = self.memory | {"personal weights": self.personal}
+        for name, t in (self.up | kept).items():
+            if not torch.isfinite(t).all():
+                return f"{name!r} is not finite"
+        return None
+
+    def keep(self, bench: Bench, site: int) -> None:
+        """Commit what stays at the site."""
+        state, shelf = bench.state, bench.shelf(site)
+        state.personal[site].copy_(self.personal)
+        for name, t in self.memory.items():
+            state.memory[name][site].copy_(t)
+        for name, t in self.rows.items():
+            shelf.rows[name].copy_(t)
+
+
+def train(bench: Bench, round: int, site: int) -> Answer:
+    """A site's local training in one round."""
+    job, down, shelf = bench.job, bench.down(site), bench.shelf(site)
+    net = bench.take_place(site, down["w"], down["buffers"])
+    memory = {name: t[site] for name, t in bench.state.memory.items()}
+    p = plan(job.algorithm, job.local, len(shelf.x), generator(job.seed, round, site, "batches"))
+    done, loss, rows = descend(job.algorithm, job.objective, net, shelf, p, down, memory, job.local)
+    extra, memory = job.algorithm.reply(done)
+    up = {"w": net.row[: job.layout.shared], "buffers": job.layout.buffers(net.row)} | extra
+    return Answer(up, float(loss), job.layout.personal(net.row), memory, rows)
+
+
+def consult(bench: Bench, round: int, site: int, exchange: Exchange, answer: Callable[[Desk], Tree]) -> Answer:
+    """A site's answer in an exchange that is not training; it keeps nothing."""
+    job, down, shelf = bench.job, bench.down(site), bench.shelf(site)
+    net = bench.take_place(site, down["w"], down["buffers"])
+    draw = generator(job.seed, round, site, exchange.name)
+    one = Local(steps=1, batch=job.local.batch)
+    _, batch = next(batches(shelf, shelf.rows, plan(job.algorithm, one, len(shelf.x), draw), pad=False))
+    memory = {name: t[site] for name, t in bench.state.memory.items()}
+    up = answer(Desk(net, shelf.x, shelf.labels, shelf.rows, down, memory, batch))
+    return Answer(up, 0.0, bench.state.personal[site], {}, {})
+
+
+def respond(bench: Bench, round: int, number: int, site: int) -> Answer:
+    """A site's answer to the exchange of this number in this round."""
+    exchange = bench.job.algorithm.exchanges(round)[number]
+    if exchange.answer is None:
+        return train(bench, round, site)
+    return consult(bench, round, site, exchange, exchange.answer)
+
+
+def load_model(bench: Bench, site: int) -> Net:
+    """The network with which an evaluated site predicts."""
+    home = bench.job.home(site)
+    return bench.take_place(home, *bench.job.algorithm.model(bench.state.server, home))
+
+
+def evaluate(bench: Bench, site: int) -> Scores:
+    """Figures of a site's model on its own test set."""
+    return bench.job.judge.site(site, load_model(bench, site))
+
+
+def evaluate_common(bench: Bench) -> Scores:
+    """Figures of the global model on the common test set; empty where either does not exist."""
+    if bench.state.personal.shape[1] > 0:
+        return {}
+    server = bench.state.server
+    return bench.job.judge.common(bench.take_place(0, server["w"], server["buffers"]))
+
+
+@torch.no_grad()
+def believe(bench: Bench, site: int) -> Tensor | None:
+    """The probabilities of the labels that a training site worked out for its own rows."""
+    shelf, net = bench.shelf(site), load_model(bench, site)
+    logits = torch.cat([net(x) for x in shelf.x.split(1024)])
+    return bench.job.objective.believe(logits, shelf.labels, shelf.rows)

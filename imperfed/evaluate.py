@@ -1,0 +1,87 @@
+"""Figures of models and of worked-out labels. The only reader of the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imperfed.network import Net
+from imperfed.oracle import Oracle
+
+Scores = dict[str, tuple[float, int]]
+Metric = Callable[[Tensor, Tensor], float]
+
+
+def accuracy(logits: Tensor, y: Tensor) -> float:
+    """Share of examples whose highest logit is the true class."""
+    return float((logits.argmax(1) == y).double().mean())
+
+
+def precision_at_1(logits: Tensor, y: Tensor) -> float:
+    """Share of examples whose highest logit is one of the classes present."""
+    return float(y.gather(1, logits.argmax(1, keepdim=True)).double().mean())
+
+
+def auroc(logits: Tensor, y: Tensor) -> float:
+    """Area under the ROC curve, mean over the classes that have both present and absent examples; NaN if none has."""
+    from scipy.stats import rankdata
+
+    areas = []
+    for c in range(y.shape[1]):
+        present = y[:, c].bool()
+        n, m = int(present.sum()), int((~present).sum())
+        if n and m:
+            ranks = torch.from_numpy(rankdata(logits[:, c].double().numpy()))
+            areas.append((float(ranks[present].sum()) - n * (n + 1) / 2) / (n * m))
+    return sum(areas) / len(areas) if areas else float("nan")
+
+
+ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
+SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at_1}
+
+
+def main_metric(oracle: Oracle) -> str:
+    """The name of the figure that tables lead with."""
+    return next(iter(_metrics(oracle.test_y[0])))
+
+
+def _metrics(y: Tensor) -> dict[str, Metric]:
+    return ONE_CLASS if y.ndim == 1 else SEVERAL_CLASSES
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Figures by name, from an oracle that nobody else may read."""
+
+    oracle: Oracle
+
+    @property
+    def sites(self) -> int:
+        """The number of sites with a test set of their own."""
+        return len(self.oracle.test_x)
+
+    def site(self, site: int, net: Net) -> Scores:
+        """Figures of a network on one site's own test set."""
+        return _scores(net, self.oracle.test_x[site], self.oracle.test_y[site])
+
+    def common(self, net: Net) -> Scores:
+        """Figures of a network on the test set of no site in particular; empty where there is none."""
+        if self.oracle.common_x is None or self.oracle.common_y is None:
+            return {}
+        return _scores(net, self.oracle.common_x, self.oracle.common_y)
+
+    def labels(self, start: int, stop: int, suggested: Tensor) -> Scores:
+        """How many of the labels worked out for these training rows are the true ones; empty where truth is unknown."""
+        truth = self.oracle.truth
+        if truth is None or truth.ndim != 1:
+            return {}
+        return {"accuracy": (float((suggested == truth[start:stop]).double().mean()), stop - start)}
+
+
+@torch.no_grad()
+def _scores(net: Net, x: Tensor, y: Tensor) -> Scores:
+    logits = torch.cat([net(part) for part in x.split(1024)])
+    return {name: (metric(logits, y), len(y)) for name, metric in _metrics(y).items()}
