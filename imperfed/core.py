@@ -139,9 +139,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Desk:
-    """A site in an exchange that is not training: its network at the weights it received, and its own data."""
+    """A site that looks at its own data, its network at the weights it received: to answer, or before it trains."""
 
     net: Net
+    objective: Objective
     x: Tensor
     labels: Any
     rows: Tree
@@ -149,6 +150,10 @@ class Desk:
     memory: Tree
     batch: Batch
     """One batch drawn as for training."""
+
+    def whole(self) -> Batch:
+        """All rows of the site as one batch."""
+        return Batch(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {})
 
 
 @dataclass(frozen=True)
@@ -249,6 +254,10 @@ class Algorithm:
     def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
         """Random numbers of a round's local steps, [steps, ...]."""
         return {}
+
+    def begin(self, desk: Desk) -> Tree:
+        """What local training starts from; a site that chooses by its own data replaces or adds parts of `down`."""
+        return desk.down
 
     def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
         """The optimiser's slots at the start of a round."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core import Algorithm, Batch, Done, Objective, Step, Tree
+from imperfed.errors import not_negative, positive
 from imperfed.labels import Labels
 from imperfed.network import Net
 
@@ -23,6 +24,10 @@ class Local:
     lr: float = 0.01  # eta
     momentum: float = 0.9
     weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive("local", steps=self.steps, batch=self.batch, lr=self.lr)
+        not_negative("local", epochs=self.epochs, momentum=self.momentum, weight_decay=self.weight_decay)
 
     def steps_of(self, n: int) -> int:
         """The number of local steps of a site with n rows."""

@@ -36,3 +36,17 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return UsageError(f"unknown {what} {name!r}.{hint} Known: {', '.join(names)}")
+
+
+def positive(section: str, **settings: float) -> None:
+    """Refuse settings that are not above 0."""
+    for key, value in settings.items():
+        if not value > 0:
+            raise UsageError(f"setting {section}.{key} must be above 0; got {value:g}")
+
+
+def not_negative(section: str, **settings: float) -> None:
+    """Refuse settings below 0."""
+    for key, value in settings.items():
+        if not value >= 0:
+            raise UsageError(f"setting {section}.{key} must be 0 or more; got {value:g}")

@@ -15,9 +15,14 @@ Scores = dict[str, tuple[float, int]]
 Metric = Callable[[Tensor, Tensor], float]
 
 
+def accuracy_of(suggested: Tensor, y: Tensor) -> float:
+    """Share of labels that are the true class."""
+    return float((suggested == y).double().mean())
+
+
 def accuracy(logits: Tensor, y: Tensor) -> float:
     """Share of examples whose highest logit is the true class."""
-    return float((logits.argmax(1) == y).double().mean())
+    return accuracy_of(logits.argmax(1), y)
 
 
 def precision_at_1(logits: Tensor, y: Tensor) -> float:
@@ -43,11 +48,6 @@ ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
 SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at_1}
 
 
-def main_metric(oracle: Oracle) -> str:
-    """The name of the figure that tables lead with."""
-    return next(iter(_metrics(oracle.test_y[0])))
-
-
 def _metrics(y: Tensor) -> dict[str, Metric]:
     return ONE_CLASS if y.ndim == 1 else SEVERAL_CLASSES
 
@@ -63,6 +63,11 @@ class Evaluator:
         """The number of sites with a test set of their own."""
         return len(self.oracle.test_x)
 
+    @property
+    def metric(self) -> str:
+        """The name of the figure that tables lead with."""
+        return next(iter(_metrics(self.oracle.test_y[0])))
+
     def site(self, site: int, net: Net) -> Scores:
         """Figures of a network on one site's own test set."""
         return _scores(net, self.oracle.test_x[site], self.oracle.test_y[site])
@@ -73,12 +78,19 @@ class Evaluator:
             return {}
         return _scores(net, self.oracle.common_x, self.oracle.common_y)
 
-    def labels(self, start: int, stop: int, suggested: Tensor) -> Scores:
-        """How many of the labels worked out for these training rows are the true ones; empty where truth is unknown."""
+    def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
+        """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
         truth = self.oracle.truth
-        if truth is None or truth.ndim != 1:
-            return {}
-        return {"accuracy": (float((suggested == truth[start:stop]).double().mean()), stop - start)}
+        return None if truth is None else accuracy_of(suggested, truth[start:stop])
+
+    def mistaken(self, suggested: Tensor, classes: int) -> list[list[int]] | None:
+        """How often each true class (row) was taken for each other (column); None where truth is unknown."""
+        if self.oracle.truth is None:
+            return None
+        wrong = self.oracle.truth != suggested
+        pairs = self.oracle.truth[wrong] * classes + suggested[wrong]
+        counts: list[list[int]] = torch.bincount(pairs, minlength=classes * classes).view(classes, classes).tolist()
+        return counts
 
 
 @torch.no_grad()

@@ -20,6 +20,17 @@ def masked_softmax(logits: Tensor, mask: Tensor) -> Tensor:
     return torch.softmax(masked(logits, mask), -1) * mask
 
 
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    """The mean over the mask of every row; 0 where the mask is empty."""
+    return (values * mask).sum(-1) / mask.sum(-1).clamp(min=1)
+
+
+def masked_best(values: Tensor, mask: Tensor) -> Tensor:
+    """One-hot of the largest value inside the mask, ties to the lowest class; inside it for any values, even -inf."""
+    inside = values.clamp(min=torch.finfo(values.dtype).min).masked_fill(~mask, -torch.inf)
+    return torch.zeros_like(values).scatter(-1, inside.argmax(-1, keepdim=True), 1.0)
+
+
 def masked_logsumexp(logp: Tensor, mask: Tensor) -> Tensor:
     """log of the sum of exp over the mask."""
     return torch.logsumexp(masked(logp, mask), -1)
@@ -32,6 +43,15 @@ def log1mexp(logp: Tensor) -> Tensor:
     small = torch.where(near, logp, torch.full_like(logp, -0.5)).clamp(max=-torch.finfo(logp.dtype).tiny)
     large = torch.where(near, torch.full_like(logp, -1.0), logp)
     return torch.where(near, torch.log(-torch.expm1(small)), torch.log1p(-torch.exp(large)))
+
+
+def log1m_softmax(logits: Tensor) -> Tensor:
+    """log(1 - p_j) for every class, p the softmax; value and gradient are right even where p_j rounds to 1."""
+    # Only the largest p_j can come near 1. For it, 1 - p_j is the share of all others, which never cancels.
+    top = masked_best(logits.detach(), torch.ones_like(logits, dtype=torch.bool)).bool()
+    share = masked_logsumexp(logits, ~top) - torch.logsumexp(logits, -1)
+    small = log_softmax(logits, -1).masked_fill(top, NEVER)  # at most log(1/2)
+    return torch.where(top, share.unsqueeze(-1), torch.log1p(-small.exp()))
 
 
 def weighted_ce(weights: Tensor, logits: Tensor) -> Tensor:

@@ -75,7 +75,8 @@ class Layout:
     """How a network's numbers lie in one row: shared weights, personal weights, shared buffers, personal buffers.
 
     So `row[:shared]` is what travels as "w", `row[:trainable]` is what a local step moves, and normalisation buffers,
-    which are averaged but take part in no momentum or correction, follow behind. Integer buffers are constants.
+    which are averaged but take part in no momentum or correction, follow behind. Integer buffers and parameters that
+    require no gradient are constants: the same everywhere, and no part of the row.
     """
 
     fields: Mapping[str, Field]
@@ -86,7 +87,7 @@ class Layout:
 
     @classmethod
     def of(cls, network: nn.Module, stays: Callable[[str], bool]) -> Layout:
-        weights = [(n, p.shape) for n, p in network.named_parameters()]
+        weights = [(n, p.shape) for n, p in network.named_parameters() if p.requires_grad]
         buffers = [(n, b.shape) for n, b in network.named_buffers() if b.is_floating_point()]
         fields: dict[str, Field] = {}
         ends: list[int] = []
@@ -111,7 +112,8 @@ class Layout:
 
     def row(self, network: nn.Module) -> Tensor:
         """A network's present numbers as a new row."""
-        state = network.state_dict()
+        # Not state_dict, which leaves out the buffers that are registered as not persistent.
+        state = dict(network.named_parameters()) | dict(network.named_buffers())
         return torch.cat([state[name].reshape(-1) for name in self.fields]).detach().clone()
 
     def join(self, w: Tensor, buffers: Tensor, personal: Tensor) -> Tensor:
@@ -135,8 +137,8 @@ class Net:
         self.module = network
         self.layout = layout
         self.row = layout.row(network)
-        self.grad = torch.zeros(layout.trainable)
         self.w = self.row[: layout.trainable]
+        self.grad = torch.zeros_like(self.w)
         self.parameters: list[nn.Parameter] = []
         views, named = layout.tree(self.row), dict(network.named_parameters())
         for name, field in layout.fields.items():
@@ -148,7 +150,7 @@ class Net:
                 owner, _, leaf = name.rpartition(".")
                 setattr(network.get_submodule(owner), leaf, views[name])
         # Only then does the mode matter, and switching it at every step has a price.
-        self.modal = any(isinstance(m, MODAL) for m in network.modules())
+        self.modal = any(looks_at_mode(m) for m in network.modules())
 
     def __call__(self, x: Tensor) -> Tensor:
         logits: Tensor = self.module(x)
@@ -176,18 +178,25 @@ class Net:
         return self.grad
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """The same gradient, itself differentiable."""
-        grads = torch.autograd.grad(loss, self.parameters, create_graph=True)
+        """The same gradient, itself differentiable; 0 for weights that the loss does not depend on."""
+        grads = torch.autograd.grad(loss, self.parameters, create_graph=True, materialize_grads=True)
         return torch.cat([g.reshape(-1) for g in grads])
 
     def at(self, w: Tensor, buffers: Tensor, x: Tensor, features: bool = False) -> Tensor:
         """The network's answer at other shared weights, its own personal part kept; in evaluation mode."""
         row = torch.cat([w, self.w[self.layout.shared :], buffers, self.row[self.layout.shared_end :]])
+        # BatchNorm refuses running statistics with a history, which they would inherit from a `w` that has one.
+        tree = {n: t if self.layout.fields[n].trainable else t.detach() for n, t in self.layout.tree(row).items()}
         was = self.module.training
         self.train(False)
-        out: Tensor = torch.func.functional_call(self.module, self.layout.tree(row), (x,), {"features": features})
+        out: Tensor = torch.func.functional_call(self.module, tree, (x,), {"features": features})
         self.train(was)
         return out
 
 
-MODAL = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd)
+MODAL = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.RReLU, nn.RNNBase, nn.MultiheadAttention)
+
+
+def looks_at_mode(module: nn.Module) -> bool:
+    """Whether a layer may compute otherwise in training than in evaluation; of a user's own class nobody can tell."""
+    return isinstance(module, MODAL) or not type(module).__module__.startswith(("torch.nn.", "imperfed."))

@@ -16,11 +16,13 @@ from imperfed.core import Algorithm, Exchange, Federation, Hall, Objective, Tree
 from imperfed.descend import Local
 from imperfed.engine import site as at_site
 from imperfed.engine.crew import Crew, Failure, Task, cores, crew, one_thread, portable
-from imperfed.engine.seeds import SERVER, generator
+from imperfed.engine.seeds import SERVER, generator, seeded
 from imperfed.engine.site import Bench, Job, Judge, Scores
 from imperfed.engine.state import State, nbytes, shared
-from imperfed.errors import ImperfedError, QuorumError
+from imperfed.errors import ImperfedError, QuorumError, UsageError, not_negative, positive, unknown
 from imperfed.network import Layout, Net, Network
+
+POLICIES = ("skip", "retry", "stop")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,20 @@ class Rounds:
     retries: int = 2
     quorum: float = 0.5  # share of a round's sites that must answer
 
+    def __post_init__(self) -> None:
+        positive(
+            "rounds",
+            rounds=self.rounds,
+            participation=self.participation,
+            evaluate_every=self.evaluate_every,
+            checkpoint_every=self.checkpoint_every,
+        )
+        not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum)
+        if self.participation > 1 or self.quorum > 1:
+            raise UsageError("rounds.participation and rounds.quorum are shares: at most 1")
+        if self.on_failure not in POLICIES:
+            raise unknown("failure policy", self.on_failure, POLICIES)
+
 
 @dataclass
 class Report:
@@ -49,6 +65,8 @@ class Report:
     failures: dict[int, str]
     down: int = 0
     up: int = 0
+    sent: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Name and shape of everything that left a site."""
     notes: list[str] = field(default_factory=list)
     personal: dict[int, Scores] = field(default_factory=dict)
     common: Scores = field(default_factory=dict)
@@ -71,7 +89,8 @@ class Engine:
         if algorithm.gathers:
             local = replace(local, steps=local.steps * len(federation.sites))
             federation = federation.pooled()
-        network = algorithm.build(network)
+        with seeded(seed, 0, SERVER, "build"):
+            network = algorithm.build(network)
         layout = Layout.of(network, algorithm.stays)
         state = State.fresh(algorithm, objective, federation, layout, layout.row(network))
         self.rounds = rounds
@@ -145,6 +164,7 @@ class Engine:
             trees = {name: t[rows] for name, t in self.uploads.items()} | trees
         report.down += sum(nbytes(self.bench.down(k)) for k in asked)
         report.up += nbytes(trees)
+        report.sent |= {name: tuple(t.shape[1:]) for name, t in trees.items() if t.numel()}
         return Updates(who, torch.tensor([float(self.sizes[k]) for k in who]), trees)
 
     def _ask(
@@ -166,7 +186,7 @@ class Engine:
             raise ImperfedError(f"round {round}: {told}")
         if answered < max(1, math.ceil(self.rounds.quorum * asked)):
             raise QuorumError(
-                f"round {round}: {answered} of {asked} sites answered, below the quorum of {self.rounds.quorum:g}. {told}"
+                f"round {round}: {answered} of {asked} sites answered, below the quorum {self.rounds.quorum:g}. {told}"
             )
 
     def update(self, server: Tree) -> None:
@@ -203,6 +223,18 @@ class Engine:
         row = at_site.load_model(self.bench, site).row
         return {name: t.clone() for name, t in self.bench.job.layout.tree(row).items()}
 
+    @property
+    def personalised(self) -> bool:
+        """Whether sites predict with models of their own."""
+        job = self.bench.job
+        return self.state.personal.shape[1] > 0 or type(job.algorithm).model is not Algorithm.model
+
+    def shared_model(self) -> Tree:
+        """The named tensors that all sites share."""
+        job, server = self.bench.job, self.state.server
+        row = job.layout.join(server["w"], server["buffers"], self.state.personal[0])
+        return {name: t.clone() for name, t in job.layout.tree(row).items() if not job.algorithm.stays(name)}
+
     def close(self) -> None:
         """Let the workers go."""
         self.crew.close()
@@ -223,7 +255,7 @@ def _net(network: Network, layout: Layout) -> Net:
 def respond(post: Post, round: int, number: int, site: int, slot: int) -> Any:
     """A site's loss and further answers; its weights are left in the shared matrix, and its own memory is kept."""
     answer = at_site.respond(post.bench, round, number, site)
-    if fault := answer.fault(post.bench.state.server):
+    if fault := answer.fault(post.bench.state):
         return Failure(f"its answer was refused: {fault}")
     answer.keep(post.bench, site)
     for name in post.uploads.keys() & answer.up.keys():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -19,3 +21,11 @@ def seed_of(seed: int, round: int, client: int, purpose: str) -> int:
 def generator(seed: int, round: int, client: int, purpose: str) -> torch.Generator:
     """A fresh generator, so that neither the order nor the number of workers changes a result."""
     return torch.Generator().manual_seed(seed_of(seed, round, client, purpose))
+
+
+@contextmanager
+def seeded(seed: int, round: int, client: int, purpose: str) -> Iterator[None]:
+    """For layers that draw from torch's own generator, such as dropout and initial weights; restores it afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed_of(seed, round, client, purpose))
+        yield

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from imperfed.core import Algorithm, Desk, Exchange, Federation, Objective, Tree
-from imperfed.descend import Local, Shelf, batches, descend, plan
-from imperfed.engine.seeds import generator
+from imperfed.descend import Local, Plan, Shelf, batches, descend, plan
+from imperfed.engine.seeds import generator, seeded
 from imperfed.engine.state import State
 from imperfed.network import Layout, Net
 
@@ -22,7 +22,9 @@ Scores = dict[str, tuple[float, int]]
 class Judge(Protocol):
     """What the engine knows of evaluation: it hands over a network and gets figures."""
 
-    sites: int
+    @property
+    def sites(self) -> int:
+        """The number of sites with a test set of their own."""
 
     def site(self, site: int, net: Net) -> Scores:
         """Figures of a network on one site's own test set."""
@@ -82,15 +84,20 @@ class Answer:
     memory: Tree
     rows: Tree
 
-    def fault(self, server: Tree) -> str | None:
+    def fault(self, state: State) -> str | None:
         """Why this answer must be refused, if it must."""
-        for name in ("w", "buffers"):
-            if name in self.up and self.up[name].shape != server[name].shape:
-                return f"{name!r} has shape {tuple(self.up[name].shape)}, expected {tuple(server[name].shape)}"
-        kept = self.memory | {"personal weights": self.personal}
-        for name, t in (self.up | kept).items():
-            if not torch.isfinite(t).all():
-                return f"{name!r} is not finite"
+        model = {name: self.up[name] for name in ("w", "buffers") if name in self.up}
+        memory = {name: t[0] for name, t in state.memory.items()}
+        for tree, like in ((model, state.server), (self.memory, memory)):
+            for name, t in tree.items():
+                if name not in like:
+                    return f"{name!r} was never opened"
+                if t.shape != like[name].shape:
+                    return f"{name!r} has shape {tuple(t.shape)}, expected {tuple(like[name].shape)}"
+        for tree in (self.up, {"personal weights": self.personal}, self.memory, self.rows):
+            for name, t in tree.items():
+                if not torch.isfinite(t).all():
+                    return f"{name!r} is not finite"
         return None
 
     def keep(self, bench: Bench, site: int) -> None:
@@ -103,13 +110,23 @@ class Answer:
             shelf.rows[name].copy_(t)
 
 
-def train(bench: Bench, round: int, site: int) -> Answer:
-    """A site's local training in one round."""
+def sit_down(bench: Bench, site: int, p: Plan) -> Desk:
+    """A site with its network at the weights it received and the first batch of a plan."""
     job, down, shelf = bench.job, bench.down(site), bench.shelf(site)
     net = bench.take_place(site, down["w"], down["buffers"])
+    _, batch = next(batches(shelf, shelf.rows, p, pad=False))
     memory = {name: t[site] for name, t in bench.state.memory.items()}
+    return Desk(net, job.objective, shelf.x, shelf.labels, shelf.rows, down, memory, batch)
+
+
+def train(bench: Bench, round: int, site: int) -> Answer:
+    """A site's local training in one round."""
+    job, shelf = bench.job, bench.shelf(site)
     p = plan(job.algorithm, job.local, len(shelf.x), generator(job.seed, round, site, "batches"))
-    done, loss, rows = descend(job.algorithm, job.objective, net, shelf, p, down, memory, job.local)
+    desk = sit_down(bench, site, p)
+    down = job.algorithm.begin(desk)
+    net = bench.take_place(site, down["w"], down["buffers"])
+    done, loss, rows = descend(job.algorithm, job.objective, net, shelf, p, down, desk.memory, job.local)
     extra, memory = job.algorithm.reply(done)
     up = {"w": net.row[: job.layout.shared], "buffers": job.layout.buffers(net.row)} | extra
     return Answer(up, float(loss), job.layout.personal(net.row), memory, rows)
@@ -117,22 +134,20 @@ def train(bench: Bench, round: int, site: int) -> Answer:
 
 def consult(bench: Bench, round: int, site: int, exchange: Exchange, answer: Callable[[Desk], Tree]) -> Answer:
     """A site's answer in an exchange that is not training; it keeps nothing."""
-    job, down, shelf = bench.job, bench.down(site), bench.shelf(site)
-    net = bench.take_place(site, down["w"], down["buffers"])
+    job, n = bench.job, len(bench.shelf(site).x)
     draw = generator(job.seed, round, site, exchange.name)
-    one = Local(steps=1, batch=job.local.batch)
-    _, batch = next(batches(shelf, shelf.rows, plan(job.algorithm, one, len(shelf.x), draw), pad=False))
-    memory = {name: t[site] for name, t in bench.state.memory.items()}
-    up = answer(Desk(net, shelf.x, shelf.labels, shelf.rows, down, memory, batch))
-    return Answer(up, 0.0, bench.state.personal[site], {}, {})
+    p = plan(job.algorithm, Local(steps=1, batch=job.local.batch), n, draw)
+    return Answer(answer(sit_down(bench, site, p)), 0.0, bench.state.personal[site], {}, {})
 
 
 def respond(bench: Bench, round: int, number: int, site: int) -> Answer:
     """A site's answer to the exchange of this number in this round."""
-    exchange = bench.job.algorithm.exchanges(round)[number]
-    if exchange.answer is None:
-        return train(bench, round, site)
-    return consult(bench, round, site, exchange, exchange.answer)
+    job = bench.job
+    exchange = job.algorithm.exchanges(round)[number]
+    with seeded(job.seed, round, site, f"layers {exchange.name}"):
+        if exchange.answer is None:
+            return train(bench, round, site)
+        return consult(bench, round, site, exchange, exchange.answer)
 
 
 def load_model(bench: Bench, site: int) -> Net:

@@ -1,0 +1,210 @@
+"""Seconds a round and peak memory of imperfed on the CPU, beside a plain PyTorch loop that does the same work.
+
+python benchmarks/cpu.py [--quick]
+
+All variants run in turn, round by round, so that whatever else the machine does meets them alike; medians are compared.
+Memory is measured in fresh processes, before this one has grown: a process inherits the peak of the one that starts it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from typing import Any, Protocol
+
+import torch
+from raw import LR, MOMENTUM, WORKS, RawLoop, Work
+
+RESULTS = Path(__file__).parent / "results" / "cpu.json"
+VARIANTS = {"raw": "raw loop, 1 thread", "one": "imperfed, 1 worker", "two": "imperfed, 2 workers"}
+ROUNDS = {"W1": 7, "W2": 31, "W3": 21}
+TIME_TARGETS = {"W1": {"one": 1.0, "two": 0.5}, "W2": {"one": 0.75, "two": 0.4}, "W3": {"one": 1.0, "two": 0.5}}
+MEMORY_TARGET = 1.2
+"""Times the raw loop's peak; beyond that, two workers may take one interpreter more."""
+Figures = dict[str, Any]
+
+
+class Runner(Protocol):
+    """A way of doing the work."""
+
+    def round(self, t: int, /) -> Any:
+        """Do round t."""
+
+    def close(self) -> None:
+        """Free what it holds."""
+
+
+def imperfed_engine(work: Work, workers: int) -> Any:
+    """The same work as an `Engine`."""
+    from imperfed.algorithms import find, find_objective
+    from imperfed.core import Federation
+    from imperfed.descend import Local
+    from imperfed.engine.rounds import Engine, Rounds
+    from imperfed.evaluate import Evaluator
+    from imperfed.labels import Exact
+    from imperfed.models import ModelSpec, build
+    from imperfed.oracle import Oracle
+
+    x, y = work.data()
+    federation = Federation(
+        "synthetic",
+        x,
+        Exact(y, work.classes),
+        tuple(range(0, len(x) + 1, work.rows)),
+        tuple(f"site {k}" for k in range(work.sites)),
+        tuple(f"class {c}" for c in range(work.classes)),
+        tuple(str(i) for i in range(len(x))),
+        x[:0],
+    )
+    return Engine(
+        find("fedavg")(),
+        find_objective("cross-entropy")(),
+        build(ModelSpec(work.model), work.shape, work.classes, 0),
+        federation.check(),
+        Evaluator(Oracle(None, (), ())),
+        Local(steps=work.steps, batch=work.batch, lr=LR, momentum=MOMENTUM),
+        Rounds(participation=work.on_duty / work.sites, workers=workers),
+        seed=0,
+    )
+
+
+def make(work: Work, variant: str) -> Runner:
+    if variant == "raw":
+        return RawLoop(work)
+    return imperfed_engine(work, 1 if variant == "one" else 2)
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def check_same_work(raw: Any, one: Any) -> None:
+    """Round 0 of both: as many forward passes, over batches of the same shape, through parameters of the same shapes."""
+    seen = []
+    for runner, net in ((raw, raw.net), (one, one.bench.net.module)):
+        batches: Counter[tuple[int, ...]] = Counter()
+        hook = net.register_forward_pre_hook(lambda _, inputs, to=batches: to.update([tuple(inputs[0].shape)]))
+        runner.round(0)
+        hook.remove()
+        seen.append((batches, [tuple(p.shape) for p in net.parameters()]))
+    work = raw.work
+    assert seen[0] == seen[1], f"the raw loop and imperfed do different work: {seen}"
+    assert seen[0][0] == {(work.batch, *work.shape): work.on_duty * work.steps}
+
+
+def seconds(runner: Runner, t: int) -> float:
+    start = time.perf_counter()
+    runner.round(t)
+    return time.perf_counter() - start
+
+
+def time_work(name: str, repetitions: int) -> Figures:
+    """Seconds a round of each variant, and the median of the ratios to the raw loop's round just before."""
+    runners = {variant: make(WORKS[name], variant) for variant in VARIANTS}
+    check_same_work(runners["raw"], runners["one"])
+    runners["two"].round(0)
+    times = [{v: seconds(r, t) for v, r in runners.items()} for t in range(1, repetitions + 1)]
+    w = [runners[v].state.server["w"] for v in ("one", "two")]  # type: ignore[attr-defined]
+    assert torch.equal(*w), "the number of workers changed the result"
+    for runner in runners.values():
+        runner.close()
+    return {
+        variant: {
+            "seconds": median(t[variant] for t in times),
+            "ratio": median(t[variant] / t["raw"] for t in times),
+            "rounds": repetitions,
+        }
+        for variant in VARIANTS
+    }
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+def peak(who: int) -> float:
+    """Peak resident memory in MB."""
+    return resource.getrusage(who).ru_maxrss / 1024
+
+
+def report_memory(name: str, variant: str) -> None:
+    """In a process of its own: two rounds, then its peak and that of its largest worker."""
+    if name in WORKS:
+        runner = make(WORKS[name], variant)
+        for t in range(2):
+            runner.round(t)
+        runner.close()
+    print(json.dumps({"self_mb": peak(resource.RUSAGE_SELF), "worker_mb": peak(resource.RUSAGE_CHILDREN)}))
+
+
+def measure_memory(name: str, variant: str) -> Figures:
+    command = [sys.executable, __file__, "--memory", name, variant]
+    figures: Figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return figures
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+def judged(name: str, figures: dict[str, Figures], interpreter: float) -> None:
+    """Add the targets and whether they are reached."""
+    raw = figures["raw"]["self_mb"]
+    for variant, target in TIME_TARGETS[name].items():
+        row = figures[variant]
+        row["target_ratio"], row["target_mb"] = target, MEMORY_TARGET * raw
+        row["total_mb"] = row["self_mb"]
+        if variant == "two":
+            row["target_mb"] += interpreter
+            row["total_mb"] += 2 * row["worker_mb"]
+        row["fast_enough"] = row["ratio"] <= target
+        row["small_enough"] = row["total_mb"] <= row["target_mb"]
+
+
+def table(works: dict[str, dict[str, Figures]]) -> str:
+    """All figures, a line a variant."""
+    lines = [f"{'':24}{'s a round':>10}{'ratio':>8}{'target':>8}{'':>6}{'MB':>8}{'a worker':>10}{'target':>8}"]
+    for name, figures in works.items():
+        lines.append(f"{name}: {WORKS[name].about}")
+        for variant, row in figures.items():
+            line = f"  {VARIANTS[variant]:22}{row['seconds']:10.4f}{row['ratio']:8.2f}"
+            if variant == "raw":
+                line += f"{'':14}{row['self_mb']:8.0f}"
+            else:
+                line += f"{row['target_ratio']:8.2f}{'ok' if row['fast_enough'] else 'MISS':>6}{row['self_mb']:8.0f}"
+                line += f"{row['worker_mb']:10.0f}{row['target_mb']:8.0f}{'ok' if row['small_enough'] else 'MISS':>6}"
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the repetitions")
+    parser.add_argument("--memory", nargs=2, metavar=("WORK", "VARIANT"), help="the peak memory of one variant, as JSON")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.memory:
+        report_memory(*options.memory)
+        return
+    interpreter = measure_memory("none", "raw")["self_mb"]
+    works = {name: {v: measure_memory(name, v) for v in VARIANTS} for name in WORKS}
+    for name, figures in works.items():
+        timed = time_work(name, ROUNDS[name] // 4 if options.quick else ROUNDS[name])
+        for variant in VARIANTS:
+            figures[variant] |= timed[variant]
+        judged(name, figures, interpreter)
+    print(table(works))
+    RESULTS.parent.mkdir(exist_ok=True)
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    result = {"versions": versions, "cores": os.cpu_count(), "interpreter_mb": interpreter, "works": works}
+    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

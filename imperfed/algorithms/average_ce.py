@@ -1,0 +1,40 @@
+"""Average cross-entropy: the naive loss on candidate sets, and the reference objective there.
+
+Source: the standard baseline. It is the loss of RC with equal confidences, which was checked against the code of the LW
+authors (Wen et al., 2021). It is unbounded, and on large sets it pulls towards equal probabilities over the candidates.
+
+    symbol    where it lives          does it travel
+    S         labels.values           never
+    p         softmax of the logits   never
+
+Departs from the paper in: nothing; there is no paper of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from imperfed.core import Batch, Objective, Tree
+from imperfed.labels import Candidates
+from imperfed.losses import masked_mean, masked_softmax
+
+
+@dataclass(frozen=True)
+class AverageCE(Objective):
+    """Treats every candidate as if it were the label."""
+
+    name: ClassVar[str] = "average-ce"
+    labels: ClassVar[type[Candidates]] = Candidates
+    reference: ClassVar[bool] = True
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        logp = log_softmax(net(batch.x), -1)
+        return masked_mean(-logp, batch.labels.values), None  # -1/|S| sum_{j in S} log p_j
+
+    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+        return masked_softmax(logits, labels.values)

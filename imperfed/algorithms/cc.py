@@ -1,0 +1,39 @@
+"""CC, the classifier-consistent loss (Feng et al., "Provably consistent partial-label learning", NeurIPS 2020).
+
+Source: the formula was checked against the code of the LW authors (Wen et al., 2021), who took it from the authors of
+CC; the authors' own repository was not available, and of the paper only the abstract was checked.
+
+    symbol    where it lives          does it travel
+    S         labels.values           never
+    p         softmax of the logits   never
+
+Departs from the paper in: nothing known. The sum is taken in the logarithm, so that it never becomes log(0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Batch, Objective, Tree
+from imperfed.labels import Candidates
+from imperfed.losses import masked_logsumexp, masked_softmax
+
+
+@dataclass(frozen=True)
+class CC(Objective):
+    """Asks only that the prediction fall into the candidate set; a set of all classes teaches exactly nothing."""
+
+    name: ClassVar[str] = "cc"
+    labels: ClassVar[type[Candidates]] = Candidates
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        z = net(batch.x)
+        return torch.logsumexp(z, -1) - masked_logsumexp(z, batch.labels.values), None  # -log sum_{j in S} p_j
+
+    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+        return masked_softmax(logits, labels.values)

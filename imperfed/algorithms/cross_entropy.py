@@ -1,0 +1,32 @@
+"""Cross-entropy: what an algorithm minimises on exact labels when nothing else was chosen.
+
+Source: standard; there is no paper to depart from.
+
+    symbol    where it lives          does it travel
+    y         labels.values           never
+    p         softmax of the logits   never
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from imperfed.core import Batch, Objective
+from imperfed.labels import Exact
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Objective):
+    """Trusts every label."""
+
+    name: ClassVar[str] = "cross-entropy"
+    labels: ClassVar[type[Exact]] = Exact
+    reference: ClassVar[bool] = True
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        return cross_entropy(net(batch.x), batch.labels.values, reduction="none"), None  # -log p_y

@@ -1,0 +1,46 @@
+"""PRODEN (Lv et al., "Progressive identification of true labels for partial-label learning", ICML 2020).
+
+Source: checked against the authors' code. The loss is RC's; the new confidences come from the forward pass of the step
+itself, before the network moves. The authors train with SGD, momentum 0.9, batch 256 and on most data lr 0.01.
+
+    symbol    where it lives                  does it travel
+    S         labels.values                   never
+    W         rows["W"], one row an example   never; also the labels worked out
+    p         softmax of the logits           never
+
+Departs from the paper in: the last batch of a pass is used even if it is not full (the code drops it), and the
+logarithm is that of log-softmax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from imperfed.core import Batch, Objective, Tree
+from imperfed.labels import Candidates
+from imperfed.losses import masked_softmax, weighted_ce
+
+
+@dataclass(frozen=True)
+class PRODEN(Objective):
+    """Cross-entropy weighted by the confidences that the last visit's forward pass left behind."""
+
+    name: ClassVar[str] = "proden"
+    labels: ClassVar[type[Candidates]] = Candidates
+
+    def open(self, labels: Candidates) -> Tree:
+        return {"W": labels.uniform()}  # W_j = 1/|S|
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        z = net(batch.x)
+        return weighted_ce(batch.rows["W"], z), z.detach()  # -sum_{j in S} W_j log p_j
+
+    def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
+        return {"W": masked_softmax(out, batch.labels.values)}  # W_j = p_j / sum_{l in S} p_l
+
+    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+        return rows["W"]

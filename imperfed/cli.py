@@ -1,0 +1,215 @@
+"""The command line. Imports nothing heavy at the top, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imperfed.errors import ImperfedError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from imperfed.config import Config
+    from imperfed.folder import Record
+    from imperfed.progress import Show
+
+app = typer.Typer(
+    name="imperfed",
+    help="Federated learning from imperfect labels: any method, on your data, one report.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Data = Annotated[str, typer.Option("--data", help="A dataset's name (see `list datasets`) or a .npz or .mat file.")]
+Rounds = Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")]
+Model = Annotated[str | None, typer.Option("--model", help="A model's name or your own as module:function.")]
+Device = Annotated[str | None, typer.Option("--device", help="auto or cpu.")]
+Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes; 0: one a core, 1: none.")]
+Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
+
+DEMO = ("pfedpll", "local-only+lcp", "pooled+lcp")
+
+
+@app.command()
+def run(
+    what: Annotated[str | None, typer.Argument(help="A method's name, or an experiment file (.toml).")] = None,
+    data: Data = "",
+    rounds: Rounds = None,
+    model: Model = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of initial weights, batches and sampling.")] = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006 (read only; a list is what the option parser takes)
+    out: Out = Path("runs"),
+) -> None:
+    """Train one method. Without a name: the demo, candidate sets on handwritten digits, with two references beside."""
+    words = _words(settings, rounds, model, device, workers) | _given(data=data or None, seed=seed)
+    if what is None:
+        _compare(DEMO, [seed or 0], words, out)
+        return
+    config = _config(what, words)
+    from imperfed.experiment import start
+
+    show = _show()
+    with show.interruptible():
+        folder, summary = start(config, out, show.watch())
+    _finish(show, summary, folder.path)
+
+
+@app.command()
+def compare(
+    methods: Annotated[
+        str, typer.Argument(help="Names with commas between them; method+objective picks an objective.")
+    ],
+    data: Data = "digits",
+    seeds: Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")] = "0",
+    rounds: Rounds = None,
+    model: Model = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006
+    out: Out = Path("runs"),
+) -> None:
+    """Train several methods on the same splits and print one table."""
+    try:
+        numbers = [int(s) for s in seeds.split(",")]
+    except ValueError:
+        raise UsageError(f"--seeds takes whole numbers with commas between them; got {seeds!r}") from None
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    _compare(names, numbers, _words(settings, rounds, model, device, workers) | {"data": data}, out)
+
+
+@app.command()
+def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
+    """Go on with a run that was interrupted or killed; ends with the models an uninterrupted run ends with."""
+    from imperfed import experiment
+    from imperfed.folder import RunFolder
+
+    opened = RunFolder.open(folder)
+    show = _show()
+    with show.interruptible():
+        summary = experiment.resume(opened, show.watch())
+    _finish(show, summary, folder)
+
+
+@app.command()
+def evaluate(folder: Annotated[Path, typer.Argument(help="A run's folder.")], json: Json = False) -> None:
+    """Compute the figures of a run's models anew from its files."""
+    from imperfed import experiment
+    from imperfed.folder import RunFolder
+    from imperfed.tables import figures_table
+
+    figures_table(_console(), experiment.evaluate(RunFolder.open(folder)), json)
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
+    """Write a run's report.html anew from its files."""
+    from imperfed.folder import RunFolder
+    from imperfed.report import write_report
+
+    typer.echo(write_report(RunFolder.open(folder)))
+
+
+@app.command(name="list")
+def list_(
+    what: Annotated[str, typer.Argument(help="algorithms, datasets or models.")] = "algorithms", json: Json = False
+) -> None:
+    """The catalogue."""
+    from imperfed.listing import listing
+
+    listing(what, json, _console())
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="An algorithm, dataset or model.")], json: Json = False) -> None:
+    """All about one entry of the catalogue: symbols, settings, source file."""
+    from imperfed.listing import show as show_entry
+
+    show_entry(name, json, _console())
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(soft_wrap=True)
+
+
+def _show() -> Show:
+    from imperfed.progress import Show
+
+    return Show(_console())
+
+
+def _finish(show: Show, summary: Record | None, path: Path) -> None:
+    """The result, or how to go on after an interruption."""
+    from imperfed.tables import run_table
+
+    if summary is None:
+        show.console.print(f"interrupted; go on with: imperfed resume {path}", highlight=False)
+        raise typer.Exit(130)
+    run_table(show.console, summary, path)
+
+
+def _given(**values: object) -> dict[str, str]:
+    return {key: str(value) for key, value in values.items() if value is not None}
+
+
+def _words(
+    settings: list[str], rounds: int | None, model: str | None, device: str | None, workers: int | None
+) -> dict[str, str]:
+    """What was said on the command line, as key=value."""
+    words = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"--set takes key=value; got {setting!r}")
+        words[key.strip()] = value.strip()
+    return words | _given(rounds=rounds, model=model, device=device, workers=workers)
+
+
+def _config(what: str, words: dict[str, str]) -> Config:
+    from imperfed.config import read, resolve
+
+    path = Path(what)
+    if path.suffix == ".toml":
+        return resolve(read(path), words)
+    return resolve(words={"method": what} | words)
+
+
+def _compare(names: list[str] | tuple[str, ...], seeds: list[int], words: dict[str, str], out: Path) -> None:
+    from datetime import datetime
+
+    from imperfed.compare import compare as compare_methods
+    from imperfed.config import resolve
+    from imperfed.tables import compare_table
+
+    show = _show()
+    folder = out / f"compare-{datetime.now():%Y%m%d-%H%M%S}"
+
+    def config(method: str, seed: int) -> Config:
+        return resolve(words={"method": method, "seed": str(seed), "data_seed": str(seed)} | words)
+
+    with show.interruptible():
+        lines = compare_methods(names, seeds, config, folder, show.watch)
+    compare_table(show.console, lines, seeds, folder)
+
+
+def main() -> None:
+    """Run the command line; every error a user can mend ends in one message and its exit code."""
+    try:
+        app()
+    except ImperfedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

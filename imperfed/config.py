@@ -1,0 +1,193 @@
+"""Settings of an experiment: typed fields in sections, from defaults, a preset, a TOML file and `key=value` words.
+
+The schema is the dataclasses themselves: `method` and `objective` take the fields of whatever was chosen by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imperfed.algorithms import find, find_objective
+from imperfed.core import Algorithm, Objective
+from imperfed.data.candidates import Labelling
+from imperfed.data.partitions import Split
+from imperfed.descend import Local
+from imperfed.engine.rounds import Rounds
+from imperfed.errors import UsageError, unknown
+from imperfed.models import ModelSpec
+from imperfed.presets import preset
+
+Scalar = str | int | float | bool | tuple[int, ...]
+FIXED: dict[str, type[Any]] = {
+    "split": Split,
+    "labels": Labelling,
+    "model": ModelSpec,
+    "local": Local,
+    "rounds": Rounds,
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Which run this is."""
+
+    method: str = "pfedpll"  # "fedavg+cc" picks the objective as well
+    data: str = "digits"
+    objective: str = ""  # empty: the method's own, or the reference objective of the labels' kind
+    seed: int = 0  # initial weights, batches, who takes part
+    data_seed: int = 0  # split and candidate sets
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of one experiment, resolved."""
+
+    run: Run
+    method: Algorithm
+    split: Split
+    labels: Labelling
+    model: ModelSpec
+    local: Local
+    rounds: Rounds
+
+    def flat(self) -> dict[str, Scalar]:
+        """Every setting as section.key."""
+        flat: dict[str, Scalar] = {}
+        for section in (f.name for f in dataclasses.fields(self)):
+            part = getattr(self, section)
+            flat |= {f"{section}.{key}": getattr(part, key) for key in options(type(part))}
+        if self.method.objective is not None:
+            chosen = self.method.objective
+            flat |= {f"objective.{key}": getattr(chosen, key) for key in options(type(chosen))}
+        return flat
+
+    def toml(self) -> str:
+        """The resolved settings as a file that `imperfed run` takes."""
+        lines: list[str] = []
+        section = ""
+        for name, value in self.flat().items():
+            part, _, key = name.partition(".")
+            if part != section:
+                lines += ["", f"[{part}]"] if section else [f"[{part}]"]
+                section = part
+            lines.append(f"{key} = {json.dumps(value)}")
+        return "\n".join(lines) + "\n"
+
+    def digest(self) -> str:
+        """A short name for exactly these settings."""
+        return hashlib.sha256(self.toml().encode()).hexdigest()[:6]
+
+
+def options(schema: type[Any]) -> dict[str, Any]:
+    """The settings of a dataclass and their types; an algorithm's objective is a section of its own."""
+    hints = typing.get_type_hints(schema)
+    return {f.name: hints[f.name] for f in dataclasses.fields(schema) if hints[f.name] != Objective | None}
+
+
+def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, str] | None = None) -> Config:
+    """Settings from a file's sections and from `key=value` words, the words last."""
+    given: dict[str, Any] = {}
+    for section, entries in (file or {}).items():
+        if not isinstance(entries, Mapping):
+            raise UsageError(f"{section!r} must be a section: write [{section}] with keys below it")
+        given |= {f"{section}.{key}": value for key, value in entries.items()}
+    spoken = dict(words or {})
+    run = _fill(Run, _chosen("run", given) | {k: spoken.pop(k) for k in list(spoken) if k in options(Run)}, "run")
+    if "+" in run.method:
+        name, _, minimises = run.method.partition("+")
+        run = dataclasses.replace(run, method=name, objective=minimises)
+    method = find(run.method)
+    objective: type[Objective] | None = find_objective(run.objective) if run.objective else None
+    if issubclass(method, Objective):
+        objective, method = method, typing.cast(type[Algorithm], find("fedavg"))
+    own = objective() if objective else method().objective
+    schemas: dict[str, type[Any]] = {"run": Run, "method": method, **FIXED}
+    if own is not None:
+        schemas["objective"] = type(own)
+    flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | preset(run.data) | given
+    flat |= {_full(word, schemas): value for word, value in spoken.items()}
+    _refuse_unknown(flat, schemas)
+    parts = {name: _fill(schema, _chosen(name, flat), name) for name, schema in FIXED.items()}
+    if own is not None:
+        own = _fill(type(own), _chosen("objective", flat), "objective")
+    return Config(run, _fill(method, _chosen("method", flat) | {"objective": own}, "method"), **parts)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The sections of an experiment file."""
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read as TOML ({error})") from error
+
+
+def _chosen(section: str, flat: Mapping[str, Any]) -> dict[str, Any]:
+    prefix = f"{section}."
+    return {name.removeprefix(prefix): value for name, value in flat.items() if name.startswith(prefix)}
+
+
+def _full(word: str, schemas: Mapping[str, type[Any]]) -> str:
+    """A key as section.key; the section may be left out where only one has such a key."""
+    if word == "model":
+        return "model.name"
+    known = [f"{section}.{key}" for section, schema in schemas.items() for key in options(schema)]
+    if word in known:
+        return word
+    matches = [name for name in known if name.partition(".")[2] == word]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"setting {word!r} could be {' or '.join(matches)}: say which")
+    raise unknown("setting", word, {n.partition(".")[2] if "." not in word else n for n in known})
+
+
+def _refuse_unknown(flat: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> None:
+    for name in flat:
+        section, _, key = name.partition(".")
+        if section not in schemas:
+            raise unknown("section", section, schemas)
+        if key not in options(schemas[section]):
+            raise unknown(f"setting in [{section}]", key, options(schemas[section]))
+
+
+def _fill(schema: type[Any], values: Mapping[str, Any], section: str) -> Any:
+    types_of = options(schema)
+    typed = {}
+    for key, value in values.items():
+        known = types_of.get(key)
+        if known is None and key != "objective":
+            raise unknown(f"setting in [{section}]", key, types_of)
+        typed[key] = value if known is None else _typed(value, known, f"{section}.{key}")
+    return schema(**typed)
+
+
+def _typed(value: Any, kind: Any, name: str) -> Any:
+    """A value of the field's type, from a word or from TOML."""
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[str(value).lower()]
+        if kind is int and not isinstance(value, bool) and float(value) == int(float(value)):
+            return int(float(value))
+        if kind is float and not isinstance(value, bool):
+            return float(value)
+        if kind is str and isinstance(value, str):
+            return value
+        if isinstance(kind, types.GenericAlias):
+            items = value.split(",") if isinstance(value, str) else value
+            return tuple(int(item) for item in items if str(item).strip())
+    except (ValueError, KeyError, TypeError):
+        pass
+    wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(
+        kind, "numbers, as 1,2,3"
+    )
+    raise UsageError(f"setting {name} takes {wanted}; got {value!r}")

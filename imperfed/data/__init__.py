@@ -1,0 +1,1 @@
+"""Data: reading it, splitting it over sites, and making its labels imperfect."""

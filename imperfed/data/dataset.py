@@ -1,0 +1,100 @@
+"""A dataset in memory, as it came: what the readers produce and the partitions cut up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imperfed.errors import DataError
+from imperfed.labels import Candidates, Exact
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Examples as they came, before they are split over sites."""
+
+    name: str
+    x: Tensor
+    """float32 [n, ...]; images as [n, channels, height, width] scaled to 0 .. 1."""
+    y: Tensor | None
+    """int64 [n], true classes, where known."""
+    candidates: Tensor | None
+    """bool [n, C], real candidate sets, where the data has them."""
+    classes: tuple[str, ...]
+    test_x: Tensor | None = None
+    """An official test set, where there is one."""
+    test_y: Tensor | None = None
+    column: Tensor | None = None
+    """int64 [n], a natural site of every example, such as the person it was recorded from."""
+    ids: tuple[str, ...] = ()
+    """A stable name for every row; its position where nothing else was given."""
+
+    def __post_init__(self) -> None:
+        if not self.ids:
+            object.__setattr__(self, "ids", tuple(map(str, range(len(self.x)))))
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def check(self, where: str = "") -> Dataset:
+        """The dataset itself, or a `DataError` that names `where` (a file; else the dataset) and the first bad row."""
+        where = where or self.name
+        self._check_shapes(where)
+        _check_finite(self.x, where)
+        if self.y is not None:
+            Exact(self.y, len(self.classes)).check(where)
+        if self.candidates is not None:
+            Candidates(self.candidates, len(self.classes)).check(where)
+        if self.y is not None and self.candidates is not None:
+            _check_covered(self.y, self.candidates, where)
+        if self.test_x is not None and self.test_y is not None:
+            _check_finite(self.test_x, f"{where}, test set")
+            Exact(self.test_y, len(self.classes)).check(f"{where}, test set")
+        return self
+
+    def _check_shapes(self, where: str) -> None:
+        if self.x.ndim < 2 or self.x.numel() == 0:
+            raise DataError(f"{where}: no examples; the features have shape {tuple(self.x.shape)}, expected [n, ...]")
+        if self.y is None and self.candidates is None:
+            raise DataError(f"{where}: neither true classes nor candidate sets; give at least one of them")
+        parts = {"true classes": self.y, "candidate sets": self.candidates, "sites": self.column, "ids": self.ids}
+        for what, values in parts.items():
+            if values is not None and len(values) != len(self.x):
+                raise DataError(f"{where}: {len(self.x)} examples but {len(values)} {what}")
+        if (self.test_x is None) != (self.test_y is None):
+            raise DataError(f"{where}: a test set needs both its features and its classes")
+        if self.test_x is not None and self.test_y is not None:
+            if len(self.test_x) != len(self.test_y):
+                raise DataError(f"{where}, test set: {len(self.test_x)} examples but {len(self.test_y)} true classes")
+            if self.test_x.shape[1:] != self.x.shape[1:]:
+                raise DataError(
+                    f"{where}, test set: an example has shape {tuple(self.test_x.shape[1:])}, "
+                    f"in the training set {tuple(self.x.shape[1:])}"
+                )
+
+
+def _check_finite(x: Tensor, where: str) -> None:
+    if x.sum().isfinite():  # one pass over the numbers; a sum of finite numbers that overflows is looked at again
+        return
+    finite = torch.isfinite(x).flatten(1)
+    if finite.all():
+        return
+    rows = (~finite.all(1)).nonzero().flatten()
+    row = int(rows[0])
+    feature = int((~finite[row]).nonzero()[0])
+    raise DataError(
+        f"{where}, row {row}, feature {feature}: {float(x[row].flatten()[feature])} is not a finite float32 number "
+        f"({len(rows)} such rows in all); fill or drop them first"
+    )
+
+
+def _check_covered(y: Tensor, candidates: Tensor, where: str) -> None:
+    rows = (~candidates.gather(1, y[:, None]).flatten()).nonzero().flatten()
+    if len(rows):
+        row = int(rows[0])
+        raise DataError(
+            f"{where}, row {row}: the true class {int(y[row])} is not among the candidates ({len(rows)} such rows in "
+            "all); a candidate set must hold the true class"
+        )

@@ -1,0 +1,211 @@
+"""A dataset becomes a federation: what the sites see, what only evaluation may see, and the facts of the cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imperfed.core import Federation
+from imperfed.data.candidates import KINDS, Labelling, generate
+from imperfed.data.dataset import Dataset
+from imperfed.data.partitions import Split, partition
+from imperfed.errors import DataError, UsageError, unknown
+from imperfed.labels import Candidates, Exact, Labels
+from imperfed.oracle import Oracle
+
+STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3}
+"""Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
+
+CONSTANT = 1e-12
+"""Variance, relative to the squared mean, up to which a column is constant: sums of squares carry no more digits."""
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A federation, its truth, and JSON-able facts about both for the log and the report."""
+
+    federation: Federation
+    oracle: Oracle
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Who gets which rows of the dataset, and what belongs to no site."""
+
+    train: list[Tensor]
+    """Row numbers, one tensor a site."""
+    test: list[Tensor]
+    public: Tensor
+    """Inputs."""
+    public_from: str
+    common: tuple[Tensor, Tensor] | None = None
+    """Inputs and true classes of the official test set, without the public inputs."""
+
+
+def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: int) -> Scene:
+    """Candidate sets, sites, test sets and public inputs; the same for the same arguments on any machine."""
+    if data_seed < 0:
+        raise UsageError(f"data_seed must not be negative; given: {data_seed}")
+    dataset.check()
+    labels, made = label(dataset, labelling, data_seed)
+    cut = cut_rows(dataset, split, data_seed)
+    scale = scaler([dataset.x[rows] for rows in cut.train])
+    order = torch.cat(cut.train)
+    federation = Federation(
+        name=dataset.name,
+        x=scale(dataset.x[order]),
+        labels=labels.take(order),
+        starts=tuple(accumulate((len(rows) for rows in cut.train), initial=0)),
+        sites=site_names(len(cut.train)),
+        classes=dataset.classes,
+        ids=tuple(dataset.ids[row] for row in order.tolist()),
+        public=scale(cut.public),
+    ).check()
+    oracle = seal(dataset, cut, order, scale)
+    return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)))
+
+
+def label(dataset: Dataset, labelling: Labelling, data_seed: int) -> tuple[Labels, Facts]:
+    """What is told about every row of the dataset, and how it came about."""
+    classes = len(dataset.classes)
+    if labelling.kind not in KINDS:
+        raise unknown("kind of labels", labelling.kind, KINDS)
+    if labelling.kind == "exact":
+        if dataset.y is None:
+            raise DataError(f"{dataset.name}: exact labels were asked for, but the data hold candidate sets only")
+        return Exact(dataset.y, classes), {"labels": "exact"}
+    if labelling.candidates == "given" or (labelling.kind == "auto" and dataset.candidates is not None):
+        if dataset.candidates is None:
+            raise DataError(f"{dataset.name}: no candidate sets come with the data; name a generator instead of given")
+        return Candidates(dataset.candidates, classes), {"labels": "candidates", "sets": "given"}
+    if dataset.y is None:
+        raise DataError(f"{dataset.name}: no true classes to generate candidate sets from; use candidates = given")
+    sets, temperature = generate(labelling, dataset.x, dataset.y, classes, data_seed, stream(data_seed, "sets"))
+    facts: Facts = {"labels": "candidates", "sets": labelling.candidates}
+    if temperature is not None:
+        facts["temperature"] = temperature
+    return Candidates(torch.from_numpy(sets), classes), facts
+
+
+def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
+    """Sites, their test rows, and the public inputs."""
+    for name, share in (("test", split.test), ("public", split.public)):
+        if not 0 <= share < 1:
+            raise UsageError(f"{name} is a share and must lie in 0 .. 1 without 1; given: {share}")
+    if dataset.y is None and split.test:
+        raise DataError(
+            f"{dataset.name}: a site is measured on rows whose true class is known, and the data hold none; "
+            "set test = 0 to train without test sets"
+        )
+    y, column = (None if t is None else t.numpy() for t in (dataset.y, dataset.column))
+    sites = partition(split, len(dataset), y, column, stream(data_seed, "partition"))
+    train, test = [], []
+    generator = stream(data_seed, "test")
+    for name, held in zip(site_names(len(sites)), sites, strict=True):
+        rows = torch.from_numpy(generator.permutation(held))
+        if split.test and len(rows) < 2:
+            raise DataError(
+                f"{dataset.name}, {name}: one row cannot serve for training and for testing; use fewer sites"
+            )
+        part = max(1, share_of(split.test, len(rows))) if split.test else 0
+        train.append(rows[part:].sort().values)
+        test.append(rows[:part])
+    return take_public(dataset, split, train, test, stream(data_seed, "public"))
+
+
+def take_public(
+    dataset: Dataset, split: Split, train: list[Tensor], test: list[Tensor], generator: np.random.Generator
+) -> Cut:
+    """Public inputs come from the official test set or, where there is none, from the test rows of every site."""
+    if dataset.test_x is not None and dataset.test_y is not None:
+        rows = torch.from_numpy(generator.permutation(len(dataset.test_x)))
+        public, common = rows.tensor_split([share_of(split.public, len(rows))])
+        rest = (dataset.test_x[common], dataset.test_y[common])
+        return Cut(train, test, dataset.test_x[public], "the official test set", rest)
+    # A site's test rows lie in random order already.
+    parts = [rows.tensor_split([share_of(split.public, len(rows))]) for rows in test]
+    public = torch.cat([taken for taken, _ in parts])
+    return Cut(train, [kept for _, kept in parts], dataset.x[public], "the test rows of the sites")
+
+
+def scaler(sites: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
+    """Standardises tables by mean and spread of all training rows; leaves images as they are.
+
+    Counts, sums and sums of squares are all that would have to leave a site for it.
+    """
+    if sites[0].ndim != 2:
+        return lambda x: x
+    n = sum(len(x) for x in sites)
+    mean = torch.stack([x.double().sum(0) for x in sites]).sum(0) / n
+    variance = torch.stack([x.double().square().sum(0) for x in sites]).sum(0) / n - mean.square()
+    spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
+    return lambda x: ((x - mean) / spread).float()
+
+
+def seal(dataset: Dataset, cut: Cut, order: Tensor, scale: Callable[[Tensor], Tensor]) -> Oracle:
+    """All that is true and not for the sites."""
+    # Without truth every test set is empty, and any vector has the right empty part.
+    y = torch.zeros(len(dataset), dtype=torch.int64) if dataset.y is None else dataset.y
+    common_x, common_y = cut.common or (None, None)
+    return Oracle(
+        truth=None if dataset.y is None else dataset.y[order],
+        test_x=tuple(scale(dataset.x[rows]) for rows in cut.test),
+        test_y=tuple(y[rows] for rows in cut.test),
+        common_x=None if common_x is None else scale(common_x),
+        common_y=common_y,
+    )
+
+
+def facts_of(federation: Federation, oracle: Oracle, cut: Cut, rows: int) -> Facts:
+    """The cut in numbers; all of training rows, where nothing else is said."""
+    at_sites = sum(map(len, cut.train)) + sum(map(len, cut.test)) + (len(cut.public) if cut.common is None else 0)
+    facts: Facts = {
+        "rows": federation.sizes(),
+        "test_rows": [len(y) for y in oracle.test_y],
+        "common_test_rows": 0 if oracle.common_y is None else len(oracle.common_y),
+        "rows_left_out": rows - at_sites,
+        "public_rows": len(cut.public),
+        "public_from": cut.public_from if len(cut.public) else "nowhere",
+    }
+    if isinstance(federation.labels, Candidates):
+        sizes = federation.labels.values.sum(1)
+        facts |= {
+            "mean_size": float(sizes.double().mean()),
+            "min_size": int(sizes.min()),
+            "max_size": int(sizes.max()),
+            "singletons": float((sizes == 1).double().mean()),
+        }
+    if oracle.truth is not None:
+        sites = oracle.truth.split(federation.sizes())
+        counts = torch.stack([y.bincount(minlength=len(federation.classes)) for y in sites], 1)
+        unheld = (counts.sum(1) == 0).nonzero().flatten().tolist()
+        facts |= {
+            "counts": counts.tolist(),  # [class][site]
+            "classes_at_nobody": [federation.classes[c] for c in unheld],
+        }
+    return facts
+
+
+def site_names(sites: int) -> tuple[str, ...]:
+    """site-0, site-1, ...; padded with zeros so that they sort as they count."""
+    width = len(str(sites - 1))
+    return tuple(f"site-{k:0{width}}" for k in range(sites))
+
+
+def share_of(share: float, rows: int) -> int:
+    """So many of the rows, never all of them."""
+    return max(0, min(round(share * rows), rows - 1))
+
+
+def stream(data_seed: int, purpose: str) -> np.random.Generator:
+    """The random numbers of one purpose."""
+    return np.random.default_rng([data_seed, STREAMS[purpose]])

@@ -1,0 +1,304 @@
+"""Readers of public file formats. Each is a pure function of the file and raises `DataError` naming it.
+
+Files are not trusted: sizes are compared with what the header promises, and nothing that is pickled is ever loaded.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imperfed.data.dataset import Dataset
+from imperfed.errors import DataError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+T = TypeVar("T")
+
+IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR_ROW = 1 + 3 * 32 * 32
+NPZ_ARRAYS = ("x", "y", "candidates", "x_test", "y_test", "classes", "site")
+
+# -- bytes ------------------------------------------------------------------------------------------------------------
+
+
+def existing(path: Path) -> Path:
+    """The path itself, if there is a readable file with something in it."""
+    try:
+        with path.open("rb") as file:
+            empty = not file.read(1)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    if empty:
+        raise DataError(f"{path}: the file is empty")
+    return path
+
+
+def contents(path: Path) -> bytes:
+    """The bytes of a file, unpacked where they are gzipped, whatever the file is called."""
+    raw = existing(path).read_bytes()
+    if not raw.startswith(b"\x1f\x8b"):
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{path}: the gzip file is truncated or corrupt ({error}); fetch it again") from error
+
+
+@contextmanager
+def decoding(path: Path, what: str) -> Iterator[None]:
+    """Turn whatever a decoder raises on damaged bytes into one sentence."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # the decoders of NumPy and SciPy promise no common type on damaged input
+        raise DataError(f"{path}: cannot be read as {what} ({type(error).__name__}: {error})") from error
+
+
+# -- arrays to tensors ------------------------------------------------------------------------------------------------
+
+
+def pixels(array: Array, where: str) -> Tensor:
+    """uint8 images [n, h, w] or [n, h, w, channels] as float32 [n, channels, h, w] from 0 to 1."""
+    if array.dtype != np.uint8 or array.ndim not in (3, 4):
+        raise DataError(f"{where}: expected uint8 images, [n, height, width(, channels)]; found {_shape(array)}")
+    first = array[:, None] if array.ndim == 3 else np.moveaxis(array, -1, 1)
+    return scaled(first)
+
+
+def scaled(array: Array) -> Tensor:
+    """uint8 values 0 .. 255 as float32 0 .. 1, in a tensor that owns its memory."""
+    values = np.array(array, dtype=np.float32, order="C")
+    values /= 255
+    return torch.from_numpy(values)
+
+
+def features(array: Array, where: str) -> Tensor:
+    """Real numbers, one row an example, as float32; what float32 cannot hold becomes infinite and is caught later."""
+    if array.dtype.kind not in "biuf" or array.ndim < 2:
+        raise DataError(f"{where}: expected numbers with one row an example, [n, ...]; found {_shape(array)}")
+    with np.errstate(over="ignore"):
+        return torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
+
+
+def integers(array: Array, where: str) -> Tensor:
+    """A vector of whole numbers as int64."""
+    if array.dtype.kind not in "iu" or array.ndim != 1:
+        raise DataError(f"{where}: expected a vector of integers, [n]; found {_shape(array)}")
+    return torch.from_numpy(array.astype(np.int64))
+
+
+def membership(array: Array, where: str) -> Tensor:
+    """A matrix of 0 and 1 as bool."""
+    if array.dtype.kind not in "biuf" or array.ndim != 2:
+        raise DataError(f"{where}: expected a matrix of 0 and 1; found {_shape(array)}")
+    odd = np.argwhere((array != 0) & (array != 1))
+    if len(odd):
+        row, column = (int(i) for i in odd[0])
+        raise DataError(f"{where}, row {row}, column {column}: {array[row, column]} is neither 0 nor 1")
+    return torch.from_numpy(array.astype(bool))
+
+
+def names(array: Array, where: str) -> tuple[str, ...]:
+    """A vector of strings as a tuple."""
+    if array.dtype.kind != "U" or array.ndim != 1:
+        raise DataError(f"{where}: expected a vector of strings; found {_shape(array)}")
+    return tuple(map(str, array))
+
+
+def _shape(array: Array) -> str:
+    return f"{array.dtype} of shape {array.shape}"
+
+
+def numbered(classes: int) -> tuple[str, ...]:
+    """Names for classes that have none: "0", "1", ..."""
+    return tuple(map(str, range(classes)))
+
+
+# -- IDX --------------------------------------------------------------------------------------------------------------
+
+
+def read_idx(path: Path) -> Array:
+    """The array in an IDX file, plain or gzipped."""
+    data = contents(path)
+    if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_TYPES or not 1 <= data[3] <= 4:
+        raise DataError(f"{path}: not an IDX file; it starts with the bytes {data[:4].hex(' ')}")
+    dtype, start = np.dtype(IDX_TYPES[data[2]]), 4 + 4 * data[3]
+    if len(data) < start:
+        raise DataError(f"{path}: truncated in its header, at byte {len(data)} of {start}")
+    shape = tuple(np.frombuffer(data, ">u4", data[3], 4).tolist())
+    stop = start + math.prod(shape) * dtype.itemsize
+    if len(data) != stop:
+        raise DataError(
+            f"{path}: {len(data)} bytes where the header, {dtype.name} of shape {shape}, asks for {stop}; "
+            "the file is truncated or corrupt"
+        )
+    array = np.frombuffer(data, dtype, offset=start).reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def read_idx_images(images: Path, labels: Path) -> tuple[Tensor, Tensor]:
+    """Images [n, 1, h, w] and their classes from a pair of IDX files."""
+    x = pixels(read_idx(images), str(images))
+    y = integers(read_idx(labels), str(labels))
+    if len(x) != len(y):
+        raise DataError(f"{images}: {len(x)} images but {len(y)} labels in {labels}")
+    return x, y
+
+
+# -- MATLAB -----------------------------------------------------------------------------------------------------------
+
+
+def read_mat(path: Path) -> Dataset:
+    """The classic candidate-label sets: `data` instances x features, `partial_target`, `target` classes x instances."""
+    import scipy.io
+
+    wanted = ("data", "partial_target", "target")
+    with decoding(path, "a MATLAB file of version 7 or older"):
+        file = scipy.io.loadmat(existing(path), appendmat=False, variable_names=wanted)
+        found = {name: _dense(file[name]) for name in wanted if name in file}
+    for name in wanted:
+        if name not in found:
+            raise DataError(f"{path}: no variable {name!r}; a candidate-label file holds {', '.join(wanted)}")
+    data, candidates, truth = (found[name] for name in wanted)
+    x = features(data, f"{path}, data")
+    for name, matrix in (("partial_target", candidates), ("target", truth)):
+        if matrix.shape != (len(candidates), len(x)):
+            turned = "; it seems to be turned: transpose it" if matrix.shape[0] == len(x) else ""
+            raise DataError(f"{path}, {name}: {_shape(matrix)}, expected classes x {len(x)} instances{turned}")
+    y = _one_hot(membership(truth.T, f"{path}, target"), path)
+    sets = membership(candidates.T, f"{path}, partial_target")
+    return Dataset(path.stem, x, y, sets, numbered(len(candidates))).check(str(path))
+
+
+def _dense(matrix: Any) -> Array:
+    if hasattr(matrix, "toarray"):
+        matrix.check_format(full_check=True)  # toarray trusts the indices and would write outside its memory
+        return np.asarray(matrix.toarray())
+    return np.asarray(matrix)
+
+
+def _one_hot(truth: Tensor, path: Path) -> Tensor:
+    wrong = (truth.sum(1) != 1).nonzero().flatten()
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(f"{path}, target, row {row}: {int(truth[row].sum())} true classes, expected exactly one")
+    return truth.int().argmax(1)
+
+
+# -- NPZ --------------------------------------------------------------------------------------------------------------
+
+
+def read_arrays(path: Path, *required: str) -> dict[str, Array]:
+    """All arrays of an .npz archive, among them the required ones. Python objects in it are refused, not loaded."""
+    if not zipfile.is_zipfile(existing(path)):
+        raise DataError(f"{path}: not an .npz archive, or a truncated one; write it with numpy.savez")
+    arrays: dict[str, Array] = {}
+    with decoding(path, "an .npz archive"), np.load(path, allow_pickle=False) as archive:
+        for name in archive.files:
+            with decoding(path, f"an .npz archive of plain arrays; {name!r} is ragged, pickled or damaged"):
+                arrays[name] = np.asarray(archive[name])
+    for name in required:
+        if name not in arrays:
+            raise DataError(f"{path}: no array {name!r}; found {', '.join(sorted(arrays)) or 'nothing'}")
+    return arrays
+
+
+def read_npz(path: Path) -> Dataset:
+    """A dataset of the user's own: `x`, `y` and/or `candidates`, optionally `x_test`, `y_test`, `classes`, `site`."""
+    arrays = read_arrays(path, "x")
+    for name in arrays:
+        if name not in NPZ_ARRAYS:  # a misspelt name must not be passed over in silence
+            raise DataError(f"{path}: array {name!r} has no meaning here; known: {', '.join(NPZ_ARRAYS)}")
+
+    def part(name: str, convert: Callable[[Array, str], T]) -> T | None:
+        return convert(arrays[name], f"{path}, {name}") if name in arrays else None
+
+    x = inputs(arrays["x"], f"{path}, x")
+    y, test_y = part("y", integers), part("y_test", integers)
+    candidates = part("candidates", membership)
+    classes = part("classes", names)
+    if classes is None:
+        classes = numbered(candidates.shape[1] if candidates is not None else _count_classes(y, test_y, len(x), path))
+    dataset = Dataset(path.stem, x, y, candidates, classes, part("x_test", inputs), test_y, part("site", integers))
+    return dataset.check(str(path))
+
+
+def inputs(array: Array, where: str) -> Tensor:
+    """Features as they are, or, where they are uint8 with two or three axes an example, images with channels first."""
+    if array.ndim == 4 and array.shape[1] == array.shape[2] > 3 and array.shape[3] in (1, 3):
+        raise DataError(f"{where}: {_shape(array)} seems to have channels last; images are [n, channels, h, w]")
+    if array.dtype != np.uint8 or array.ndim not in (3, 4):
+        return features(array, where)
+    return scaled(array[:, None] if array.ndim == 3 else array)
+
+
+def _count_classes(y: Tensor | None, test_y: Tensor | None, n: int, path: Path) -> int:
+    highest = max((int(v.max()) for v in (y, test_y) if v is not None and len(v)), default=0)
+    if highest >= max(n, 1):  # most likely not class numbers; also bounds the names that are made up
+        raise DataError(
+            f"{path}, y: class number {highest} among {n} examples; number classes from 0 or name them in `classes`"
+        )
+    return highest + 1
+
+
+# -- CIFAR-10 ---------------------------------------------------------------------------------------------------------
+
+
+def read_cifar_npz(path: Path) -> Dataset:
+    """CIFAR-10 or a subset of it; `train_index` holds the official positions, which become the row names."""
+    arrays = read_arrays(path, "x_train", "y_train", "train_index", "x_test", "y_test", "class_names")
+    dataset = Dataset(
+        "cifar10",
+        pixels(arrays["x_train"], f"{path}, x_train"),
+        integers(arrays["y_train"], f"{path}, y_train"),
+        None,
+        names(arrays["class_names"], f"{path}, class_names"),
+        pixels(arrays["x_test"], f"{path}, x_test"),
+        integers(arrays["y_test"], f"{path}, y_test"),
+        ids=tuple(map(str, integers(arrays["train_index"], f"{path}, train_index").tolist())),
+    )
+    return dataset.check(str(path))
+
+
+def read_cifar_batch(path: Path) -> tuple[Array, Array]:
+    """One original binary batch: uint8 images [n, 3, 32, 32] and classes [n]."""
+    data = contents(path)
+    if len(data) % CIFAR_ROW:
+        raise DataError(
+            f"{path}: {len(data)} bytes are not whole rows of {CIFAR_ROW}; truncated in row {len(data) // CIFAR_ROW}"
+        )
+    rows = np.frombuffer(data, np.uint8).reshape(-1, CIFAR_ROW)
+    wrong = np.flatnonzero(rows[:, 0] >= len(CIFAR10_CLASSES))
+    if len(wrong):
+        raise DataError(f"{path}, row {wrong[0]}: class {rows[wrong[0], 0]}, expected 0 .. 9; not a CIFAR-10 batch")
+    return rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0]
+
+
+def read_cifar_binary(folder: Path) -> Dataset:
+    """CIFAR-10 as published: five training batches and one test batch."""
+    batches = [read_cifar_batch(folder / f"data_batch_{i}.bin") for i in range(1, 6)]
+    test_x, test_y = read_cifar_batch(folder / "test_batch.bin")
+    dataset = Dataset(
+        "cifar10",
+        scaled(np.concatenate([x for x, _ in batches])),
+        integers(np.concatenate([y for _, y in batches]), str(folder)),
+        None,
+        CIFAR10_CLASSES,
+        scaled(test_x),
+        integers(test_y, str(folder)),
+    )
+    return dataset.check(str(folder))

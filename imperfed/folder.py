@@ -1,0 +1,156 @@
+"""A run's folder: what is written where, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from imperfed.config import Config, read, resolve
+from imperfed.errors import DataError, UsageError
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run; what its files hold is told in `docs/run-folder.md`."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, out: Path, config: Config) -> RunFolder:
+        """A new folder below `out`, or an error that names what stands in the way."""
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        name = f"{config.run.method}-{Path(config.run.data).stem}-{stamp}-{config.digest()}"
+        path = out / name
+        number = 1
+        while path.exists():
+            number += 1
+            path = out / f"{name}-{number}"
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"cannot write to {out} ({error.strerror}); choose another folder with --out") from error
+        folder = cls(path)
+        folder.write("config.toml", config.toml())
+        folder.write("env.json", json.dumps(environment(), indent=2))
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run."""
+        if not (path / "config.toml").is_file():
+            raise UsageError(f"{path} is not a run's folder: it has no config.toml")
+        return cls(path)
+
+    @property
+    def checkpoint(self) -> Path:
+        """The newest checkpoint."""
+        return self.path / "checkpoints" / "last.safetensors"
+
+    def config(self) -> Config:
+        """The settings of this run."""
+        return resolve(read(self.path / "config.toml"))
+
+    def write(self, name: str, text: str) -> Path:
+        """A text file, whole or not at all."""
+        return whole(self.path / name, lambda partly: partly.write_text(text))
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Further lines of `metrics.jsonl`."""
+        with (self.path / "metrics.jsonl").open("a") as f:
+            f.writelines(json.dumps(record) + "\n" for record in records)
+
+    def records(self) -> Iterator[Record]:
+        """The lines of `metrics.jsonl`; a last line cut short by a crash is passed over."""
+        path = self.path / "metrics.jsonl"
+        for line in path.read_text().splitlines() if path.exists() else ():
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                return
+
+    def forget_from(self, round: int) -> None:
+        """Drop the records of rounds that a resumed run will do again."""
+        kept = [json.dumps(r) + "\n" for r in self.records() if r["round"] <= round]
+        self.write("metrics.jsonl", "".join(kept))
+
+    def log(self, line: str) -> None:
+        """A line of `log.txt`."""
+        with (self.path / "log.txt").open("a") as f:
+            f.write(f"{datetime.now().isoformat(timespec='seconds')} {line}\n")
+
+    def save_model(self, name: str, tree: dict[str, Tensor]) -> Path:
+        """A model's named tensors."""
+        from safetensors.torch import save_file
+
+        return whole(self.path / "models" / f"{name}.safetensors", lambda partly: save_file(tree, partly))
+
+    def load_model(self, name: str) -> dict[str, Tensor]:
+        """A site's model, or the global one where sites have none of their own."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        own = self.path / "models" / f"{name}.safetensors"
+        path = own if own.exists() else self.path / "models" / "global.safetensors"
+        try:
+            tree: dict[str, Tensor] = load_file(path)
+        except (OSError, SafetensorError) as error:
+            raise DataError(
+                f"{path}: not a readable model ({error}); has the run ended? `imperfed resume` it"
+            ) from error
+        return tree
+
+    def save_table(self, name: str, columns: dict[str, list[Any]]) -> Path:
+        """A Parquet table."""
+        import pyarrow
+        from pyarrow import parquet
+
+        table = pyarrow.table(columns)
+        return whole(self.path / name, lambda partly: parquet.write_table(table, partly))
+
+
+def whole(path: Path, write: Any) -> Path:
+    """Let `write` fill a temporary file beside the path, then put it in place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    partly = Path(name)
+    try:
+        write(partly)
+        partly.chmod(0o644)
+        partly.replace(path)
+    except BaseException:
+        partly.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine kind; nothing that identifies a person or a place."""
+    import numpy
+    import torch
+
+    from imperfed import __version__
+    from imperfed.engine.crew import cores
+
+    return {
+        "imperfed": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": cores(),
+        "threads per worker": 1,
+        "device": "cpu",
+    }

@@ -1,0 +1,155 @@
+"""The catalogue in words: what there is, and all about one entry."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from imperfed.algorithms import catalogue
+from imperfed.config import options
+from imperfed.core import Algorithm, Objective
+from imperfed.data.sources import data_folder, sources
+from imperfed.errors import unknown
+from imperfed.models import models
+
+Entry = dict[str, Any]
+Method = type[Algorithm] | type[Objective]
+
+
+def learns_from(method: Method) -> str:
+    """The kind of labels a method learns from."""
+    own = method.labels if issubclass(method, Objective) else method().objective
+    return "any kind" if own is None else own.kind if isinstance(own, type) else own.labels.kind
+
+
+def about(method: Method) -> str:
+    """The first sentence of a method's docstring."""
+    return inspect.cleandoc(method.__doc__ or "").split("\n")[0]
+
+
+def algorithms() -> list[Entry]:
+    """Every method: whole algorithms, and objectives, which run under FedAvg or under another algorithm."""
+    return [
+        {
+            "name": name,
+            "is": "objective" if issubclass(method, Objective) else "algorithm",
+            "learns from": learns_from(method),
+            "about": about(method),
+        }
+        for name, method in catalogue().items()
+    ]
+
+
+def datasets() -> list[Entry]:
+    """Every built-in dataset, whether it is here, and where a missing one comes from."""
+    folder = data_folder()
+    return [
+        {
+            "name": name,
+            "present": "yes" if source.present(folder) else "no",
+            "about": source.title,
+            "looked for in": str(folder) if source.files else "bundled",
+            "files": ", ".join(source.files) or "none",
+            "origin": source.origin,
+        }
+        for name, source in sources().items()
+    ]
+
+
+def model_entries() -> list[Entry]:
+    """Every model of the zoo."""
+    return [{"name": name, "takes": m.takes, "about": m.about} for name, m in models().items()]
+
+
+LISTS = {"algorithms": algorithms, "datasets": datasets, "models": model_entries}
+SHORT = {"datasets": ("name", "present", "about")}
+
+
+def listing(what: str, as_json: bool, console: Console) -> None:
+    """Print one part of the catalogue."""
+    if what not in LISTS:
+        raise unknown("list", what, LISTS)
+    entries = LISTS[what]()
+    if as_json:
+        print(json.dumps(entries, indent=2))
+        return
+    table = Table()
+    columns = SHORT.get(what) or tuple(entries[0])
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for entry in entries:
+        table.add_row(*(str(entry[column]) for column in columns))
+    console.print(table)
+    if what == "datasets":
+        console.print(f"Looked for in {data_folder()} (set IMPERFED_DATA to look elsewhere).", highlight=False)
+        for entry in entries:
+            if entry["present"] == "no":
+                console.print(f"{entry['name']}: needs {entry['files']}, from {entry['origin']}", highlight=False)
+
+
+def show(name: str, as_json: bool, console: Console) -> None:
+    """Print all about one method, dataset or model."""
+    if name in catalogue():
+        entry = method_entry(catalogue()[name])
+    elif name in sources():
+        entry = next(e for e in datasets() if e["name"] == name)
+        entry["checksums"] = "\n".join(f"{digest}  {path}" for path, digest in sources()[name].files.items())
+        if entry["present"] == "yes":
+            differing = sources()[name].verify(data_folder())
+            entry["verified"] = f"differs: {', '.join(differing)}" if differing else "all files as known"
+    elif name in models():
+        entry = next(e for e in model_entries() if e["name"] == name)
+    else:
+        raise unknown("name", name, [*catalogue(), *sources(), *models()])
+    if as_json:
+        print(json.dumps(entry, indent=2))
+        return
+    for key, value in entry.items():
+        console.print(f"[bold]{key}[/bold]", highlight=False)
+        console.print(str(value), highlight=False, markup=False)
+
+
+def method_entry(method: Method) -> Entry:
+    """A method's page: the symbol table of its file, its settings, where its source lies."""
+    module = sys.modules[method.__module__]
+    path = Path(inspect.getfile(method))
+    lines = [f"{key} = {default!r}    {comment}".rstrip() for key, (default, comment) in settings(method).items()]
+    return {
+        "name": method.name,
+        "about": about(method),
+        "learns from": learns_from(method),
+        "paper and symbols": inspect.cleandoc(module.__doc__ or ""),
+        "settings": "\n".join(lines) or "none",
+        "source": str(path),
+    }
+
+
+def settings(method: Method) -> dict[str, tuple[Any, str]]:
+    """Every setting of a method with its default and the comment behind it; an objective's own come after."""
+    instance = method()
+    found = {key: (getattr(instance, key), comments(method).get(key, "")) for key in options(method)}
+    own = getattr(instance, "objective", None)
+    if own is not None:
+        found |= {f"objective.{key}": value for key, value in settings(type(own)).items()}
+    return found
+
+
+def comments(method: Method) -> dict[str, str]:
+    """The comment behind each field in the source."""
+    source = inspect.getsource(method).split("\n")
+    tree = ast.parse(inspect.cleandoc("\n".join(source)))
+    body = tree.body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for node in body.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            _, mark, comment = source[(node.end_lineno or node.lineno) - 1].partition("#")
+            found[node.target.id] = f"{mark}{comment}"
+    return found

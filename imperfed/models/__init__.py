@@ -1,0 +1,186 @@
+"""The models: a small zoo, and any `nn.Module` of the user's by `package.module:function`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from imperfed.errors import UsageError, positive, unknown
+from imperfed.models import zoo
+from imperfed.models.zoo import Shape
+from imperfed.network import Network
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """Which model, and the settings of those that have any."""
+
+    name: str = "mlp"
+    hidden: int = 256  # mlp: width of every hidden layer
+    layers: int = 2  # mlp: linear layers, so that 2 is one hidden layer
+    norm: str = "group"  # resnets: group or batch
+
+    def __post_init__(self) -> None:
+        positive("model", hidden=self.hidden, layers=self.layers)
+        if self.norm not in zoo.NORMS:
+            raise unknown("norm", self.norm, zoo.NORMS)
+
+
+@dataclass(frozen=True)
+class Model:
+    """An entry of the catalogue."""
+
+    about: str
+    takes: str
+    """The inputs it can take, in words."""
+    fits: Callable[[Shape], bool]
+    make: Callable[[ModelSpec, Shape, int], Network]
+
+
+def models() -> dict[str, Model]:
+    """All models that come with imperfed, by name."""
+    return {
+        "linear": _flat("linear regression: one linear layer, for the squared error", _linear),
+        "logistic": _flat("logistic regression: the same network as linear, for the cross-entropy", _linear),
+        "mlp": _flat("linear layers with ReLU between them; settings: hidden, layers", _mlp),
+        "lenet5": Model(
+            "LeNet-5 with ReLU and max pooling; 61,706 parameters on 1 x 28 x 28 and 10 classes",
+            f"images (channels, height, width) of at least {zoo.LENET_MIN} x {zoo.LENET_MIN} pixels",
+            lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.LENET_MIN,
+            lambda spec, shape, classes: zoo.lenet5(shape, classes),
+        ),
+        "resnet10": _resnet("ResNet-10", (1, 1, 1, 1)),
+        "resnet18": _resnet("ResNet-18", (2, 2, 2, 2)),
+        "resnet34": _resnet("ResNet-34", (3, 4, 6, 3)),
+    }
+
+
+def build(spec: ModelSpec, shape: Shape, classes: int, generator_seed: int) -> Network:
+    """The model for inputs of this shape, its first weights a function of the seed alone."""
+    # Seeding through torch.manual_seed would also reset the generators of every GPU, which the fork does not restore.
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(generator_seed)
+        if ":" in spec.name:
+            return _own(spec.name, shape, classes)
+        return _fitting(spec.name, shape).make(spec, shape, classes)
+
+
+def _fitting(name: str, shape: Shape) -> Model:
+    """The model of this name, if it can take such inputs."""
+    if name not in models():
+        raise unknown("model", name, [*models(), "package.module:function"])
+    model = models()[name]
+    if not model.fits(shape):
+        able = ", ".join(other for other, m in models().items() if m.fits(shape))
+        raise UsageError(
+            f"model {name!r} takes {model.takes}; an input here has shape {shape}. Models that take it: {able}"
+        )
+    return model
+
+
+def _flat(about: str, make: Callable[[ModelSpec, Shape, int], Network]) -> Model:
+    return Model(about, "any shape (it is flattened)", lambda shape: True, make)
+
+
+def _linear(spec: ModelSpec, shape: Shape, classes: int) -> Network:
+    return zoo.linear(shape, classes)
+
+
+def _mlp(spec: ModelSpec, shape: Shape, classes: int) -> Network:
+    return zoo.mlp(shape, classes, spec.hidden, spec.layers)
+
+
+def _resnet(title: str, blocks: tuple[int, ...]) -> Model:
+    return Model(
+        f"{title} for small images (3 x 3 stem, no early pooling); setting: norm",
+        "images (channels, height, width) of any size",
+        lambda shape: len(shape) == 3,
+        lambda spec, shape, classes: zoo.resnet(shape, classes, blocks, spec.norm),
+    )
+
+
+# -- the user's own ---------------------------------------------------------------------------------------------------
+
+
+def _own(name: str, shape: Shape, classes: int) -> Network:
+    """What the user's function returns, cut at its head and tried out."""
+    with _current_directory_importable():
+        function = _import(name)
+        with _blaming(
+            f"model {name!r}: the function failed; it is called with as many of shape= and classes= as it has"
+        ):
+            module = function(**_accepted(function, {"shape": shape, "classes": classes}))
+    if not isinstance(module, nn.Module):
+        raise UsageError(f"model {name!r}: the function returned {type(module).__name__}; it must return an nn.Module")
+    if any(isinstance(m, _NormBase) and m.momentum is None for m in module.modules()):
+        # Such a layer counts batches in an integer buffer, and integer buffers are no part of a site's row.
+        raise UsageError(f"model {name!r}: momentum=None in a normalisation layer is not supported; give it a number")
+    return _tried(name, module, shape, classes)
+
+
+@contextmanager
+def _current_directory_importable() -> Iterator[None]:
+    """As under `python -m`; an installed command does not have it so."""
+    sys.path.insert(0, "")
+    try:
+        yield
+    finally:
+        sys.path.remove("")
+
+
+@contextmanager
+def _blaming(problem: str) -> Iterator[None]:
+    """Turn whatever the user's code raises into an error that says where it happened."""
+    try:
+        yield
+    except Exception as error:
+        raise UsageError(f"{problem} ({type(error).__name__}: {error})") from error
+
+
+def _import(name: str) -> Callable[..., object]:
+    path, _, attribute = name.partition(":")
+    with _blaming(f"model {name!r}: cannot import {path!r}; run from the folder that holds it, or install it"):
+        module = importlib.import_module(path)
+    functions: dict[str, Callable[..., object]] = {key: thing for key, thing in vars(module).items() if callable(thing)}
+    if attribute not in functions:
+        public = [key for key in functions if not key.startswith("_")]
+        raise unknown(f"function in module {path!r}", attribute, public)
+    return functions[attribute]
+
+
+def _accepted(function: Callable[..., object], arguments: dict[str, object]) -> dict[str, object]:
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return arguments
+    return {name: value for name, value in arguments.items() if name in parameters}
+
+
+@torch.no_grad()
+def _tried(name: str, module: nn.Module, shape: Shape, classes: int) -> Network:
+    """The module as a `Network`, once a made-up batch of two has gone through it before and after the cut alike."""
+    x = torch.rand(2, *shape)
+    module.eval()
+    with _blaming(f"model {name!r}: it cannot take a batch of shape {[*x.shape]}"):
+        before = module(x)
+    if not isinstance(before, Tensor) or before.shape != (2, classes):
+        found = f"shape {[*before.shape]}" if isinstance(before, Tensor) else f"type {type(before).__name__}"
+        raise UsageError(
+            f"model {name!r}: a batch of two gave an output of {found}; it must be a tensor of shape [2, {classes}], "
+            "one logit for each class"
+        )
+    network = Network.around(module)
+    advice = "end forward with the last linear layer that is defined (no softmax), or return Network(rep, head)"
+    with _blaming(f"model {name!r}: it cannot be cut before its last linear layer; {advice}"):
+        z, after = network(x, features=True), network(x)
+    if z.shape != (2, network.head.in_features) or not torch.allclose(before, after, equal_nan=True):
+        raise UsageError(f"model {name!r}: its last linear layer is not its last operation; {advice}")
+    network.train()
+    return network

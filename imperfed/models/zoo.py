@@ -1,0 +1,98 @@
+"""The networks that come with imperfed, each cut where its representation ends.
+
+None of them computes in place, so that all can be differentiated twice. Layers that normalise are named `norm`, so that
+an algorithm can keep them at a site by name.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import pairwise
+from math import prod
+
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from imperfed.network import Network
+
+Shape = tuple[int, ...]
+"""The shape of one input, without the batch dimension; images are (channels, height, width)."""
+
+LENET_MIN = 12
+"""The smallest side of an image of which LeNet-5's two convolutions and poolings leave at least one pixel."""
+
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "group": lambda channels: nn.GroupNorm(32, channels),  # the numbers of channels, 64 to 512, allow 32 groups
+    "batch": nn.BatchNorm2d,
+}
+"""How a residual network normalises."""
+
+
+def linear(shape: Shape, classes: int) -> Network:
+    """One linear layer on the flattened input."""
+    return mlp(shape, classes, hidden=0, layers=1)
+
+
+def mlp(shape: Shape, classes: int, hidden: int, layers: int) -> Network:
+    """`layers` linear layers with ReLU between them, on the flattened input."""
+    widths = [prod(shape)] + [hidden] * (layers - 1)
+    rep: list[nn.Module] = [nn.Flatten()]
+    for inputs, outputs in pairwise(widths):
+        rep += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return Network(nn.Sequential(*rep), nn.Linear(widths[-1], classes))
+
+
+def lenet5(shape: Shape, classes: int) -> Network:
+    """LeNet-5 with ReLU and max pooling."""
+    channels, height, width = shape
+    # The first convolution keeps the size, the second takes 4 off; a pooling follows each.
+    pixels = ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
+    rep = nn.Sequential(
+        nn.Conv2d(channels, 6, 5, padding=2),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(16 * pixels, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+    )
+    return Network(rep, nn.Linear(84, classes))
+
+
+def resnet(shape: Shape, classes: int, blocks: tuple[int, ...], norm: str) -> Network:
+    """A residual network for small images: a 3 x 3 stem of stride 1, no pooling before the global average."""
+    layers: list[nn.Module] = [conv_norm(shape[0], 64, 3, 1, norm), nn.ReLU()]
+    inputs = 64
+    for stage, count in enumerate(blocks):
+        outputs = 64 * 2**stage
+        for block in range(count):
+            halve = stage > 0 and block == 0
+            layers.append(Block(inputs, outputs, 2 if halve else 1, norm))
+            inputs = outputs
+    rep = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Network(rep, nn.Linear(inputs, classes))
+
+
+class Block(nn.Module):
+    """Two 3 x 3 convolutions and a shortcut around them."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
+        super().__init__()
+        self.first = conv_norm(inputs, outputs, 3, stride, norm)
+        self.second = conv_norm(outputs, outputs, 3, 1, norm)
+        same = inputs == outputs and stride == 1
+        self.shortcut = nn.Identity() if same else conv_norm(inputs, outputs, 1, stride, norm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return relu(self.second(relu(self.first(x))) + self.shortcut(x))
+
+
+def conv_norm(inputs: int, outputs: int, size: int, stride: int, norm: str) -> nn.Sequential:
+    """A convolution and the normalisation of its outputs."""
+    conv = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+    return nn.Sequential(OrderedDict(conv=conv, norm=NORMS[norm](outputs)))

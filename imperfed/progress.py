@@ -1,0 +1,117 @@
+"""How a run shows itself: a live bar on a terminal, one line a round otherwise, and what Ctrl-C means."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.status import Status
+
+from imperfed.config import Config
+from imperfed.data.federate import Scene
+from imperfed.engine.rounds import Report
+from imperfed.experiment import Watch
+
+
+class Show:
+    """Follows runs on a console."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.stopping = False
+        self.total = 0
+        self.began = 0.0
+        self.first = 0
+        self.last_score = ""
+        self.bar: Progress | None = None
+        self.task = TaskID(0)
+        self.waiting: Status | None = None
+
+    def watch(self) -> Watch:
+        """The hooks that a run calls."""
+        return Watch(self.prepare, self.begin, self.round, lambda: self.stopping)
+
+    def prepare(self, config: Config) -> None:
+        """Show that something is being done before the first round."""
+        if self.console.is_terminal:
+            self.waiting = self.console.status(f"preparing {config.run.data}")
+            self.waiting.start()
+
+    def begin(self, config: Config, scene: Scene, round: int) -> None:
+        """Say what is about to be trained on what."""
+        self.end()
+        self.total, self.first, self.began = config.rounds.rounds, round, time.perf_counter()
+        self.console.print(f"[bold]{config.run.method}[/bold] on {describe(scene)}", highlight=False)
+        if self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("round"),
+                MofNCompleteColumn(),
+                BarColumn(),
+                TextColumn("{task.description}"),
+                TimeRemainingColumn(),
+                console=self.console,
+                transient=True,
+            )
+            self.task = self.bar.add_task("", total=self.total, completed=round)
+            self.bar.start()
+
+    def round(self, report: Report, seconds: float) -> None:
+        """Show a finished round."""
+        done = report.round + 1
+        loss = sum(report.losses.values()) / max(len(report.losses), 1)
+        if report.personal:
+            name = next(iter(report.personal[0]))
+            values = [scores[name][0] for scores in report.personal.values()]
+            self.last_score = f"{name} {100 * sum(values) / len(values):.1f} % (worst site {100 * min(values):.1f} %)"
+        failed = f", {len(report.failures)} failed" if report.failures else ""
+        text = f"loss {loss:.3f}, {self.last_score}{failed}"
+        left = (time.perf_counter() - self.began) / (done - self.first) * (self.total - done)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, description=text)
+            if done == self.total:
+                self.end()
+        else:
+            self.console.print(
+                f"round {done}/{self.total}: {text}, {seconds:.2f} s, {left:.0f} s left", highlight=False
+            )
+
+    def end(self) -> None:
+        """Take away what moves."""
+        if self.waiting is not None:
+            self.waiting.stop()
+            self.waiting = None
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """The first Ctrl-C lets the round end and writes a checkpoint; the second stops at once."""
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            if self.stopping:
+                raise KeyboardInterrupt
+            self.stopping = True
+            self.console.print("stopping after this round, with a checkpoint; Ctrl-C again to stop at once")
+
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+            self.end()
+
+
+def describe(scene: Scene) -> str:
+    """A federation in one line."""
+    federation, facts = scene.federation, scene.facts
+    sizes = federation.sizes()
+    text = f"{federation.name}: {len(sizes)} sites of {min(sizes)} to {max(sizes)} rows, {federation.labels.kind}"
+    if "mean_size" in facts:
+        text += f" of mean size {facts['mean_size']:.2f} among {len(federation.classes)} classes"
+    return text

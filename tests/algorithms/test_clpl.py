@@ -1,0 +1,50 @@
+import pytest
+import torch
+from fixtures import S, W, Y, Z, assert_stable, gradient, losses, near
+
+from imperfed.algorithms.clpl import CLPL
+from imperfed.errors import UsageError
+
+
+def test_softmax_scores():
+    candidates, others = [0.340083, 0.510946, 0.376468], [2.352078, 1.309683, 2.480647]
+    near(losses(CLPL(scores="softmax")), [a + b for a, b in zip(candidates, others, strict=True)], tolerance=2e-6)
+    near(losses(CLPL(scores="softmax")).mean(), 2.456635)
+
+
+def test_numbers():
+    near(losses(CLPL()).mean(), 2.192315)
+    near(losses(CLPL(naive=True)).mean(), 2.699444)
+    near(losses(CLPL(scores="softmax", naive=True)).mean(), 2.516059)
+
+
+@pytest.mark.parametrize("scores", ["logits", "softmax"])
+def test_the_naive_loss_is_never_below(scores: str):
+    draw = torch.Generator().manual_seed(0)
+    for _ in range(50):
+        z = 2 * torch.randn(3, 4, generator=draw, dtype=torch.float64)
+        assert (losses(CLPL(scores, naive=True), z=z) >= losses(CLPL(scores), z=z) - 1e-12).all()
+
+
+def test_gradient_by_hand():
+    z = Z.numpy()
+    for i, (row, inside) in enumerate(zip(z, Y.numpy(), strict=True)):
+        mean = row[inside].mean()
+        expected = [
+            -2 * max(0, 1 - mean) / inside.sum() if c else 2 * max(0, 1 + v) for v, c in zip(row, inside, strict=True)
+        ]
+        near(gradient(CLPL())[i], torch.tensor(expected) / 3)
+
+
+@pytest.mark.parametrize("method", [CLPL(), CLPL(naive=True), CLPL("softmax"), CLPL("softmax", naive=True)])
+def test_extreme_logits_stay_finite(method: CLPL):
+    assert_stable(method)
+
+
+def test_believes_the_model_inside_the_set():
+    near(CLPL().believe(Z, S, {}), W)
+
+
+def test_unknown_scores_are_named():
+    with pytest.raises(UsageError, match=r"'logit'.*Did you mean 'logits'"):
+        CLPL(scores="logit")

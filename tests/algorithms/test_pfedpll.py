@@ -1,0 +1,208 @@
+import numpy as np
+import pytest
+import torch
+from fixtures import (
+    UNIFORM,
+    Answers,
+    S,
+    W,
+    Y,
+    Z,
+    assert_stable,
+    batch,
+    double,
+    gradient,
+    losses,
+    near,
+    one_step,
+    silent,
+    tiny_net,
+)
+from torch import Tensor, nn
+
+from imperfed.algorithms.lw import LW
+from imperfed.algorithms.pfedpll import LCP, PFedPLL, kl
+from imperfed.core import Hall, Updates
+from imperfed.labels import Candidates
+from imperfed.losses import masked_softmax
+from imperfed.network import Layout, Net, Network
+
+ALPHA = np.array([[0.2, 0.8, 0, 0], [0, 0.5, 0.1, 0.4], [0.7, 0, 0, 0.3]])
+L1, L2, L3 = 0.7, 1.3, 2.1
+
+
+# -- LCP: equations 5 to 9 ---------------------------------------------------------------------------------------------
+
+
+def triplet(z: np.ndarray, sets: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    """The three losses of every example, [3, n], in the paper's own terms."""
+    terms = []
+    for z_i, M, a in zip(z, sets, alpha, strict=True):
+        y = np.exp(z_i) / np.exp(z_i).sum()  # Eq. 4
+        L_s = -np.log(sum(y[j] for j in range(len(y)) if M[j]))  # Eq. 5
+        L_pc = -sum(a[j] * np.log(y[j]) for j in range(len(y)) if M[j])  # Eq. 7
+        L_nc = -np.log(1 - max(y[j] for j in range(len(y)) if not M[j])) if not M.all() else 0.0  # Eq. 8
+        terms.append([L_s, L_pc, L_nc])
+    return np.array(terms).T
+
+
+def rows() -> dict[str, Tensor]:
+    return {"alpha": torch.tensor(ALPHA)}
+
+
+def test_triplet_loss_by_hand():
+    terms = triplet(Z.numpy(), Y.numpy(), ALPHA)
+    near(terms_of(1, 0, 0), terms[0], tolerance=1e-12)  # Eq. 5
+    near(terms_of(0, 1, 0), terms[1], tolerance=1e-12)  # Eq. 7
+    near(terms_of(0, 0, 1), terms[2], tolerance=1e-12)  # Eq. 8
+    near(terms_of(L1, L2, L3), L1 * terms[0] + L2 * terms[1] + L3 * terms[2], tolerance=1e-12)  # Eq. 9
+    assert (terms > 0.05).all()
+
+
+def terms_of(*weights: float) -> Tensor:
+    return losses(LCP(*weights), rows())
+
+
+def test_gradient_by_finite_differences():
+    z, numeric = Z.numpy(), np.zeros((3, 4))
+    for i in range(12):
+        e = np.zeros(12)
+        e[i] = 1e-6
+        up, down = (np.array([L1, L2, L3]) @ triplet(z + s * e.reshape(3, 4), Y.numpy(), ALPHA) for s in (1, -1))
+        numeric.flat[i] = (up - down).mean() / 2e-6
+    near(gradient(LCP(L1, L2, L3), rows()), numeric, tolerance=1e-8)
+
+
+def test_a_set_of_all_classes_has_neither_summarisation_nor_negative_calibration():
+    everything = Candidates(torch.ones_like(Y), 4)
+    a = {"alpha": torch.full((3, 4), 0.25, dtype=torch.float64)}
+    near(losses(LCP(1, 0, 0), a, labels=everything), [0, 0, 0], tolerance=1e-12)
+    assert (losses(LCP(0, 0, 1), a, labels=everything) == 0).all()
+    assert (gradient(LCP(0, 0, 1), a, labels=everything) == 0).all()
+    near(losses(LCP(), a, labels=everything), triplet(Z.numpy(), np.ones((3, 4), bool), np.full((3, 4), 0.25))[1])
+
+
+def test_extreme_logits_stay_finite():
+    assert_stable(LCP())
+
+
+def test_confidences_start_equal_and_follow_equation_6():
+    near(LCP().open(S)["alpha"], UNIFORM)  # Alg. 1, line 1
+    _, out = LCP().loss(Answers(Z), batch(rows=rows()))
+    near(LCP().remember(silent, batch(), out)["alpha"], W)
+    near(LCP().believe(-Z, S, {"alpha": W}), W)
+
+
+def test_confidences_come_from_the_pass_of_the_step_itself():
+    before, after, remembered = one_step(LCP())
+    torch.testing.assert_close(remembered["alpha"], masked_softmax(before, Y))
+    assert not torch.allclose(remembered["alpha"], masked_softmax(after, Y), atol=1e-3)
+
+
+# -- LCI: what stays ---------------------------------------------------------------------------------------------------
+
+
+def network() -> Network:
+    torch.manual_seed(0)
+    return Network(nn.Sequential(nn.Linear(2, 3), nn.Tanh()), nn.Linear(3, 2))
+
+
+def test_the_relation_module_starts_as_the_identity_and_stays():
+    x = torch.tensor([[0.5, -1.0], [2.0, 0.1]])
+    plain, built = network(), PFedPLL().build(network())
+    torch.testing.assert_close(built(x), plain(x))
+    assert torch.equal(built.get_submodule("corr").weight, torch.eye(3))
+    layout = Layout.of(built, PFedPLL().stays)
+    personal = {name for name, f in layout.fields.items() if f.offset >= layout.shared}
+    assert personal == {"corr.weight", "head.weight", "head.bias"}
+    assert layout.shared == 2 * 3 + 3
+
+
+def test_without_lci_the_network_is_unchanged_and_all_of_it_travels():
+    method = PFedPLL(lci=False)
+    layout = Layout.of(method.build(network()), method.stays)
+    assert "corr.weight" not in layout.fields
+    assert layout.shared == layout.trainable
+
+
+def test_another_objective_may_take_the_place_of_lcp():
+    assert PFedPLL().objective == LCP()
+    assert PFedPLL(objective=LW()).objective == LW()
+    assert tiny_net(PFedPLL(objective=LW())).layout.shared == 3 * 5 + 5
+
+
+# -- KL score: equation 10 and algorithm 2 -----------------------------------------------------------------------------
+
+PUBLIC = torch.tensor([[1.0, 0.5], [-0.3, 2.0], [0.7, -1.1], [0.2, 0.4], [-2.0, 1.0]], dtype=torch.float64)
+
+
+def representation(w: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """softmax(tanh(A x + b)) over the three features."""
+    z = np.tanh(x @ w[:6].reshape(3, 2).T + w[6:9])
+    return np.exp(z) / np.exp(z).sum(1, keepdims=True)
+
+
+def scores(global_w: np.ndarray, site_w: np.ndarray, batches: list[np.ndarray]) -> np.ndarray:
+    distance = np.zeros(len(site_w))
+    for k, w in enumerate(site_w):
+        for a in batches:
+            p, q = representation(w, a), representation(global_w, a)
+            distance[k] += (p * np.log(p / q)).sum(1).mean() / len(batches)  # Eq. 10; Alg. 2, line 4
+    return distance / distance.sum()  # Alg. 2, line 5
+
+
+def meeting(public: Tensor) -> tuple[dict[str, Tensor], Updates, Hall]:
+    method = PFedPLL()
+    built = method.build(network())
+    net = Net(built, Layout.of(built, method.stays))
+    draw = torch.Generator().manual_seed(5)
+    w = torch.randn(9, generator=draw)
+    sites = w + torch.tensor([[0.1], [0.5], [1.0]]) * torch.randn(3, 9, generator=draw)
+    updates = Updates((0, 1, 2), torch.tensor([10.0, 20.0, 70.0]), {"w": sites, "buffers": torch.zeros(3, 0)})
+    return {"w": w, "buffers": torch.zeros(0)}, updates, Hall(net, public, 0, 0.01, torch.Generator().manual_seed(9))
+
+
+@double()
+def test_merge_weighs_each_site_by_how_far_its_representation_moved():
+    server, updates, hall = meeting(PUBLIC)
+    order = torch.randperm(5, generator=torch.Generator().manual_seed(9)).numpy()
+    a = PUBLIC.numpy()[order]
+    s = scores(server["w"].numpy(), updates["w"].numpy(), [a[:3], a[3:]])  # a batch of three and one of two
+    assert (np.abs(s - 1 / 3) > 0.01).all()
+    merged = PFedPLL(batches=2, size=3).merge(server, updates, hall)
+    near(merged["w"], s @ updates["w"].numpy(), tolerance=1e-12)
+    assert hall.notes == []
+
+
+@double()
+def test_only_so_many_batches_are_looked_at():
+    server, updates, hall = meeting(PUBLIC)
+    order = torch.randperm(5, generator=torch.Generator().manual_seed(9)).numpy()
+    s = scores(server["w"].numpy(), updates["w"].numpy(), [PUBLIC.numpy()[order[:2]]])
+    near(PFedPLL(batches=1, size=2).scores(server, updates, hall), s, tolerance=1e-12)
+
+
+@double()
+@pytest.mark.parametrize("case", ["all distances are 0", "a site is not finite", "no public inputs"])
+def test_falls_back_to_the_sizes_and_says_so(case: str):
+    server, updates, hall = meeting(PUBLIC[:0] if case == "no public inputs" else PUBLIC)
+    if case == "all distances are 0":
+        updates.trees["w"][:] = server["w"]
+    if case == "a site is not finite":
+        updates.trees["w"][1, 0] = torch.nan
+    near(PFedPLL().scores(server, updates, hall), [0.1, 0.2, 0.7])
+    assert len(hall.notes) == 1
+    assert "n_k/n" in hall.notes[0]
+
+
+@double()
+def test_without_kl_the_sizes_are_the_weights():
+    server, updates, hall = meeting(PUBLIC)
+    near(PFedPLL(kl=False).merge(server, updates, hall)["w"], np.array([0.1, 0.2, 0.7]) @ updates["w"].numpy())
+
+
+def test_kl_is_not_symmetric():
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    expected = (p * np.log(p / q)).sum()
+    near(kl(torch.tensor(p).log()[None], torch.tensor(q).log()[None]), expected)
+    assert abs(expected - (q * np.log(q / p)).sum()) > 0.02

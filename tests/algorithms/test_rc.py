@@ -1,0 +1,53 @@
+import torch
+from fixtures import UNIFORM, Answers, S, W, Y, Z, assert_stable, batch, gradient, losses, near, one_step
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from imperfed.algorithms.cc import CC
+from imperfed.algorithms.rc import RC
+from imperfed.labels import Candidates
+from imperfed.losses import masked_softmax
+
+
+def test_starts_with_equal_confidences():
+    near(RC().open(S)["W"], UNIFORM)
+    near(losses(RC(), {"W": UNIFORM}).mean(), 1.361156)
+
+
+def test_numbers():
+    rows = RC().remember(Answers(Z), batch(), None)
+    near(rows["W"], W)
+    near(losses(RC(), rows), [0.764123, 1.041978, 0.526192])
+    near(losses(RC(), rows).mean(), 0.777431)
+
+
+@given(st.integers(0, 10_000), st.floats(0.1, 20))
+@settings(deadline=None, max_examples=50)
+def test_with_fresh_confidences_the_gradient_is_that_of_cc(seed: int, scale: float):
+    draw = torch.Generator().manual_seed(seed)
+    z = scale * torch.randn(6, 5, generator=draw, dtype=torch.float64)
+    sets = torch.rand(6, 5, generator=draw) < 0.5
+    sets[torch.arange(6), torch.randint(5, (6,), generator=draw)] = True
+    labels = Candidates(sets, 5)
+    rows = RC().remember(Answers(z), batch(labels), None)
+    torch.testing.assert_close(gradient(RC(), rows, z, labels), gradient(CC(), {}, z, labels), rtol=1e-9, atol=1e-12)
+
+
+def test_confidences_come_from_the_pass_after_the_step():
+    before, after, rows = one_step(RC())
+    torch.testing.assert_close(rows["W"], masked_softmax(after, Y))
+    assert not torch.allclose(rows["W"], masked_softmax(before, Y), atol=1e-3)
+
+
+def test_certainty_of_a_non_candidate_is_not_zero_over_zero():
+    labels = Candidates(torch.tensor([[False, True, True]]), 3)
+    rows = RC().remember(Answers(torch.tensor([[1e4, -1e4, -1e4]])), batch(labels), None)
+    near(rows["W"], [[0, 0.5, 0.5]])
+
+
+def test_extreme_logits_stay_finite():
+    assert_stable(RC())
+
+
+def test_believes_its_confidences():
+    near(RC().believe(-Z, S, {"W": W}), W)

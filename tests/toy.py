@@ -1,0 +1,132 @@
+"""Toy federations for the four kinds of labels, a tiny network, and an engine that keeps what the sites sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, softmax
+
+from imperfed.core import Algorithm, Batch, Exchange, Federation, Objective, Tree, Updates
+from imperfed.descend import Local
+from imperfed.engine.rounds import Engine, Report, Rounds
+from imperfed.evaluate import Evaluator
+from imperfed.labels import Annotated, Candidates, Exact, Labels, Positives
+from imperfed.network import Network
+from imperfed.oracle import Oracle
+
+INPUTS, CLASSES = 6, 4
+SIZES = (20, 31, 26)
+LOCAL = Local(steps=5, batch=8, lr=0.05, momentum=0.9, weight_decay=0.01)
+
+
+def rows_of(kind: type[Labels], n: int, draw: torch.Generator) -> tuple[Tensor, Tensor, Labels]:
+    """Inputs, truth and imperfect labels: well separated Gaussians, or a sum of them where classes may coincide."""
+    centres = 4 * torch.eye(CLASSES, INPUTS)
+    noise = 0.7 * torch.randn(n, INPUTS, generator=draw)
+    luck = torch.rand(n, CLASSES, generator=draw)
+    if kind in (Exact, Candidates):
+        y = torch.randint(CLASSES, (n,), generator=draw)
+        truth = torch.eye(CLASSES, dtype=torch.bool)[y]
+        labels: Labels = Exact(y, CLASSES) if kind is Exact else Candidates(truth | (luck < 0.3), CLASSES)
+        return centres[y] + noise, y, labels
+    present = torch.rand(n, CLASSES, generator=draw) < 0.4
+    if kind is Positives:
+        labels = Positives(present & (luck < 0.8), CLASSES)
+    else:
+        labels = Annotated(torch.where(luck < 0.7, present.to(torch.int8), -1).to(torch.int8), CLASSES)
+    return present.float() @ centres + noise, present.to(torch.int8), labels
+
+
+def world(kind: type[Labels], sizes: tuple[int, ...] = SIZES, seed: int = 0) -> tuple[Federation, Oracle]:
+    """A federation of these sizes and the truth about it, with 40 test rows a site."""
+    draw = torch.Generator().manual_seed(seed)
+    n = sum(sizes)
+    x, truth, labels = rows_of(kind, n, draw)
+    tests = [rows_of(kind, 40, draw)[:2] for _ in sizes]
+    starts = tuple(sum(sizes[:k]) for k in range(len(sizes) + 1))
+    names = tuple(f"site{k}" for k in range(len(sizes)))
+    public = torch.randn(16, INPUTS, generator=draw)
+    classes = tuple("abcd"[:CLASSES])
+    federation = Federation("toy", x, labels, starts, names, classes, tuple(map(str, range(n))), public).check()
+    return federation, Oracle(truth, tuple(t[0] for t in tests), tuple(t[1] for t in tests))
+
+
+def network(*layers: nn.Module) -> Network:
+    """Two layers of 8 hidden units, the same every time; `layers` follow the first."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Network(nn.Sequential(nn.Linear(INPUTS, 8), *layers, nn.Tanh()), nn.Linear(8, CLASSES))
+
+
+@dataclass(frozen=True)
+class Plain(Objective):
+    """Cross-entropy that remembers what it last predicted for every example."""
+
+    name: ClassVar[str] = "plain"
+    labels: ClassVar[type[Labels]] = Exact
+
+    def open(self, labels: Exact) -> Tree:
+        return {"p": torch.full((len(labels), labels.classes), 1 / labels.classes)}
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        z = net(batch.x)
+        return cross_entropy(z, batch.labels.values, reduction="none"), softmax(z.detach(), -1)
+
+    def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
+        return {"p": out}
+
+
+class Watched(Engine):
+    """An engine that keeps the answers of every exchange, and the reports."""
+
+    def exchange(self, round: int, number: int, exchange: Exchange, report: Report) -> Updates:
+        updates = super().exchange(round, number, exchange, report)
+        self.seen.append(updates)
+        return updates
+
+    def go(self, checkpoint: Path | None = None, stop_after: int = 10**9) -> Watched:
+        """Run to the end, or until so many rounds are done, and let the workers go."""
+        try:
+            self.run(self.reports.append, lambda: self.state.round >= stop_after, checkpoint)
+        finally:
+            self.close()
+        return self
+
+
+def engine(
+    algorithm: Algorithm,
+    objective: Objective,
+    scene: tuple[Federation, Oracle],
+    local: Local = LOCAL,
+    net: Network | None = None,
+    seed: int = 0,
+    **rounds: Any,
+) -> Watched:
+    """A run of two rounds in the calling process unless told otherwise."""
+    federation, oracle = scene
+    how = Rounds(**({"rounds": 2, "workers": 1} | rounds))
+    made = Watched(algorithm, objective, net or network(), federation, Evaluator(oracle), local, how, seed)
+    made.seen, made.reports = [], []
+    return made
+
+
+def everything(engine: Engine) -> Tree:
+    """All that a run remembers and every site's model, copied."""
+    tree = {name: t.clone() for name, t in engine.state.flat().items()}
+    for k in range(engine.bench.job.judge.sites):
+        tree |= {f"model {k}/{name}": t for name, t in engine.model(k).items()}
+    return tree
+
+
+def differences(a: Tree, b: Tree, tolerance: float = 0.0) -> list[str]:
+    """The names under which two trees differ: by a bit, or by more than the tolerance."""
+    if a.keys() != b.keys():
+        return sorted(a.keys() ^ b.keys())
+    if tolerance:
+        return [name for name in a if not torch.allclose(a[name], b[name], rtol=tolerance, atol=tolerance)]
+    return [name for name in a if not torch.equal(a[name], b[name])]
