@@ -20,7 +20,7 @@ from imperfed.network import Network
 from imperfed.oracle import Oracle
 
 INPUTS, CLASSES = 6, 4
-SIZES = (20, 31, 26)
+SIZES = (12, 20, 31, 26)
 LOCAL = Local(steps=5, batch=8, lr=0.05, momentum=0.9, weight_decay=0.01)
 
 
@@ -84,6 +84,11 @@ class Plain(Objective):
 class Watched(Engine):
     """An engine that keeps the answers of every exchange, and the reports."""
 
+    def __init__(self, *parts: Any) -> None:
+        self.seen: list[Updates] = []
+        self.reports: list[Report] = []
+        super().__init__(*parts)
+
     def exchange(self, round: int, number: int, exchange: Exchange, report: Report) -> Updates:
         updates = super().exchange(round, number, exchange, report)
         self.seen.append(updates)
@@ -110,9 +115,7 @@ def engine(
     """A run of two rounds in the calling process unless told otherwise."""
     federation, oracle = scene
     how = Rounds(**({"rounds": 2, "workers": 1} | rounds))
-    made = Watched(algorithm, objective, net or network(), federation, Evaluator(oracle), local, how, seed)
-    made.seen, made.reports = [], []
-    return made
+    return Watched(algorithm, objective, net or network(), federation, Evaluator(oracle), local, how, seed)
 
 
 def everything(engine: Engine) -> Tree:

@@ -156,5 +156,6 @@ def cores() -> int:
 
 
 def portable(tree: dict[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
-    """Plain arrays: they cross a pipe as bytes, where tensors would cross as file handles."""
-    return {name: t.detach().numpy() for name, t in tree.items()}
+    """Plain arrays: they cross a pipe as bytes, where tensors would cross as file handles. Copies, since a site's answer
+    may be a view of the network's gradient, and in the calling process the next site uses the same network."""
+    return {name: t.detach().clone().numpy() for name, t in tree.items()}
