@@ -35,7 +35,7 @@ Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 
-DEMO = ("pfedpll", "local-only+lcp", "pooled+lcp")
+DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
 
 
 @app.command()

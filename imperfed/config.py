@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import tomllib
 import types
 import typing
@@ -80,7 +81,7 @@ class Config:
             if part != section:
                 lines += ["", f"[{part}]"] if section else [f"[{part}]"]
                 section = part
-            lines.append(f"{key} = {json.dumps(value)}")
+            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}")  # of finite values JSON is TOML
         return "\n".join(lines) + "\n"
 
     def digest(self) -> str:
@@ -94,22 +95,19 @@ def options(schema: type[Any]) -> dict[str, Any]:
     return {f.name: hints[f.name] for f in dataclasses.fields(schema) if hints[f.name] != Objective | None}
 
 
-def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, str] | None = None) -> Config:
+def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | None = None) -> Config:
     """Settings from a file's sections and from `key=value` words, the words last."""
     given: dict[str, Any] = {}
     for section, entries in (file or {}).items():
         if not isinstance(entries, Mapping):
             raise UsageError(f"{section!r} must be a section: write [{section}] with keys below it")
         given |= {f"{section}.{key}": value for key, value in entries.items()}
-    spoken = dict(words or {})
+    spoken = {word.removeprefix("run."): value for word, value in (words or {}).items()}
     run = _fill(Run, _chosen("run", given) | {k: spoken.pop(k) for k in list(spoken) if k in options(Run)}, "run")
     if "+" in run.method:
         name, _, minimises = run.method.partition("+")
         run = dataclasses.replace(run, method=name, objective=minimises)
-    method = find(run.method)
-    objective: type[Objective] | None = find_objective(run.objective) if run.objective else None
-    if issubclass(method, Objective):
-        objective, method = method, typing.cast(type[Algorithm], find("fedavg"))
+    method, objective = _method(run)
     own = objective() if objective else method().objective
     schemas: dict[str, type[Any]] = {"run": Run, "method": method, **FIXED}
     if own is not None:
@@ -126,9 +124,22 @@ def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, str] | No
 def read(path: Path) -> dict[str, Any]:
     """The sections of an experiment file."""
     try:
-        return tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read as TOML ({error})") from error
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: not a TOML file ({error})") from error
+
+
+def _method(run: Run) -> tuple[type[Algorithm], type[Objective] | None]:
+    """What was chosen by name; an objective's name alone means plain averaging."""
+    method = find(run.method)
+    objective = find_objective(run.objective) if run.objective else None
+    if issubclass(method, Algorithm):
+        return method, objective
+    if objective not in (None, method):
+        raise UsageError(f"{run.method!r} is an objective already and takes no second one ({run.objective!r})")
+    return typing.cast(type[Algorithm], find("fedavg")), method
 
 
 def _chosen(section: str, flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,18 +187,27 @@ def _typed(value: Any, kind: Any, name: str) -> Any:
     try:
         if kind is bool:
             return {"true": True, "false": False}[str(value).lower()]
-        if kind is int and not isinstance(value, bool) and float(value) == int(float(value)):
-            return int(float(value))
-        if kind is float and not isinstance(value, bool):
+        if kind is int:
+            return _whole(value)
+        if kind is float and not isinstance(value, bool) and math.isfinite(float(value)):
             return float(value)
         if kind is str and isinstance(value, str):
             return value
         if isinstance(kind, types.GenericAlias):
             items = value.split(",") if isinstance(value, str) else value
-            return tuple(int(item) for item in items if str(item).strip())
-    except (ValueError, KeyError, TypeError):
+            return tuple(_whole(item) for item in items if str(item).strip())
+    except (ValueError, KeyError, TypeError, OverflowError):
         pass
     wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(
-        kind, "numbers, as 1,2,3"
+        kind, "whole numbers, as 1,2,3"
     )
     raise UsageError(f"setting {name} takes {wanted}; got {value!r}")
+
+
+def _whole(value: Any) -> int:
+    """A whole number, also one written as 1e3 or 2.0."""
+    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+        return int(value)  # not by way of a float, which holds no more than 53 bits
+    if isinstance(value, bool) or float(value) != int(float(value)):
+        raise ValueError(value)
+    return value if isinstance(value, int) else int(float(value))

@@ -58,7 +58,7 @@ def widen(plan: Plan, n: int, extra: int) -> Plan:
     steps, size = plan.rows.shape
     rows = torch.cat([plan.rows, plan.rows.new_full((steps, extra), n)], 1)
     draws = {
-        name: torch.cat([t, t.new_zeros(steps, extra)], 1) if t.shape[1:] == (size,) else t
+        name: torch.cat([t, t.new_zeros(steps, extra, *t.shape[2:])], 1) if t.shape[1:2] == (size,) else t
         for name, t in plan.draws.items()
     }
     return Plan(rows, draws)

@@ -13,7 +13,7 @@ _REAL_SETS: dict[str, Value] = {"model.name": "mlp", "model.hidden": 256, "local
 _GRAY: dict[str, Value] = {**_IMAGES, "model.name": "lenet5", "labels.mean_size": 4.93}
 
 PRESETS: dict[str, dict[str, Value]] = {
-    "digits": {"model.name": "mlp", "model.hidden": 64, "rounds.rounds": 20, "labels.mean_size": 4.0},
+    "digits": {"model.name": "mlp", "model.hidden": 64, "rounds.rounds": 20, "labels.mean_size": 3.0},
     "mnist": _GRAY,
     "fashion-mnist": _GRAY,
     "cifar10": {**_IMAGES, "model.name": "resnet34"},

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ EDGES = ("raw", "min2", "nofull")
 NORMALISE = ("mean", "mean-wrong", "max")
 TEMPERATURES = (1e-2, 1e4)
 """Where `calibrate` looks."""
-HIDDEN, BATCH, RATE, EPOCHS, STEPS = 128, 256, 1e-3, 5, 1000
+HIDDEN, BATCH, RATE, EPOCHS, STEPS = 128, 256, 1e-3, 5, 500
 """The clean network: hidden units, batch and learning rate of Adam, fewest epochs, fewest steps."""
 
 
@@ -221,19 +222,35 @@ def train_clean(x: Tensor, y: Tensor, classes: int, seed: int) -> Floats:
     mean, spread = x.mean(0), x.std(0, correction=0)
     spread[spread == 0] = 1.0
     net = nn.Sequential(skip_init(nn.Linear, x.shape[1], HIDDEN), nn.ReLU(), skip_init(nn.Linear, HIDDEN, classes))
-    for p in net.parameters():
-        bound = (1 / p.shape[-1]) ** 0.5
-        nn.init.uniform_(p, -bound, bound, generator=random)
-    optimiser = torch.optim.Adam(net.parameters(), lr=RATE)
+    weights = list(net.parameters())
+    for w in weights:
+        bound = w.shape[-1] ** -0.5
+        nn.init.uniform_(w, -bound, bound, generator=random)
+    step = adam(weights)
     batches = -(-len(x) // BATCH)
     for _ in range(max(EPOCHS, -(-STEPS // batches))):
         for rows in torch.randperm(len(x), generator=random).split(BATCH):
             loss = nn.functional.cross_entropy(net((x[rows] - mean) / spread), y[rows])
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
+            step(torch.autograd.grad(loss, weights))
     with torch.no_grad():
         return np.concatenate([net((part - mean) / spread).numpy() for part in x.split(4 * BATCH)])
+
+
+def adam(weights: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
+    """A step of Adam along gradients. Written out, since torch.optim takes two seconds to import what it then needs."""
+    moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
+    steps = count(1)
+
+    @torch.no_grad()
+    def step(gradients: Sequence[Tensor]) -> None:
+        t = next(steps)
+        rate = RATE * (1 - 0.999**t) ** 0.5 / (1 - 0.9**t)
+        for w, g, (m, s) in zip(weights, gradients, moments, strict=True):
+            m.lerp_(g, 0.1)
+            s.lerp_(g.square(), 0.001)
+            w.sub_(rate * m / (s.sqrt() + 1e-8))
+
+    return step
 
 
 @contextmanager

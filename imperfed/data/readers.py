@@ -23,7 +23,6 @@ from imperfed.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
-
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR_ROW = 1 + 3 * 32 * 32
@@ -75,8 +74,7 @@ def pixels(array: Array, where: str) -> Tensor:
     """uint8 images [n, h, w] or [n, h, w, channels] as float32 [n, channels, h, w] from 0 to 1."""
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
         raise DataError(f"{where}: expected uint8 images, [n, height, width(, channels)]; found {_shape(array)}")
-    first = array[:, None] if array.ndim == 3 else np.moveaxis(array, -1, 1)
-    return scaled(first)
+    return scaled(array[:, None] if array.ndim == 3 else np.moveaxis(array, -1, 1))
 
 
 def scaled(array: Array) -> Tensor:
@@ -146,8 +144,7 @@ def read_idx(path: Path) -> Array:
             f"{path}: {len(data)} bytes where the header, {dtype.name} of shape {shape}, asks for {stop}; "
             "the file is truncated or corrupt"
         )
-    array = np.frombuffer(data, dtype, offset=start).reshape(shape)
-    return array.astype(dtype.newbyteorder("="), copy=False)
+    return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
 def read_idx_images(images: Path, labels: Path) -> tuple[Tensor, Tensor]:
@@ -166,7 +163,7 @@ def read_mat(path: Path) -> Dataset:
     """The classic candidate-label sets: `data` instances x features, `partial_target`, `target` classes x instances."""
     import scipy.io
 
-    wanted = ("data", "partial_target", "target")
+    wanted = "data", "partial_target", "target"
     with decoding(path, "a MATLAB file of version 7 or older"):
         file = scipy.io.loadmat(existing(path), appendmat=False, variable_names=wanted)
         found = {name: _dense(file[name]) for name in wanted if name in file}
@@ -179,19 +176,20 @@ def read_mat(path: Path) -> Dataset:
         if matrix.shape != (len(candidates), len(x)):
             turned = "; it seems to be turned: transpose it" if matrix.shape[0] == len(x) else ""
             raise DataError(f"{path}, {name}: {_shape(matrix)}, expected classes x {len(x)} instances{turned}")
-    y = _one_hot(membership(truth.T, f"{path}, target"), path)
-    sets = membership(candidates.T, f"{path}, partial_target")
+    y, sets = _one_hot(truth, path), membership(candidates.T, f"{path}, partial_target")
     return Dataset(path.stem, x, y, sets, numbered(len(candidates))).check(str(path))
 
 
 def _dense(matrix: Any) -> Array:
     if hasattr(matrix, "toarray"):
+        matrix = matrix.tocsc()
         matrix.check_format(full_check=True)  # toarray trusts the indices and would write outside its memory
-        return np.asarray(matrix.toarray())
+        matrix = matrix.toarray()
     return np.asarray(matrix)
 
 
-def _one_hot(truth: Tensor, path: Path) -> Tensor:
+def _one_hot(matrix: Array, path: Path) -> Tensor:
+    truth = membership(matrix.T, f"{path}, target")
     wrong = (truth.sum(1) != 1).nonzero().flatten()
     if len(wrong):
         row = int(wrong[0])
@@ -229,8 +227,7 @@ def read_npz(path: Path) -> Dataset:
 
     x = inputs(arrays["x"], f"{path}, x")
     y, test_y = part("y", integers), part("y_test", integers)
-    candidates = part("candidates", membership)
-    classes = part("classes", names)
+    candidates, classes = part("candidates", membership), part("classes", names)
     if classes is None:
         classes = numbered(candidates.shape[1] if candidates is not None else _count_classes(y, test_y, len(x), path))
     dataset = Dataset(path.stem, x, y, candidates, classes, part("x_test", inputs), test_y, part("site", integers))
@@ -247,10 +244,10 @@ def inputs(array: Array, where: str) -> Tensor:
 
 
 def _count_classes(y: Tensor | None, test_y: Tensor | None, n: int, path: Path) -> int:
-    highest = max((int(v.max()) for v in (y, test_y) if v is not None and len(v)), default=0)
+    highest = max([0, *(int(v.max()) for v in (y, test_y) if v is not None and len(v))])
     if highest >= max(n, 1):  # most likely not class numbers; also bounds the names that are made up
         raise DataError(
-            f"{path}, y: class number {highest} among {n} examples; number classes from 0 or name them in `classes`"
+            f"{path}, y: class {highest} among {n} examples; number classes from 0, or name them: `classes`"
         )
     return highest + 1
 
@@ -278,9 +275,8 @@ def read_cifar_batch(path: Path) -> tuple[Array, Array]:
     """One original binary batch: uint8 images [n, 3, 32, 32] and classes [n]."""
     data = contents(path)
     if len(data) % CIFAR_ROW:
-        raise DataError(
-            f"{path}: {len(data)} bytes are not whole rows of {CIFAR_ROW}; truncated in row {len(data) // CIFAR_ROW}"
-        )
+        row = len(data) // CIFAR_ROW
+        raise DataError(f"{path}: {len(data)} bytes are not whole rows of {CIFAR_ROW}; truncated in row {row}")
     rows = np.frombuffer(data, np.uint8).reshape(-1, CIFAR_ROW)
     wrong = np.flatnonzero(rows[:, 0] >= len(CIFAR10_CLASSES))
     if len(wrong):

@@ -79,10 +79,10 @@ def load(name_or_path: str) -> Dataset:
         source, folder = known[name_or_path], data_folder()
         missing = source.missing(folder)
         if missing:
-            need = "at least one of" if source.any_of else "file" if len(missing) == 1 else "files"
+            found = "found none of" if source.any_of else "did not find"
             raise DataError(
-                f"{source.name}: {need} {', '.join(missing)} not found in {folder}. It comes from {source.origin} "
-                "Put it there, or set IMPERFED_DATA to the folder that holds it."
+                f"{source.name}: {found} {', '.join(missing)} in {folder}. Origin: {source.origin} "
+                "Put what is missing there, or set IMPERFED_DATA to another data folder."
             )
         return source.read(folder).check()
     path = Path(name_or_path).expanduser()

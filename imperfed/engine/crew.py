@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -102,10 +102,13 @@ class Processes:
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
         waiting = deque(range(len(tasks)))
         while waiting or any(w.task is not None for w in self.workers):
-            for worker in self.workers:
+            for place, worker in enumerate(self.workers):
                 if worker.task is None and waiting:
+                    if not worker.process.is_alive():
+                        worker = self.workers[place] = self._hire()
                     worker.task = waiting.popleft()
-                    worker.pipe.send(tasks[worker.task])
+                    with suppress(ConnectionError):  # one that died just now is found out when its answer is awaited
+                        worker.pipe.send(tasks[worker.task])
             busy = {w.pipe: w for w in self.workers if w.task is not None}
             for pipe in wait(list(busy)):
                 worker = busy[pipe]  # type: ignore[index]
@@ -116,7 +119,7 @@ class Processes:
     def _receive(self, worker: Worker) -> Any:
         try:
             return worker.pipe.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):
             worker.process.join()
             place = self.workers.index(worker)
             self.workers[place] = self._hire()

@@ -154,9 +154,10 @@ class Engine:
         failures = self._ask(round, number, longest_first, slots, answers)
         for _ in range(self.rounds.retries if self.rounds.on_failure == "retry" else 0):
             failures = self._ask(round, number, list(failures), slots, answers) if failures else failures
-        self._judge_failures(round, failures, len(report.who), len(answers))
+        failures |= unlike_the_others(answers)
+        who = tuple(k for k in asked if k not in failures)
+        self._judge_failures(round, failures, len(report.who), len(who))
         report.failures |= failures
-        who = tuple(k for k in asked if k in answers)
         trees = {name: torch.stack([torch.from_numpy(answers[k][1][name]) for k in who]) for name in answers[who[0]][1]}
         if exchange.answer is None:
             report.losses = {k: answers[k][0] for k in who}
@@ -181,7 +182,7 @@ class Engine:
 
     def _judge_failures(self, round: int, failures: dict[int, str], asked: int, answered: int) -> None:
         names = self.bench.job.federation.sites
-        told = "; ".join(f"{names[k]}: {reason}" for k, reason in failures.items())
+        told = "; ".join(f"{names[k]}: {reason}" for k, reason in sorted(failures.items()))
         if failures and self.rounds.on_failure == "stop":
             raise ImperfedError(f"round {round}: {told}")
         if answered < max(1, math.ceil(self.rounds.quorum * asked)):
@@ -191,6 +192,8 @@ class Engine:
 
     def update(self, server: Tree) -> None:
         """The server's new memory, in place: the workers see it at once."""
+        if undeclared := server.keys() ^ self.state.server.keys():
+            raise ImperfedError(f"the server's memory changed its names: {', '.join(sorted(undeclared))}")
         for name, t in self.state.server.items():
             if server[name].shape != t.shape or not torch.isfinite(server[name]).all():
                 raise ImperfedError(f"the merged {name!r} has the wrong shape or is not finite: the run has diverged")
@@ -252,15 +255,28 @@ def _net(network: Network, layout: Layout) -> Net:
     return Net(copy.deepcopy(network), layout)
 
 
+def unlike_the_others(answers: dict[int, tuple[float, dict[str, Any]]]) -> dict[int, str]:
+    """The sites whose further answers have other names or shapes than most: they cannot be stacked."""
+    shapes = {k: tuple(sorted((name, t.shape) for name, t in answers[k][1].items())) for k in sorted(answers)}
+    usual = max(shapes.values(), key=list(shapes.values()).count, default=())
+    return {
+        k: f"its answer was refused: {dict(mine)} differs from the others' {dict(usual)}"
+        for k, mine in shapes.items()
+        if mine != usual
+    }
+
+
 def respond(post: Post, round: int, number: int, site: int, slot: int) -> Any:
     """A site's loss and further answers; its weights are left in the shared matrix, and its own memory is kept."""
     answer = at_site.respond(post.bench, round, number, site)
     if fault := answer.fault(post.bench.state):
         return Failure(f"its answer was refused: {fault}")
     answer.keep(post.bench, site)
-    for name in post.uploads.keys() & answer.up.keys():
-        post.uploads[name][slot].copy_(answer.up[name])
-    return answer.loss, portable({name: t for name, t in answer.up.items() if name not in post.uploads})
+    trained = post.bench.job.algorithm.exchanges(round)[number].answer is None
+    matrices = post.uploads if trained else {}
+    for name, matrix in matrices.items():
+        matrix[slot].copy_(answer.up[name])
+    return answer.loss, portable({name: t for name, t in answer.up.items() if name not in matrices})
 
 
 def evaluate(post: Post, site: int) -> Scores:
