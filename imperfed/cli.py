@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from imperfed.config import Config
-    from imperfed.folder import Record
     from imperfed.progress import Show
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 
+INTERRUPTED = 130
 DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
 
 
@@ -51,17 +52,18 @@ def run(
     out: Out = Path("runs"),
 ) -> None:
     """Train one method. Without a name: the demo, candidate sets on handwritten digits, with two references beside."""
-    words = _words(settings, rounds, model, device, workers) | _given(data=data or None, seed=seed)
+    words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
     if what is None:
         _compare(DEMO, [seed or 0], words, out)
         return
-    config = _config(what, words)
+    config = _config(what, words | _given(seed=seed))
     from imperfed.experiment import start
+    from imperfed.tables import run_table
 
     show = _show()
     with show.interruptible():
         folder, summary = start(config, out, show.watch())
-    _finish(show, summary, folder.path)
+    run_table(show.console, summary, folder.path)
 
 
 @app.command()
@@ -92,12 +94,16 @@ def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
     """Go on with a run that was interrupted or killed; ends with the models an uninterrupted run ends with."""
     from imperfed import experiment
     from imperfed.folder import RunFolder
+    from imperfed.tables import run_table
 
-    opened = RunFolder.open(folder)
-    show = _show()
-    with show.interruptible():
-        summary = experiment.resume(opened, show.watch())
-    _finish(show, summary, folder)
+    opened, show = RunFolder.open(folder), _show()
+    summary = opened.summary()
+    if summary is not None:
+        show.console.print(f"{folder}: this run has ended already")
+    else:
+        with show.interruptible():
+            summary = experiment.resume(opened, show.watch())
+    run_table(show.console, summary, folder)
 
 
 @app.command()
@@ -140,23 +146,14 @@ def show(name: Annotated[str, typer.Argument(help="An algorithm, dataset or mode
 def _console() -> Console:
     from rich.console import Console
 
-    return Console(soft_wrap=True)
+    # No markup and no emoji codes: paths and names of classes are printed as they are.
+    return Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 def _show() -> Show:
     from imperfed.progress import Show
 
     return Show(_console())
-
-
-def _finish(show: Show, summary: Record | None, path: Path) -> None:
-    """The result, or how to go on after an interruption."""
-    from imperfed.tables import run_table
-
-    if summary is None:
-        show.console.print(f"interrupted; go on with: imperfed resume {path}", highlight=False)
-        raise typer.Exit(130)
-    run_table(show.console, summary, path)
 
 
 def _given(**values: object) -> dict[str, str]:
@@ -185,21 +182,21 @@ def _config(what: str, words: dict[str, str]) -> Config:
     return resolve(words={"method": what} | words)
 
 
-def _compare(names: list[str] | tuple[str, ...], seeds: list[int], words: dict[str, str], out: Path) -> None:
-    from datetime import datetime
-
+def _compare(names: Sequence[str], seeds: list[int], words: dict[str, str], out: Path) -> None:
     from imperfed.compare import compare as compare_methods
     from imperfed.config import resolve
     from imperfed.tables import compare_table
 
-    show = _show()
-    folder = out / f"compare-{datetime.now():%Y%m%d-%H%M%S}"
+    for key in words:
+        if key.removeprefix("run.") in ("method", "seed"):
+            raise UsageError(f"{key} is what a comparison varies and cannot be set for all of its runs")
 
     def config(method: str, seed: int) -> Config:
-        return resolve(words={"method": method, "seed": str(seed), "data_seed": str(seed)} | words)
+        return resolve(words={"data_seed": seed} | words | {"method": method, "seed": seed})
 
+    show = _show()
     with show.interruptible():
-        lines = compare_methods(names, seeds, config, folder, show.watch)
+        folder, lines = compare_methods(names, seeds, config, out, show.watch)
     compare_table(show.console, lines, seeds, folder)
 
 
@@ -208,8 +205,11 @@ def main() -> None:
     try:
         app()
     except ImperfedError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(error if error.exit_code == INTERRUPTED else f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:  # a full disk, a folder that was taken away
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

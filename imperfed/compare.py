@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import statistics
 import tomllib
@@ -11,8 +12,9 @@ from importlib import resources
 from pathlib import Path
 
 from imperfed.config import Config
+from imperfed.errors import UsageError
 from imperfed.experiment import Watch, start
-from imperfed.folder import Record, whole
+from imperfed.folder import Record, free, whole
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def paper_figures(data: str) -> dict[str, float]:
     figures: dict[str, float] = {}
     for study in resources.files("imperfed.studies").iterdir():
         if study.name.endswith(".toml"):
-            figures |= tomllib.loads(study.read_text()).get("figures", {}).get(data, {})
+            figures |= tomllib.loads(study.read_text(encoding="utf-8")).get("figures", {}).get(data, {})
     return figures
 
 
@@ -51,23 +53,22 @@ def compare(
     config: Callable[[str, int], Config],
     out: Path,
     watch: Callable[[], Watch],
-) -> list[Line]:
-    """Run every method with every seed (which is also the seed of the split) and collect the figures."""
-    configs = [
-        [config(method, seed) for seed in seeds] for method in methods
-    ]  # all settings are checked before any run
+) -> tuple[Path, list[Line]]:
+    """Run every method with every seed (which is also the seed of the split) in a new folder below `out`."""
+    if not methods:
+        raise UsageError("no method was named; give names with commas between them")
+    # all settings are checked before any run
+    configs = [[config(method, seed) for seed in seeds] for method in methods]
+    if configs[0][0].split.test == 0:
+        raise UsageError("compare measures methods on the sites' test rows; set test above 0")
+    folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(configs[0][0].run.data)
-    lines = []
+    lines: list[Line] = []
     for method, runs in zip(methods, configs, strict=True):
-        summaries = []
-        for one in runs:
-            _, summary = start(one, out, watch())
-            if summary is None:
-                raise KeyboardInterrupt
-            summaries.append(summary)
+        summaries = [start(one, folder, watch())[1] for one in runs]
         lines.append(line(method, summaries, paper))
-        write(out, lines, seeds)
-    return lines
+        write(folder, lines, seeds)
+    return folder, lines
 
 
 def line(method: str, summaries: Sequence[Record], paper: dict[str, float]) -> Line:
@@ -108,4 +109,4 @@ def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
         out / "results.json",
         lambda path: path.write_text(json.dumps({"seeds": list(seeds), "lines": results}, indent=2)),
     )
-    whole(out / "table.md", lambda path: path.write_text(markdown(lines, seeds)))
+    whole(out / "table.md", lambda path: path.write_text(markdown(lines, seeds), encoding="utf-8"))

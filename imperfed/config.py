@@ -102,8 +102,9 @@ def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | No
         if not isinstance(entries, Mapping):
             raise UsageError(f"{section!r} must be a section: write [{section}] with keys below it")
         given |= {f"{section}.{key}": value for key, value in entries.items()}
-    spoken = {word.removeprefix("run."): value for word, value in (words or {}).items()}
-    run = _fill(Run, _chosen("run", given) | {k: spoken.pop(k) for k in list(spoken) if k in options(Run)}, "run")
+    spoken = dict(words or {})
+    said = {key: spoken.pop(word) for key in options(Run) for word in (key, f"run.{key}") if word in spoken}
+    run = _fill(Run, _chosen("run", given) | said, "run")
     if "+" in run.method:
         name, _, minimises = run.method.partition("+")
         run = dataclasses.replace(run, method=name, objective=minimises)

@@ -96,14 +96,21 @@ class Batch:
     x: Tensor
     labels: Any
     real: Tensor
+    share: Tensor
+    """1 / (number of real rows) on real rows, 0 on padding."""
     rows: Tree
     """What the objective remembers of these examples."""
     draws: Tree
     """This step's random numbers, drawn before the round."""
 
+    @classmethod
+    def of(cls, x: Tensor, labels: Any, real: Tensor, rows: Tree, draws: Tree) -> Batch:
+        """A batch with its shares worked out."""
+        return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws)
+
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the real rows."""
-        return (values * self.real).sum() / self.real.sum().clamp(min=1)
+        return values @ self.share
 
 
 @dataclass
@@ -153,7 +160,7 @@ class Desk:
 
     def whole(self) -> Batch:
         """All rows of the site as one batch."""
-        return Batch(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {})
+        return Batch.of(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {})
 
 
 @dataclass(frozen=True)
@@ -274,8 +281,8 @@ class Algorithm:
 
     def move(self, g: Tensor, step: Step) -> None:
         """SGD with momentum: v <- m v + g, w <- w - lr v."""
-        v = step.slots["v"].mul_(step.momentum).add_(g)
-        step.w.sub_(v, alpha=step.lr)
+        v = step.slots["v"]
+        step.w.sub_(torch.add(g, v, alpha=step.momentum, out=v), alpha=step.lr)
 
     def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
         """One whole local step."""

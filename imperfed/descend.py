@@ -34,6 +34,10 @@ class Local:
         return self.epochs * -(-n // self.batch) if self.epochs else self.steps
 
 
+STRETCH = 1 << 21
+"""Numbers in the inputs gathered at once: 8 MB."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """Which rows a site visits in a round, and its random numbers, all known before the round starts."""
@@ -76,22 +80,26 @@ class Shelf:
 
 def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[Tensor, Batch]]:
     """The batches of a plan. Without `pad`, padding slots are cut off: they must make no difference."""
-    n = len(shelf.x)
+    n, size = len(shelf.x), plan.rows.shape[1]
     filled = (plan.rows < n).sum(1).tolist()
-    for h, index in enumerate(plan.rows):
-        if not pad:
-            index = index[: filled[h]]
-        at = index.clamp(max=n - 1)
-        yield (
-            index,
-            Batch(
-                shelf.x.index_select(0, at),
-                shelf.labels.take(at),
-                (index < n).to(shelf.x.dtype),
-                {name: t.index_select(0, index) for name, t in rows.items()},
-                {name: t[h] for name, t in plan.draws.items()},
-            ),
-        )
+    # Many steps' inputs are gathered at once, as far as they fit a cache: one large copy is cheaper than many small.
+    stretch = max(1, STRETCH // (size * shelf.x[0].numel()))
+    for first in range(0, len(plan.rows), stretch):
+        slots = plan.rows[first : first + stretch]
+        at = slots.clamp(max=n - 1).view(-1)
+        x, labels = shelf.x.index_select(0, at), shelf.labels.take(at)
+        real = (slots < n).to(shelf.x.dtype)
+        share = real / real.sum(1, keepdim=True)
+        for step, (index, real_h, share_h) in enumerate(
+            zip(slots.unbind(), real.unbind(), share.unbind(), strict=True)
+        ):
+            h, a = first + step, step * size
+            m = size if pad else filled[h]
+            if m < size:
+                index, real_h, share_h = index[:m], real_h[:m], share_h[:m]
+            memory = {name: t.index_select(0, index) for name, t in rows.items()}
+            draws = {name: t[h] for name, t in plan.draws.items()}
+            yield index, Batch(x[a : a + m], labels.between(a, a + m), real_h, share_h, memory, draws)
 
 
 def descend(
@@ -108,12 +116,12 @@ def descend(
     """Train `net`, which holds the site's present row; returns the end, the mean loss, the new memory of the rows."""
     scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in shelf.rows.items()}
     slots = algorithm.start(net.w, down, memory)
-    total = torch.zeros(())
+    losses = []
     net.train(True)
     for index, batch in batches(shelf, scratch, plan, pad):
         step = Step(net, batch, down, memory, slots, local.lr, local.momentum, local.weight_decay)
         loss, out = algorithm.local(objective, step)
-        total += loss
+        losses.append(loss)
         if scratch:
             net.train(False)
             with torch.no_grad():
@@ -122,5 +130,5 @@ def descend(
                 scratch[name].index_copy_(0, index, values)
             net.train(True)
     net.train(False)
-    steps = len(plan.rows)
-    return Done(net, slots, down, memory, steps, local.lr), total / steps, {name: t[:-1] for name, t in scratch.items()}
+    done = Done(net, slots, down, memory, len(losses), local.lr)
+    return done, torch.stack(losses).mean(), {name: t[:-1] for name, t in scratch.items()}

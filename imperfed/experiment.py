@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import torch
 
 from imperfed.algorithms import catalogue, reference
 from imperfed.config import Config
 from imperfed.core import Objective
 from imperfed.data.federate import Scene, federate
 from imperfed.data.sources import load
+from imperfed.engine.crew import one_thread
 from imperfed.engine.rounds import Engine, Report
-from imperfed.engine.seeds import SERVER, seed_of
-from imperfed.errors import UsageError, unknown
+from imperfed.engine.seeds import SERVER, seed_of, seeded
+from imperfed.errors import DataError, ImperfedError, UsageError, unknown
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Exact
 from imperfed.models import build
 from imperfed.network import Layout, Net, Network
 from imperfed.products import log_lines, metrics, summarise
+from imperfed.report import write_report
 
 DEVICES = ("auto", "cpu")
 
@@ -35,6 +40,12 @@ class Watch:
     stop: Callable[[], bool] = lambda: False
 
 
+class Interrupted(ImperfedError):
+    """A run was asked to stop; says how to go on from its checkpoint."""
+
+    exit_code = 130
+
+
 class Experiment:
     """Everything a run needs, checked before anything is written."""
 
@@ -45,22 +56,22 @@ class Experiment:
         self.scene = _scene(config)
         self.objective = _objective(config, self.scene)
         self.judge = Evaluator(self.scene.oracle)
+        federation = self.scene.federation
         self.engine = Engine(
             config.method,
             self.objective,
-            _network(config, self.scene),
-            self.scene.federation,
+            _network(config, tuple(federation.x.shape[1:]), len(federation.classes)),
+            federation,
             self.judge,
             config.local,
             config.rounds,
             config.run.seed,
         )
 
-    def go(self, folder: RunFolder, watch: Watch) -> Record | None:
-        """Train to the end and write the products; returns the summary, or None if interrupted (then it can resume)."""
+    def go(self, folder: RunFolder, watch: Watch) -> Record:
+        """Train to the end, write the products and return the summary."""
         engine, trained = self.engine, self.engine.bench.job.federation.sites
         begun = lap = time.perf_counter()
-        sent: dict[str, tuple[int, ...]] = {}
         watch.begin(self.config, self.scene, engine.state.round)
 
         def seen(report: Report) -> None:
@@ -69,17 +80,24 @@ class Experiment:
             folder.append(metrics(report, trained, self.scene.federation.sites))
             for line in log_lines(report, trained):
                 folder.log(line)
-            sent.update(report.sent)
             watch.round(report, lap - before)
 
         try:
-            if not engine.run(seen, watch.stop, folder.checkpoint):
-                folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
-                return None
-            head = self._head() | {"seconds": round(time.perf_counter() - begun, 3), "sent": sent}
-            return summarise(folder, engine, self.scene, self.judge, head)
-        finally:
-            engine.close()
+            ended = engine.run(seen, watch.stop, folder.checkpoint)
+        except ImperfedError as error:
+            folder.log(f"failed: {error}")
+            raise
+        if not ended:
+            folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
+            raise Interrupted(f"interrupted; go on with: imperfed resume {folder.path}")
+        head = self._head() | {"seconds": round(time.perf_counter() - begun, 3)}
+        summary = summarise(folder, engine, self.scene, self.judge, head)
+        write_report(folder)
+        return summary
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self.engine.close()
 
     def _head(self) -> Record:
         run = self.config.run
@@ -112,47 +130,52 @@ def _objective(config: Config, scene: Scene) -> Objective:
     return objective
 
 
-def _network(config: Config, scene: Scene) -> Network:
-    seed = seed_of(config.run.seed, 0, SERVER, "init")
-    federation = scene.federation
-    return build(config.model, tuple(federation.x.shape[1:]), len(federation.classes), seed)
+def _network(config: Config, shape: tuple[int, ...], classes: int) -> Network:
+    return build(config.model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
 
 
-def start(config: Config, out: Path, watch: Watch) -> tuple[RunFolder, Record | None]:
+def start(config: Config, out: Path, watch: Watch) -> tuple[RunFolder, Record]:
     """A new run in a new folder below `out`."""
     watch.prepare(config)
-    experiment = Experiment(config)
-    folder = RunFolder.create(out, config)
-    federation = experiment.scene.federation
-    sites = [name for name, n in zip(federation.sites, federation.sizes(), strict=True) for _ in range(n)]
-    folder.save_table("split.parquet", {"id": list(federation.ids), "site": sites})
-    return folder, experiment.go(folder, watch)
+    with closing(Experiment(config)) as experiment:
+        folder = RunFolder.create(out, config)
+        federation = experiment.scene.federation
+        sites = [name for name, n in zip(federation.sites, federation.sizes(), strict=True) for _ in range(n)]
+        folder.save_table("split.parquet", {"id": list(federation.ids), "site": sites})
+        return folder, experiment.go(folder, watch)
 
 
-def resume(folder: RunFolder, watch: Watch) -> Record | None:
+def resume(folder: RunFolder, watch: Watch) -> Record:
     """Go on from a run's last checkpoint, or from its beginning if it had none yet."""
     config = folder.config()
     watch.prepare(config)
-    experiment = Experiment(config)
-    if folder.checkpoint.exists():
-        experiment.engine.state.restore(folder.checkpoint)
-    folder.forget_from(experiment.engine.state.round)
-    folder.log(f"resumed after round {experiment.engine.state.round}")
-    return experiment.go(folder, watch)
+    with closing(Experiment(config)) as experiment:
+        if folder.checkpoint.exists():
+            experiment.engine.state.restore(folder.checkpoint)
+        folder.forget_from(experiment.engine.state.round)
+        folder.log(f"resumed after round {experiment.engine.state.round}")
+        return experiment.go(folder, watch)
 
 
 def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Figures of the models in a run's folder on the sites' test sets, computed anew."""
     config = folder.config()
     scene = _scene(config)
-    network = config.method.build(_network(config, scene))
-    judge = Evaluator(scene.oracle)
-    figures: dict[str, Scores] = {}
-    for k, site in enumerate(scene.federation.sites):
-        network.load_state_dict(folder.load_model(site), strict=False)
-        figures[site] = judge.site(k, _plain(network))
-    return figures
+    judge, federation = Evaluator(scene.oracle), scene.federation
+    shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
+    with one_thread():
+        return {
+            site: judge.site(k, load_net(folder, config, site, shape, classes))
+            for k, site in enumerate(federation.sites)
+        }
 
 
-def _plain(network: Network) -> Net:
-    return Net(network.eval(), Layout.of(network, lambda name: False))
+def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int) -> Net:
+    """The network of a run's folder with which a site predicts, in evaluation mode."""
+    with seeded(config.run.seed, 0, SERVER, "build"):
+        network = config.method.build(_network(config, shape, classes)).eval()
+    net = Net(network, Layout.of(network, config.method.stays))
+    saved, fields = folder.load_model(site), net.layout.fields
+    if {name: t.shape for name, t in saved.items()} != {name: f.shape for name, f in fields.items()}:
+        raise DataError(f"{folder.path}: the model of {site} is not one of this run's settings")
+    return net.load(torch.cat([saved[name].reshape(-1) for name in fields]))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,13 +27,7 @@ class RunFolder:
     @classmethod
     def create(cls, out: Path, config: Config) -> RunFolder:
         """A new folder below `out`, or an error that names what stands in the way."""
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        name = f"{config.run.method}-{Path(config.run.data).stem}-{stamp}-{config.digest()}"
-        path = out / name
-        number = 1
-        while path.exists():
-            number += 1
-            path = out / f"{name}-{number}"
+        path = free(out, f"{config.run.method}-{Path(config.run.data).stem}", config.digest())
         try:
             path.mkdir(parents=True)
         except OSError as error:
@@ -61,14 +53,20 @@ class RunFolder:
         """The settings of this run."""
         return resolve(read(self.path / "config.toml"))
 
+    def summary(self) -> Record | None:
+        """The summary, if the run has gone through all its rounds."""
+        path = self.path / "summary.json"
+        found: Record | None = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return found if found and found["rounds"] >= self.config().rounds.rounds else None
+
     def write(self, name: str, text: str) -> Path:
         """A text file, whole or not at all."""
-        return whole(self.path / name, lambda partly: partly.write_text(text))
+        return whole(self.path / name, lambda partly: partly.write_text(text, encoding="utf-8"))
 
     def append(self, records: Iterable[Record]) -> None:
         """Further lines of `metrics.jsonl`."""
         with (self.path / "metrics.jsonl").open("a") as f:
-            f.writelines(json.dumps(record) + "\n" for record in records)
+            f.writelines(json.dumps(record, allow_nan=False) + "\n" for record in records)
 
     def records(self) -> Iterator[Record]:
         """The lines of `metrics.jsonl`; a last line cut short by a crash is passed over."""
@@ -91,9 +89,10 @@ class RunFolder:
 
     def save_model(self, name: str, tree: dict[str, Tensor]) -> Path:
         """A model's named tensors."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
-        return whole(self.path / "models" / f"{name}.safetensors", lambda partly: save_file(tree, partly))
+        # Not save_file, which makes files that only their owner may read, whatever the umask says.
+        return whole(self.path / "models" / f"{name}.safetensors", lambda partly: partly.write_bytes(save(tree)))
 
     def load_model(self, name: str) -> dict[str, Tensor]:
         """A site's model, or the global one where sites have none of their own."""
@@ -119,15 +118,22 @@ class RunFolder:
         return whole(self.path / name, lambda partly: parquet.write_table(table, partly))
 
 
-def whole(path: Path, write: Any) -> Path:
-    """Let `write` fill a temporary file beside the path, then put it in place."""
+def free(out: Path, name: str, digest: str) -> Path:
+    """A path below `out` at which nothing is yet."""
+    stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{digest}"
+    path, number = out / stem, 1
+    while path.exists():
+        number += 1
+        path = out / f"{stem}-{number}"
+    return path
+
+
+def whole(path: Path, write: Callable[[Path], object]) -> Path:
+    """Let `write` fill a hidden file beside the path, then put it in place; one left by a crash is written over."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    partly = Path(name)
+    partly = path.with_name(f".{path.name}.partly")
     try:
         write(partly)
-        partly.chmod(0o644)
         partly.replace(path)
     except BaseException:
         partly.unlink(missing_ok=True)

@@ -88,10 +88,10 @@ def listing(what: str, as_json: bool, console: Console) -> None:
         table.add_row(*(str(entry[column]) for column in columns))
     console.print(table)
     if what == "datasets":
-        console.print(f"Looked for in {data_folder()} (set IMPERFED_DATA to look elsewhere).", highlight=False)
+        console.print(f"Looked for in {data_folder()} (set IMPERFED_DATA to look elsewhere).")
         for entry in entries:
             if entry["present"] == "no":
-                console.print(f"{entry['name']}: needs {entry['files']}, from {entry['origin']}", highlight=False)
+                console.print(f"{entry['name']}: needs {entry['files']}, from {entry['origin']}")
 
 
 def show(name: str, as_json: bool, console: Console) -> None:
@@ -112,8 +112,8 @@ def show(name: str, as_json: bool, console: Console) -> None:
         print(json.dumps(entry, indent=2))
         return
     for key, value in entry.items():
-        console.print(f"[bold]{key}[/bold]", highlight=False)
-        console.print(str(value), highlight=False, markup=False)
+        console.print(key, style="bold")
+        console.print(str(value))
 
 
 def method_entry(method: Method) -> Entry:

@@ -36,15 +36,6 @@ def masked_logsumexp(logp: Tensor, mask: Tensor) -> Tensor:
     return torch.logsumexp(masked(logp, mask), -1)
 
 
-def log1mexp(logp: Tensor) -> Tensor:
-    """log(1 - exp(logp)) for logp < 0, without cancellation near 0 and near minus infinity."""
-    # Both branches are evaluated; each is fed a harmless value where the other is taken, so that no gradient is NaN.
-    near = logp > -0.6931471805599453
-    small = torch.where(near, logp, torch.full_like(logp, -0.5)).clamp(max=-torch.finfo(logp.dtype).tiny)
-    large = torch.where(near, torch.full_like(logp, -1.0), logp)
-    return torch.where(near, torch.log(-torch.expm1(small)), torch.log1p(-torch.exp(large)))
-
-
 def log1m_softmax(logits: Tensor) -> Tensor:
     """log(1 - p_j) for every class, p the softmax; value and gradient are right even where p_j rounds to 1."""
     # Only the largest p_j can come near 1. For it, 1 - p_j is the share of all others, which never cancels.

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from imperfed.core import Federation
 from imperfed.data.federate import Scene
 from imperfed.engine.rounds import Engine, Report
-from imperfed.evaluate import Evaluator, Scores
+from imperfed.evaluate import Evaluator
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Candidates
+
+SENT = "sent/"
+"""Metrics of this prefix count the numbers of one name that each site sent in a round."""
 
 
 def metrics(report: Report, trained: Sequence[str], evaluated: Sequence[str]) -> list[Record]:
     """A round's lines of `metrics.jsonl`: round x site x metric, "*" where a figure is of no site in particular."""
     lines: list[Record] = []
 
-    def add(site: str, metric: str, value: float, **more: int) -> None:
-        lines.append({"round": report.round + 1, "site": site, "metric": metric, "value": value, **more})
+    def add(site: str, metric: str, value: float, **more: Any) -> None:
+        if math.isfinite(value):  # a figure that does not exist, such as one of no examples, has no line
+            lines.append({"round": report.round + 1, "site": site, "metric": metric, "value": value, **more})
 
     for k, loss in report.losses.items():
         add(trained[k], "train/loss", loss)
@@ -33,7 +37,14 @@ def metrics(report: Report, trained: Sequence[str], evaluated: Sequence[str]) ->
         add("*", f"test/global/{metric}", value, n=n)
     add("*", "bytes/down", report.down)
     add("*", "bytes/up", report.up)
+    for name, shape in report.sent.items():
+        add("*", f"{SENT}{name}", math.prod(shape), shape=shape)
     return lines
+
+
+def sent(records: Iterable[Record]) -> dict[str, list[int]]:
+    """Name and shape of all that left a site, from the lines of `metrics.jsonl`; so a resumed run knows it as well."""
+    return {r["metric"].removeprefix(SENT): r["shape"] for r in records if r["metric"].startswith(SENT)}
 
 
 def log_lines(report: Report, trained: Sequence[str]) -> list[str]:
@@ -96,16 +107,23 @@ def together(labels: Candidates) -> Tensor:
     return counts - counts.diag().diag()
 
 
-def over_sites(scores: dict[int, Scores], metric: str) -> Record:
-    """Plain mean over sites, mean weighted by examples, worst site, and the number of examples."""
-    values = torch.tensor([s[metric][0] for s in scores.values()], dtype=torch.float64)
-    n = torch.tensor([s[metric][1] for s in scores.values()], dtype=torch.float64)
+def over_sites(scores: Sequence[tuple[float, int]]) -> Record:
+    """Plain mean over the sites that have a figure, mean weighted by examples, worst site, number of examples."""
+    there = [(value, n) for value, n in scores if math.isfinite(value)]
+    total = sum(n for _, n in there)
+    if not there:
+        return {"mean": None, "weighted": None, "worst": None, "n": 0}
     return {
-        "mean": float(values.mean()),
-        "weighted": float((values * n).sum() / n.sum()),
-        "worst": float(values.min()),
-        "n": int(n.sum()),
+        "mean": math.fsum(value for value, _ in there) / len(there),
+        "weighted": math.fsum(value * n for value, n in there) / total,
+        "worst": min(value for value, _ in there),
+        "n": total,
     }
+
+
+def figure(value: float) -> float | None:
+    """A figure for a JSON file, which has no NaN: None where there is nothing to measure on."""
+    return value if math.isfinite(value) else None
 
 
 def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator, head: Record) -> Record:
@@ -115,19 +133,22 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
     labels = write_labels(folder, engine.beliefs(), scene, judge)
     write_models(folder, engine, federation.sites)
     shares = labels.pop("sites", [None] * len(federation.sites))
+    own = [personal[k][metric] for k in range(len(federation.sites))]
     table = [
-        {"site": name, "train": n, "test": personal[k][metric][1], metric: personal[k][metric][0], "labels": shares[k]}
-        for k, (name, n) in enumerate(zip(federation.sites, federation.sizes(), strict=True))
+        {"site": name, "train": rows, "test": n, metric: figure(value), "labels": share}
+        for name, rows, (value, n), share in zip(federation.sites, federation.sizes(), own, shares, strict=True)
     ]
     summary = head | {
+        "sent": sent(folder.records()),
         "rounds": engine.state.round,
         "metric": metric,
-        "personal": over_sites(personal, metric),
-        "global": {name: {"value": value, "n": n} for name, (value, n) in common.items()},
+        "personal": over_sites(own),
+        "global": {name: {"value": figure(value), "n": n} for name, (value, n) in common.items()},
         "sites": table,
+        "input": list(federation.x.shape[1:]),
         "classes": list(federation.classes),
         "labels": labels,
         "facts": scene.facts,
     }
-    folder.write("summary.json", json.dumps(summary, indent=2))
+    folder.write("summary.json", json.dumps(summary, indent=2, allow_nan=False))
     return summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from rich.status import Status
 from imperfed.config import Config
 from imperfed.data.federate import Scene
 from imperfed.engine.rounds import Report
-from imperfed.experiment import Watch
+from imperfed.experiment import Interrupted, Watch
 
 
 class Show:
@@ -46,7 +47,8 @@ class Show:
         """Say what is about to be trained on what."""
         self.end()
         self.total, self.first, self.began = config.rounds.rounds, round, time.perf_counter()
-        self.console.print(f"[bold]{config.run.method}[/bold] on {describe(scene)}", highlight=False)
+        self.last_score = ""
+        self.console.print(f"{config.run.method} on {describe(scene)}", style="bold")
         if self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("round"),
@@ -64,21 +66,25 @@ class Show:
         """Show a finished round."""
         done = report.round + 1
         loss = sum(report.losses.values()) / max(len(report.losses), 1)
-        if report.personal:
-            name = next(iter(report.personal[0]))
-            values = [scores[name][0] for scores in report.personal.values()]
-            self.last_score = f"{name} {100 * sum(values) / len(values):.1f} % (worst site {100 * min(values):.1f} %)"
         failed = f", {len(report.failures)} failed" if report.failures else ""
-        text = f"loss {loss:.3f}, {self.last_score}{failed}"
+        text = f"loss {loss:.3f}{self.score(report)}{failed}"
         left = (time.perf_counter() - self.began) / (done - self.first) * (self.total - done)
         if self.bar is not None:
             self.bar.update(self.task, completed=done, description=text)
             if done == self.total:
                 self.end()
         else:
-            self.console.print(
-                f"round {done}/{self.total}: {text}, {seconds:.2f} s, {left:.0f} s left", highlight=False
-            )
+            self.console.print(f"round {done}/{self.total}: {text}, {seconds:.2f} s, {left:.0f} s left")
+
+    def score(self, report: Report) -> str:
+        """The round's leading figure; a bar goes on showing the last one through rounds without."""
+        if report.personal:
+            name = next(iter(report.personal[0]))
+            values = [100 * s[name][0] for s in report.personal.values() if math.isfinite(s[name][0])]
+            self.last_score = ""
+            if values:
+                self.last_score = f", {name} {sum(values) / len(values):.1f} % (worst site {min(values):.1f} %)"
+        return self.last_score if report.personal or self.bar is not None else ""
 
     def end(self) -> None:
         """Take away what moves."""
@@ -102,6 +108,8 @@ class Show:
         before = signal.signal(signal.SIGINT, interrupt)
         try:
             yield
+        except KeyboardInterrupt:
+            raise Interrupted("stopped at once; `imperfed resume` goes on from the run's last checkpoint") from None
         finally:
             signal.signal(signal.SIGINT, before)
             self.end()

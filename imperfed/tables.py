@@ -13,6 +13,7 @@ from rich.table import Table
 from imperfed.compare import Line
 from imperfed.evaluate import Scores
 from imperfed.folder import Record
+from imperfed.products import figure, over_sites
 
 
 def per_cent(fraction: float | None) -> str:
@@ -40,16 +41,13 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
     table.add_row(*mean, *([per_cent(labels["accuracy"])] if labels else []))
     console.print(table)
     for name, one in summary["global"].items():
-        console.print(
-            f"global model, common test set: {name} {per_cent(one['value'])} % (n = {one['n']})", highlight=False
-        )
+        console.print(f"global model, common test set: {name} {per_cent(one['value'])} % (n = {one['n']})")
     if labels and labels["accuracy"] is not None:
         console.print(
             f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
-            f"picking a candidate at random: {per_cent(labels['picking at random'])} %",
-            highlight=False,
+            f"picking a candidate at random: {per_cent(labels['picking at random'])} %"
         )
-    console.print(f"{summary['seconds']:.1f} s. Written:", highlight=False)
+    console.print(f"{summary['seconds']:.1f} s. Written:")
     written(console, folder)
 
 
@@ -57,7 +55,7 @@ def written(console: Console, folder: Path) -> None:
     """The paths of a run's products that a user looks for first."""
     for name in ("report.html", "summary.json", "metrics.jsonl", "models", "labels"):
         if (folder / name).exists():
-            console.print(f"  {folder / name}", highlight=False)
+            console.print(f"  {folder / name}")
 
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
@@ -73,23 +71,23 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
         style = "bold" if line.mean == best else None
         table.add_row(line.method, per_cent(line.mean), spread, paper, labels, f"{line.seconds:.1f}", style=style)
     console.print(table)
-    console.print("Written:", highlight=False)
+    console.print("Written:")
     for path in sorted(folder.iterdir()):
-        console.print(f"  {path}", highlight=False)
+        console.print(f"  {path}")
 
 
 def figures_table(console: Console, figures: dict[str, Scores], as_json: bool) -> None:
     """Figures computed anew."""
     if as_json:
-        print(json.dumps({site: {m: {"value": v, "n": n} for m, (v, n) in s.items()} for site, s in figures.items()}))
+        print(json.dumps({s: {m: {"value": figure(v), "n": n} for m, (v, n) in f.items()} for s, f in figures.items()}))
         return
     table = Table()
     names = list(next(iter(figures.values())))
     for name in ("site", *(f"{n}, %" for n in names), "n"):
         table.add_column(name, justify="left" if name == "site" else "right")
     for site, scores in figures.items():
-        table.add_row(site, *(per_cent(scores[n][0]) for n in names), str(scores[names[0]][1]))
+        table.add_row(site, *(per_cent(figure(scores[n][0])) for n in names), str(scores[names[0]][1]))
     table.add_section()
-    means = [per_cent(statistics.fmean(s[n][0] for s in figures.values())) for n in names]
-    table.add_row("mean over sites", *means, str(sum(s[names[0]][1] for s in figures.values())))
+    overall = {n: over_sites([scores[n] for scores in figures.values()]) for n in names}
+    table.add_row("mean over sites", *(per_cent(o["mean"]) for o in overall.values()), str(overall[names[0]]["n"]))
     console.print(table)

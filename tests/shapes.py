@@ -76,7 +76,7 @@ class FedProx(Algorithm):
 
 @dataclass(frozen=True)
 class Scaffold(Algorithm):
-    """Option II."""
+    """Option II, which takes the steps for those of plain gradient descent."""
 
     name: ClassVar[str] = "scaffold"
 
@@ -91,6 +91,9 @@ class Scaffold(Algorithm):
 
     def correct(self, g: Tensor, step: Step) -> Tensor:
         return g - step.memory["c"] + step.down["c"]
+
+    def move(self, g: Tensor, step: Step) -> None:
+        step.w.sub_(g, alpha=step.lr)
 
     def reply(self, done: Done) -> tuple[Tree, Tree]:
         c, moved = done.memory["c"], done.down["w"] - done.net.w

@@ -21,20 +21,21 @@ from imperfed.oracle import Oracle
 
 INPUTS, CLASSES = 6, 4
 SIZES = (12, 20, 31, 26)
+torch.set_num_threads(1)  # for tensors this small, more threads only get into each other's way
 LOCAL = Local(steps=5, batch=8, lr=0.05, momentum=0.9, weight_decay=0.01)
 
 
 def rows_of(kind: type[Labels], n: int, draw: torch.Generator) -> tuple[Tensor, Tensor, Labels]:
     """Inputs, truth and imperfect labels: well separated Gaussians, or a sum of them where classes may coincide."""
     centres = 4 * torch.eye(CLASSES, INPUTS)
-    noise = 0.7 * torch.randn(n, INPUTS, generator=draw)
+    noise = 0.5 * torch.randn(n, INPUTS, generator=draw)
     luck = torch.rand(n, CLASSES, generator=draw)
+    y = torch.randint(CLASSES, (n,), generator=draw)
+    truth = torch.eye(CLASSES, dtype=torch.bool)[y]
     if kind in (Exact, Candidates):
-        y = torch.randint(CLASSES, (n,), generator=draw)
-        truth = torch.eye(CLASSES, dtype=torch.bool)[y]
         labels: Labels = Exact(y, CLASSES) if kind is Exact else Candidates(truth | (luck < 0.3), CLASSES)
         return centres[y] + noise, y, labels
-    present = torch.rand(n, CLASSES, generator=draw) < 0.4
+    present = truth | (torch.rand(n, CLASSES, generator=draw) < 0.3)
     if kind is Positives:
         labels = Positives(present & (luck < 0.8), CLASSES)
     else:

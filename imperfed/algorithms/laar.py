@@ -16,6 +16,9 @@ Departs from the paper in: what makes the alignment adaptive is in neither re-im
 constant; g_G is by default the last round's movement of the global model, which costs no upload ("one-batch" is what
 the re-implementations do). The alignment is left out in the first round, when g_G is 0. Batch normalisation sees the
 mixed batch in training mode too; F runs in evaluation mode and changes nothing.
+
+The pull of the alignment does not shrink with the loss: with two layers on 8 x 8 digits `lambda_ga` = 1, the value of
+the re-implementations, drowned the other terms, and 0.01 did no harm.
 """
 
 from __future__ import annotations

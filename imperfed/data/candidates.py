@@ -43,9 +43,7 @@ class Labelling:
 
     kind: str = "auto"
     candidates: str = "instance"  # given, uniform, flip, matrix, instance
-    uniform: str = (
-        "exact"  # exact: all sets but the full one are equally likely; authors: the size law of the CAVL code
-    )
+    uniform: str = "exact"  # uniform: all sets but the full one alike, or the size law of the CAVL code (authors)
     flip: float = 0.3  # flip: probability q of every wrong class
     edge: str = "min2"  # flip: raw, min2 (at least two candidates), nofull (never all classes)
     matrix: str = "band"  # matrix: pair, neighbour, band, dense
@@ -68,9 +66,11 @@ def generate(
     if labelling.candidates == "flip":
         return flip(truth, classes, labelling.flip, labelling.edge, generator), None
     if labelling.candidates == "matrix":
-        return by_matrix(truth, flipping_matrix(labelling.matrix, classes, labelling.matrix_q), generator), None
+        return draw(flipping_matrix(labelling.matrix, classes, labelling.matrix_q)[truth], truth, generator), None
     if labelling.candidates != "instance":
         raise unknown("kind of candidate sets", labelling.candidates, ("given", *GENERATORS))
+    if labelling.mean_size and labelling.temperature != 1:
+        raise UsageError("mean_size finds the temperature; to choose the temperature yourself, set mean_size = 0")
     logits, temperature = clean_logits(x, y, classes, seed), labelling.temperature
     if labelling.mean_size:
         temperature = calibrate(logits, truth, labelling.rho, labelling.normalise, labelling.mean_size)
@@ -136,11 +136,6 @@ def flipping_matrix(preset: str, classes: int, q: float) -> Floats:
     for offset, chance in chosen.items():
         T[of, (of + offset) % classes] = chance
     return T
-
-
-def by_matrix(y: Index, T: Floats, generator: np.random.Generator) -> Sets:
-    """Class j joins the set of an example of class y with probability T[y, j]."""
-    return draw(T[y], y, generator)
 
 
 # -- the generator that looks at the example ---------------------------------------------------------------------------

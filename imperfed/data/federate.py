@@ -56,8 +56,8 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     if data_seed < 0:
         raise UsageError(f"data_seed must not be negative; given: {data_seed}")
     dataset.check()
-    labels, made = label(dataset, labelling, data_seed)
     cut = cut_rows(dataset, split, data_seed)
+    labels, made = label(dataset, labelling, data_seed)
     scale = scaler([dataset.x[rows] for rows in cut.train])
     order = torch.cat(cut.train)
     federation = Federation(

@@ -159,6 +159,6 @@ def cores() -> int:
 
 
 def portable(tree: dict[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
-    """Plain arrays: they cross a pipe as bytes, where tensors would cross as file handles. Copies, since a site's answer
-    may be a view of the network's gradient, and in the calling process the next site uses the same network."""
+    """Plain arrays: they cross a pipe as bytes, where tensors would cross as file handles."""
+    # Copies: an answer may be a view of the network's gradient, and in the calling process the next site overwrites it.
     return {name: t.detach().clone().numpy() for name, t in tree.items()}

@@ -90,9 +90,9 @@ class Engine:
             local = replace(local, steps=local.steps * len(federation.sites))
             federation = federation.pooled()
         with seeded(seed, 0, SERVER, "build"):
-            network = algorithm.build(network)
-        layout = Layout.of(network, algorithm.stays)
-        state = State.fresh(algorithm, objective, federation, layout, layout.row(network))
+            network = algorithm.build(copy.deepcopy(network))
+            layout = Layout.of(network, algorithm.stays)
+            state = State.fresh(algorithm, objective, federation, layout, layout.row(network))
         self.rounds = rounds
         self.sizes = federation.sizes()
         self.bench = Bench(
@@ -252,7 +252,7 @@ class Post:
 
 
 def _net(network: Network, layout: Layout) -> Net:
-    return Net(copy.deepcopy(network), layout)
+    return Net(copy.deepcopy(network).eval(), layout)
 
 
 def unlike_the_others(answers: dict[int, tuple[float, dict[str, Any]]]) -> dict[int, str]:

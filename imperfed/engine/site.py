@@ -70,7 +70,8 @@ class Bench:
         return {"w": server["w"], "buffers": server["buffers"]} | self.job.algorithm.send(server, site)
 
     def take_place(self, site: int, w: Tensor, buffers: Tensor) -> Net:
-        """The network with these shared numbers and the site's personal ones."""
+        """The network with these shared numbers and the site's personal ones, in evaluation mode."""
+        self.net.train(False)  # a site that failed may have left it otherwise
         return self.net.load(self.job.layout.join(w, buffers, self.state.personal[site]))
 
 
@@ -114,7 +115,8 @@ def sit_down(bench: Bench, site: int, p: Plan) -> Desk:
     """A site with its network at the weights it received and the first batch of a plan."""
     job, down, shelf = bench.job, bench.down(site), bench.shelf(site)
     net = bench.take_place(site, down["w"], down["buffers"])
-    _, batch = next(batches(shelf, shelf.rows, p, pad=False))
+    first = Plan(p.rows[:1], {name: t[:1] for name, t in p.draws.items()})
+    _, batch = next(batches(shelf, shelf.rows, first, pad=False))
     memory = {name: t[site] for name, t in bench.state.memory.items()}
     return Desk(net, job.objective, shelf.x, shelf.labels, shelf.rows, down, memory, batch)
 

@@ -86,9 +86,9 @@ class State:
             with safe_open(path, framework="pt") as f:
                 saved = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (it is not a mapping)
                 round = int(json.loads(f.metadata()["round"]))
-        except (SafetensorError, OSError, KeyError) as error:
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a readable checkpoint ({error})") from error
-        if {n: t.shape for n, t in saved.items()} != {n: t.shape for n, t in mine.items()}:
+        if {n: (t.shape, t.dtype) for n, t in saved.items()} != {n: (t.shape, t.dtype) for n, t in mine.items()}:
             raise DataError(f"{path}: the checkpoint belongs to another configuration or other data than this run's")
         for name, t in saved.items():
             mine[name].copy_(t)

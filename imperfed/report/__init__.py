@@ -1,0 +1,21 @@
+"""One page about one run, `report.html`, made from the files in the run's folder and nothing else."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from imperfed.folder import RunFolder
+from imperfed.report.content import content
+from imperfed.report.reading import read_run
+
+__all__ = ["write_report"]
+
+
+def write_report(folder: RunFolder) -> Path:
+    """Write `report.html`, for a run that has ended or for what there is of one so far; returns its path."""
+    from jinja2 import Environment, StrictUndefined
+
+    page = resources.files("imperfed.report").joinpath("page.html").read_text(encoding="utf-8")
+    jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return folder.write("report.html", jinja.from_string(page).render(content(read_run(folder))))

@@ -40,7 +40,7 @@ def batch(labels: Labels = S, rows: Tree | None = None, x: Tensor | None = None,
     """A batch of all real rows."""
     n = len(labels)
     x = torch.zeros(n, 1) if x is None else x
-    return Batch(x, labels, more.get("real", torch.ones(n)), rows or {}, more.get("draws", {}))
+    return Batch.of(x, labels, more.get("real", torch.ones(n)), rows or {}, more.get("draws", {}))
 
 
 class Answers:

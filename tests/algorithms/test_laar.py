@@ -85,7 +85,7 @@ def make_step(net: Net, n: int, pad: int = 0, g: Tensor | None = None) -> Step:
     real = (torch.arange(n + pad) < n).to(net.w.dtype)
     rows = {"q": S.uniform()[at] * real[:, None]}
     draws = {"gamma": torch.tensor(0.3), "keys": torch.tensor([0.7, 0.2, 0.9, 0.1, 0.05])}
-    b = Batch(X.to(net.w.dtype)[at], S.take(at), real, rows, draws)
+    b = Batch.of(X.to(net.w.dtype)[at], S.take(at), real, rows, draws)
     frozen = tiny_net(LAAR(), seed=7).w.clone()
     down = {"w": frozen, "buffers": frozen[:0], "g": torch.linspace(-1, 2, len(frozen)) if g is None else g}
     return Step(net, b, down, {}, {"v": torch.zeros_like(net.w)}, 0.1, 0.9, 0.0)
@@ -211,7 +211,7 @@ def test_one_batch_gradients_are_gathered_before_training_from_the_second_round_
     net = tiny_net(method)
     b = make_step(net, 2, pad=1).batch
     rows = b.rows["q"].clone()
-    answer = ask.answer(Desk(net, b.x, b.labels, b.rows, {}, {}, b))
+    answer = ask.answer(Desk(net, Disambiguation(), b.x, b.labels, b.rows, {}, {}, b))
     expected = torch.autograd.grad(weighted_ce(b.rows["q"], net(b.x))[:2].mean(), net.parameters)
     torch.testing.assert_close(answer["g"], torch.cat([g.reshape(-1) for g in expected]))
     assert torch.equal(b.rows["q"], rows)

@@ -165,6 +165,13 @@ def test_bad_mat_files(tmp_path: Path, changes: dict[str, Any], message: str) ->
     assert "bad.mat" in str(error.value)
 
 
+def test_a_sparse_matrix_that_points_outside_itself(tmp_path: Path) -> None:
+    wild = scipy.sparse.csc_matrix(MAT["partial_target"].astype(float))
+    wild.indices[2] = 7
+    with pytest.raises(DataError, match=r"wild\.mat: cannot be read"):
+        readers.read_mat(mat(tmp_path / "wild.mat", partial_target=wild))
+
+
 def test_damaged_mat_files(tmp_path: Path) -> None:
     data = mat(tmp_path / "whole.mat").read_bytes()
     for damaged in (data[:200], b"not a MATLAB file at all" * 20, b"x"):

@@ -1,0 +1,57 @@
+"""Runs from Python: the settings, the folder and the figures of the command line.
+
+result = imperfed.run("pfedpll", data="digits", rounds=5, **{"labels.candidates": "flip"})
+result.summary["personal"]["mean"]
+result.model("site-0")(x)
+result.labels("site-0").to_pandas()
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imperfed.config import resolve
+from imperfed.errors import UsageError, unknown
+from imperfed.experiment import Watch, load_net, start
+from imperfed.folder import Record, RunFolder
+from imperfed.network import Network
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run that has ended: its folder and its figures, and on request its models and labels."""
+
+    folder: Path
+    summary: Record
+
+    def model(self, site: str) -> Network:
+        """The network with which a site predicts. It takes inputs as it was trained on: tables standardised."""
+        self._check(site)
+        folder = RunFolder(self.folder)
+        shape, classes = tuple(self.summary["input"]), len(self.summary["classes"])
+        return load_net(folder, folder.config(), site, shape, classes).module
+
+    def labels(self, site: str) -> pyarrow.Table:
+        """What a site's training rows were given and what was worked out, as columns."""
+        from pyarrow import parquet
+
+        self._check(site)
+        if not self.summary["labels"]:
+            raise UsageError(f"{self.summary['method']} worked out no labels in this run")
+        return parquet.read_table(self.folder / "labels" / f"{site}.parquet")
+
+    def _check(self, site: str) -> None:
+        sites = [row["site"] for row in self.summary["sites"]]
+        if site not in sites:
+            raise unknown("site", site, sites)
+
+
+def run(method: str, data: str = "digits", out: str | Path = "runs", **settings: Any) -> RunResult:
+    """Train one method on a dataset or a file, in a new folder below `out`; settings as `--set` takes them."""
+    folder, summary = start(resolve(words={"method": method, "data": data, **settings}), Path(out), Watch())
+    return RunResult(folder.path, summary)

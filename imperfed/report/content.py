@@ -1,0 +1,129 @@
+"""What the report says, as the page's template wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imperfed.report import sections
+from imperfed.report.reading import Event, Run
+from imperfed.report.sections import Picture
+from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
+
+FOLDED = 30  # sites beyond which their table is folded
+EVENTS = 20  # kinds of events told
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A figure of the headline."""
+
+    name: str
+    value: str
+    note: str
+
+
+def content(run: Run) -> dict[str, Any]:
+    """Everything the page shows, in its order."""
+    settings = run.config.run
+    later = (sections.candidate_sets(run), sections.confidence(run), sections.data(run))
+    return {
+        "title": f"{settings.method} on {run.summary['data'] if run.summary else Path(settings.data).stem}",
+        "about": about(run),
+        "unfinished": "" if run.summary else f"not finished: round {run.round} of {run.config.rounds.rounds}",
+        "tiles": tiles(run),
+        "label_sentence": sections.label_sentence(run),
+        "learning": sections.learning(run),
+        "metric": named(run.metric),
+        "sites": run.sites,
+        "folded": len(run.sites) > FOLDED,
+        "spread": spread(run),
+        "resolved": any(row.labels is not None for row in run.sites),
+        "sections": [section for section in later if section],
+        "traffic": traffic(run),
+        "sent": [(name, MEANINGS.get(name, ""), product(shape)) for name, shape in run.sent.items()],
+        "events": [(text, in_rounds(rounds)) for text, rounds in run.events[:EVENTS]],
+        "further_events": further(run.events),
+        "settings": run.settings,
+        "environment": run.environment,
+        "seconds": run.summary["seconds"] if run.summary else None,
+        "per_cent": per_cent,
+        "count": count,
+    }
+
+
+def about(run: Run) -> list[str]:
+    """What kind of run this is, in a few words each."""
+    config = run.config
+    own = config.method.objective.name if config.method.objective else ""
+    objective = run.summary["objective"] if run.summary else config.run.objective or own
+    return [
+        *([f"objective {objective}"] if objective else []),
+        many(len(run.sites) or config.split.sites, "site"),
+        many(config.rounds.rounds, "round"),
+        f"seed {config.run.seed}",
+        f"seed of the data {config.run.data_seed}",
+    ]
+
+
+def tiles(run: Run) -> list[Tile]:
+    """The headline figures; none where nothing was measured."""
+    overall, what = run.overall, named(run.metric)
+    measured = [row for row in run.sites if row.value is not None]
+    if not measured:
+        return []
+    n = f"n = {count(overall['n'])}"
+    when = "" if run.summary else f", after round {run.measured}"
+    worst = min(measured, key=lambda row: row.value or 0.0)
+    found = [
+        Tile(
+            f"{what}, mean over sites",
+            per_cent(overall["mean"]),
+            f"{n} test rows at {many(len(measured), 'site')}{when}",
+        ),
+        Tile("weighted by test rows", per_cent(overall["weighted"]), n),
+        Tile("worst site", per_cent(overall["worst"]), f"{worst.site}, n = {count(worst.test)}"),
+    ]
+    if run.common:
+        value, rows = run.common
+        found.append(Tile("global model", per_cent(value), f"common test set, n = {count(rows)}"))
+    return found
+
+
+def spread(run: Run) -> Picture | None:
+    """How the figure varies between sites, where they are too many for a table at first sight."""
+    values = [row.value for row in run.sites if row.value is not None]
+    if len(values) <= FOLDED:
+        return None
+    what = named(run.metric)
+    svg = sections.shares("spread", f"number of sites by {what}", values, f"{what}, %", "sites")
+    return Picture(svg, f"Test {what} of {many(len(values), 'site')}.")
+
+
+def traffic(run: Run) -> list[str]:
+    """What travelled, in sentences."""
+    up, down = (
+        [value for sites in run.history.get(f"bytes/{way}", {}).values() for value, _ in sites.values()]
+        for way in ("up", "down")
+    )
+    if not any(up) and not any(down):
+        return ["Nothing left the sites."]
+    rounds = max(len(up), 1)
+    sentences = [
+        f"Up from the sites: {amount(sum(up))} in {many(rounds, 'round')}, {amount(sum(up) / rounds)} a round. "
+        f"Down to them: {amount(sum(down))}, {amount(sum(down) / rounds)} a round."
+    ]
+    trained = {site for sites in run.history.get("train/loss", {}).values() for site in sites}
+    if not trained <= {row.site for row in run.sites}:
+        sentences.append(
+            "The sites' rows were brought together for training, which only a reference may do; they are not counted."
+        )
+    return sentences
+
+
+def further(events: Sequence[Event]) -> str:
+    """How much of the log is not told."""
+    more = len(events) - EVENTS
+    return f"and {many(more, 'further entry', 'further entries')} in log.txt" if more > 0 else ""

@@ -1,0 +1,201 @@
+"""The parts of the report that are sentences and figures: each is made from a run, or left out as None."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from imperfed.folder import Record
+from imperfed.report import plots
+from imperfed.report.reading import COMMON, PERSONAL, Course, LabelFiles, Run
+from imperfed.report.words import count, many, named, per_cent
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from numpy.typing import ArrayLike
+
+PAIRS = 5  # pairs of classes named that were mistaken for each other
+ABSENT = 30  # classes named that no site holds
+BINS = 20  # of a histogram of shares
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure and the words below it."""
+
+    svg: Markup
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it."""
+
+    title: str
+    text: str
+    pictures: Sequence[Picture] = ()
+    lead: str = ""
+    """What the list holds."""
+    points: Sequence[str] = ()
+
+
+def learning(run: Run) -> Section:
+    """Test figures and training loss, round by round."""
+    pictures = []
+    if course := run.course(PERSONAL):
+        tests = in_per_cent(course)
+        common = {r: values[0] for r, values in in_per_cent(run.course(COMMON)).items()}
+        what = named(run.metric)
+        told = f"{what}, mean over sites in per cent: {from_to(tests)}"
+        svg = plots.curves("tests", told, tests, f"{what}, %", "the only site", common)
+        n = sum(n for _, n in course[max(course)].values())
+        also = f"; global model on the common test set, n = {count(run.common[1])}" if run.common else ""
+        pictures.append(Picture(svg, f"Test {what} of the sites' models on their own test rows, n = {count(n)}{also}."))
+    if course := run.history.get("train/loss", {}):
+        losses = {r: [value for value, _ in sites.values()] for r, sites in course.items()}
+        told = f"training loss, mean over sites: {from_to(losses)}"
+        svg = plots.curves("losses", told, losses, "training loss", "training loss")
+        pictures.append(Picture(svg, "Training loss, the mean over a round's local steps."))
+    return Section("Learning curves", "" if pictures else "No round has been done yet.", pictures)
+
+
+def in_per_cent(course: Course) -> dict[int, list[float]]:
+    """A metric's values in per cent, round by round."""
+    return {r: [100 * value for value, _ in sites.values()] for r, sites in course.items()}
+
+
+def from_to(rounds: dict[int, list[float]]) -> str:
+    """Where a curve begins and ends, for those who do not see it."""
+    first, last = min(rounds), max(rounds)
+    return f"{np.mean(rounds[first]):.4g} after round {first}, {np.mean(rounds[last]):.4g} after round {last}"
+
+
+def label_sentence(run: Run) -> str:
+    """How many labels were resolved, against picking at random."""
+    if run.summary is None:
+        return "The labels that a run works out are written, and counted here, when it ends."
+    labels = run.summary["labels"]
+    if not labels:
+        if run.summary["facts"]["labels"] == "exact":
+            return "The sites learned from exact labels: there was nothing to resolve."
+        return "No labels were worked out."
+    rows, right, chance = many(labels["n"], "training row"), labels["accuracy"], labels["picking at random"]
+    if right is None:
+        return (
+            f"Labels were worked out for {rows}. The true ones are unknown, so nobody can say how many are right; "
+            f"picking a candidate at random would get {per_cent(chance)} right."
+        )
+    verdict = "" if right > chance else " The method did not help: it is no better than chance."
+    return (
+        f"Of {rows}, {count(right * labels['n'])} had their label resolved correctly ({per_cent(right)}); picking a "
+        f"candidate at random would get {per_cent(chance)} right.{verdict}"
+    )
+
+
+def candidate_sets(run: Run) -> Section | None:
+    """How large the sets are, which classes stand together in them, which were mistaken for which."""
+    if run.summary is None or "mean_size" not in run.summary["facts"]:
+        return None
+    facts, labels, classes = run.summary["facts"], run.summary["labels"], run.summary["classes"]
+    origin = "came with the data" if facts["sets"] == "given" else f"were made by the generator “{facts['sets']}”"
+    text = (
+        f"The sets {origin}. They hold {facts['mean_size']:.2f} of {many(len(classes), 'class', 'classes')} on "
+        f"average, {facts['min_size']} at least and {facts['max_size']} at most; {per_cent(facts['singletons'])} of "
+        f"n = {count(sum(facts['rows']))} hold one class only."
+    )
+    pictures, points = [_set_sizes(run.labels)] if run.labels else [], []
+    if labels:
+        told = "how often two classes stand in the same candidate set"
+        svg = plots.heat_map("together", told, labels["together"], ("", classes), ("", classes))
+        pictures.append(Picture(svg, "Which classes stand together: the number of candidate sets that hold both."))
+    if labels and labels["mistaken"]:
+        svg = plots.heat_map(
+            "mistaken",
+            "how often a class was taken for another",
+            labels["mistaken"],
+            ("true", classes),
+            ("taken for", classes),
+        )
+        pictures.append(Picture(svg, "True class taken for another: the number of labels resolved wrongly."))
+        points = mistaken_pairs(labels["mistaken"], facts["counts"], classes)
+    return Section("Candidate sets", text, pictures, "Most often mistaken" if points else "", points)
+
+
+def _set_sizes(files: LabelFiles) -> Picture:
+    sizes = np.arange(files.sizes.min(), files.sizes.max() + 1)
+    heights = np.bincount(files.sizes)[sizes]
+    told = "number of training rows by size of the candidate set"
+    svg = plots.bars("sizes", told, sizes - 0.5, heights, 1, "candidates in a set", "training rows")
+    return Picture(svg, f"Sizes of the candidate sets, n = {count(len(files.sizes))}.")
+
+
+def mistaken_pairs(
+    mistaken: Sequence[Sequence[int]], counts: Sequence[Sequence[int]], classes: Sequence[str]
+) -> list[str]:
+    """The most frequent mistakes in words."""
+    pairs = sorted(((n, i, j) for i, row in enumerate(mistaken) for j, n in enumerate(row) if n), key=lambda p: -p[0])
+    return [
+        f"“{classes[i]}” taken for “{classes[j]}”: {count(n)} of {many(sum(counts[i]), 'row')} "
+        f"({per_cent(n / sum(counts[i]))})"
+        for n, i, j in pairs[:PAIRS]
+    ]
+
+
+def confidence(run: Run) -> Section | None:
+    """How sure the method is of the labels it worked out."""
+    if run.summary is None or run.labels is None:
+        return None
+    labels = run.summary["labels"]
+    text = f"Mean confidence is {per_cent(labels['mean confidence'])}, n = {count(labels['n'])}"
+    if labels["accuracy"] is None:
+        text += "."
+    else:
+        more = 100 * (labels["mean confidence"] - labels["accuracy"])
+        text += (
+            f"; {per_cent(labels['accuracy'])} are right, so the method is {'over' if more > 0 else 'under'}confident "
+            f"by {abs(more):.2f} points."
+        )
+    svg = shares("confidence", "number of labels by confidence", run.labels.confidence, "confidence, %", "labels")
+    return Section("Confidence of the labels", text, [Picture(svg, "Confidence in the label suggested for each row.")])
+
+
+def shares(name: str, label: str, values: ArrayLike, xlabel: str, ylabel: str) -> Markup:
+    """A histogram of fractions, in per cent."""
+    heights, edges = np.histogram(values, bins=BINS, range=(0, 1))
+    return plots.bars(name, label, 100 * edges[:-1], heights, 100 / BINS, xlabel, ylabel)
+
+
+def data(run: Run) -> Section | None:
+    """How the rows were dealt out."""
+    if run.summary is None:
+        return None
+    facts, classes, pictures = run.summary["facts"], run.summary["classes"], []
+    if "counts" in facts:
+        names = [row.site for row in run.sites]
+        svg = plots.heat_map(
+            "classes", "training rows by class and site", facts["counts"], ("class", classes), ("", names)
+        )
+        pictures.append(Picture(svg, "Training rows of each class at each site, by true class; blank: none."))
+    return Section("Data", " ".join(dealt(facts)), pictures)
+
+
+def dealt(facts: Record) -> list[str]:
+    """The cut in sentences."""
+    rows, tests = facts["rows"], sum(facts["test_rows"])
+    sentences = [
+        f"{many(sum(rows), 'training row')} at {many(len(rows), 'site')}, from {count(min(rows))} to {count(max(rows))}"
+        f" each, and {many(tests, 'test row')}."
+    ]
+    if common := facts["common_test_rows"]:
+        sentences.append(f"A common test set of {many(common, 'row')} belongs to no site.")
+    if public := facts["public_rows"]:
+        sentences.append(f"The server holds {many(public, 'unlabelled public input')} from {facts['public_from']}.")
+    if facts["rows_left_out"]:
+        sentences.append(f"{many(facts['rows_left_out'], 'row')} of the data belong to no site.")
+    if absent := facts.get("classes_at_nobody"):
+        more = f" and {len(absent) - ABSENT} further classes" if len(absent) > ABSENT else ""
+        sentences.append(f"No site holds a training row of {', '.join(absent[:ABSENT])}{more}.")
+    return sentences

@@ -1,0 +1,27 @@
+"""Runs that several tests look at, made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.terminal import QUICK, Said, done
+
+
+@pytest.fixture(scope="session")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    """What a finished run of pFedPLL on digits said."""
+    return done("run", "pfedpll", *QUICK, "--out", tmp_path_factory.mktemp("finished"))
+
+
+@pytest.fixture(scope="session")
+def finished(said: Said) -> Path:
+    """The folder of that run; for looking only."""
+    return said.folder
+
+
+@pytest.fixture(autouse=True)
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing a page takes longer than the small runs of these tests; the finished run, made before this, has one."""
+    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)

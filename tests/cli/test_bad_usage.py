@@ -1,0 +1,151 @@
+"""A wrong name, setting or file: one message, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from cli.terminal import FLIP, QUICK, Said, imperfed
+
+
+def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
+    assert said.code == code, said.err
+    assert said.err.startswith("error: ")
+    assert said.err.count("\n") == 1, said.err
+    for part in parts:
+        assert part in said.err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["fedavgg"], ["algorithm 'fedavgg'", "Did you mean 'fedavg'?"]),
+        (["fedavg+ccc"], ["objective 'ccc'", "Did you mean 'cc'?"]),
+        (["fedavg", "--set", "objective=prodem"], ["objective 'prodem'", "Did you mean 'proden'?"]),
+        (["cc+lw"], ["'cc' is an objective already", "'lw'"]),
+        (["cc", "--data", "digit"], ["dataset 'digit'", "Did you mean 'digits'?"]),
+        (["cc", "--data", "."], ["one file ending in .npz or .mat"]),
+        (["cc", "--model", "mlpp", *FLIP], ["model 'mlpp'", "Did you mean 'mlp'?"]),
+        (["cc", "--model", "lenet5", *FLIP], ["lenet5", "(1, 8, 8)", "Models that take it"]),
+        (["cc", "--model", "no_such_module:net", *FLIP], ["cannot import 'no_such_module'"]),
+        (["cc", "--set", "partition=dirichlett", *FLIP], ["partition 'dirichlett'", "Did you mean 'dirichlet'?"]),
+        (["cc", "--set", "labels.candidates=flipp"], ["'flipp'", "Did you mean 'flip'?"]),
+        (["cc", "--set", "stepz=3"], ["setting 'stepz'", "Did you mean 'steps'?"]),
+        (["cc", "--set", "local.stepz=3"], ["setting 'local.stepz'", "Did you mean 'local.steps'?"]),
+        (["lw", "--set", "beta=0.3"], ["'beta' could be", "split.beta", "objective.beta"]),
+        (["cc", "--set", "steps"], ["--set takes key=value", "'steps'"]),
+        (["cc", "--set", "steps=1.5"], ["local.steps", "a whole number", "'1.5'"]),
+        (["cc", "--set", "steps=inf"], ["local.steps", "a whole number", "'inf'"]),
+        (["cc", "--set", "steps=0"], ["local.steps", "above 0"]),
+        (["cc", "--rounds", "0"], ["rounds.rounds", "above 0"]),
+        (["cc", "--set", "lr=fast"], ["local.lr", "a number", "'fast'"]),
+        (["cc", "--set", "lr=nan"], ["local.lr", "a number", "'nan'"]),
+        (["cc", "--set", "momentum=-1"], ["local.momentum", "0 or more"]),
+        (["cc", "--set", "participation=1.5"], ["participation", "at most 1"]),
+        (["cc", "--set", "on_failure=cry"], ["failure policy 'cry'", "retry"]),
+        (["cc", "--set", "test=1", *FLIP], ["test", "0 .. 1"]),
+        (["cc", "--set", "sites=0", *FLIP], ["sites must be at least 1"]),
+        (["cc", "--set", "data_seed=-1"], ["data_seed", "negative"]),
+        (["pfedpll", "--set", "kl=perhaps"], ["method.kl", "true or false", "'perhaps'"]),
+        (["lw", "--set", "psi=tanh"], ["psi", "'tanh'", "sigmoid"]),
+        (["cc", "--set", "sizes=1,x"], ["split.sizes", "whole numbers, as 1,2,3", "'1,x'"]),
+        (["cc", "--set", "partition=quantity", "--set", "sizes=9,0,1,1", *FLIP], ["sizes", "positive", "[9, 0, 1, 1]"]),
+        (["cc", "--device", "cuda"], ["device 'cuda'", "cpu"]),
+        (["cc", "--device", "gpu7"], ["device 'gpu7'", "cpu"]),
+        (["cc", "--set", "labels.kind=exact"], ["'cc' learns from candidates", "exact", "cross-entropy"]),
+        (["cross-entropy", "--set", "labels.kind=candidates", *FLIP], ["learns from exact", "candidates", "proden"]),
+    ],
+    ids=" ".join,
+)
+def test_a_run_that_cannot_be(words: list[str], parts: list[str], tmp_path: Path) -> None:
+    refused(imperfed("run", *words, "--out", tmp_path / "out"), tmp_path / "out", *parts)
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["cc", "--seeds", "0,x"], ["--seeds takes whole numbers", "'0,x'"]),
+        (["cc", "--seeds", ""], ["--seeds takes whole numbers"]),
+        ([","], ["no method was named"]),
+        (["cc,fedavgg"], ["Did you mean 'fedavg'?"]),
+        (["cc", "--set", "run.seed=3"], ["run.seed", "comparison varies"]),
+        (["cc", "--set", "method=lw"], ["method", "comparison varies"]),
+        (["cc", "--set", "test=0"], ["test above 0"]),
+    ],
+    ids=" ".join,
+)
+def test_a_comparison_that_cannot_be(words: list[str], parts: list[str], tmp_path: Path) -> None:
+    refused(imperfed("compare", *words, "--out", tmp_path / "out"), tmp_path / "out", *parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[run\nmethod = 1", ["not a TOML file", "line 1"]),
+        ("method = 'cc'", ["'method' must be a section", "[method]"]),
+        ("[local]\nstepz = 3", ["setting in [local] 'stepz'", "Did you mean 'steps'?"]),
+        ("[run]\nmethid = 'cc'", ["setting in [run] 'methid'", "Did you mean 'method'?"]),
+        ("[locall]\nsteps = 3", ["section 'locall'", "Did you mean 'local'?"]),
+        ("[local]\nsteps = 'many'", ["local.steps", "a whole number", "'many'"]),
+        ("[local]\nsteps = true", ["local.steps", "a whole number", "True"]),
+        ("[local]\nlr = [1]", ["local.lr", "a number", "[1]"]),
+        ("[local]\nlr = inf", ["local.lr", "a number", "inf"]),
+        ("[run]\ndevice = 5", ["run.device", "text", "5"]),
+        ("[split]\nsizes = [1.5, 2]", ["split.sizes", "whole numbers", "[1.5, 2]"]),
+        ("[split]\nsizes = 3", ["split.sizes", "whole numbers", "3"]),
+    ],
+)
+def test_a_broken_experiment_file(text: str, parts: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    refused(imperfed("run", path, "--out", tmp_path / "out"), tmp_path / "out", *parts)
+
+
+def test_an_experiment_file_that_is_missing_or_no_text(tmp_path: Path) -> None:
+    path, out = tmp_path / "mine.toml", tmp_path / "out"
+    refused(imperfed("run", path, "--out", out), out, str(path), "No such file")
+    path.write_bytes(b"\xff\xfe")
+    refused(imperfed("run", path, "--out", out), out, str(path), "not a TOML file")
+
+
+def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:
+    """Stands in for a folder without permission, which the administrator's account would write to all the same."""
+    path = tmp_path / "out"
+    path.write_text("mine")
+    for out in (path, path / "below"):
+        said = imperfed("run", "cc", *QUICK, "--workers", 2, "--out", out)
+        assert said.code == 2
+        assert not multiprocessing.active_children()
+        assert said.err.startswith(f"error: cannot write to {out} (Not a directory)")
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("verb", ["resume", "evaluate", "report"])
+def test_a_folder_that_is_no_run(verb: str, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        said = imperfed(verb, path)
+        assert said.code == 2
+        assert said.err == f"error: {path} is not a run's folder: it has no config.toml\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["list", "algorithm"], ["list 'algorithm'", "Did you mean 'algorithms'?"]),
+        (["show", "pfedpl"], ["name 'pfedpl'", "Did you mean 'pfedpll'?"]),
+    ],
+)
+def test_a_page_of_the_catalogue_that_is_not_there(words: list[str], parts: list[str], tmp_path: Path) -> None:
+    refused(imperfed(*words), tmp_path / "out", *parts)
+
+
+def test_a_word_that_the_option_parser_refuses() -> None:
+    for words in (["run", "cc", "--rounds", "many"], ["trian"], ["run", "cc", "--roundz", "3"]):
+        said = imperfed(*words)
+        assert said.code == 2
+        assert "Usage:" in said.err
+        assert "Traceback" not in said.err

@@ -1,0 +1,73 @@
+"""`list` and `show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import imperfed.algorithms
+from cli.terminal import done, strict
+from imperfed.algorithms import catalogue
+from imperfed.data.sources import sources
+from imperfed.models import models
+
+ALL = {"algorithms": catalogue, "datasets": sources, "models": models}
+
+
+@pytest.mark.parametrize("what", ALL)
+def test_lists_name_everything_for_people_and_for_machines(what: str) -> None:
+    names = list(ALL[what]())
+    assert [entry["name"] for entry in strict(done("list", what, "--json").out)] == names
+    shown = done("list", what).out
+    assert all(f" {name} " in shown for name in names)
+
+
+def test_the_list_is_of_algorithms_unless_told_otherwise() -> None:
+    assert done("list").out == done("list", "algorithms").out
+    entries = {entry["name"]: entry for entry in strict(done("list", "--json").out)}
+    assert entries["pfedpll"]["is"] == "algorithm"
+    assert entries["pfedpll"]["learns from"] == "candidates"
+    assert entries["fedavg"]["learns from"] == "any kind"
+    assert entries["cross-entropy"] == {
+        "name": "cross-entropy",
+        "is": "objective",
+        "learns from": "exact",
+        "about": entries["cross-entropy"]["about"],
+    }
+
+
+def test_datasets_say_where_they_are_looked_for_and_come_from(tmp_path: Path) -> None:
+    shown = done("list", "datasets", IMPERFED_DATA=str(tmp_path)).out
+    assert f"Looked for in {tmp_path}" in shown
+    for name, source in sources().items():
+        assert (f"{name}: needs " in shown) == bool(source.files)
+    entries = {entry["name"]: entry for entry in strict(done("list", "datasets", "--json").out)}
+    assert entries["digits"]["present"] == "yes"
+    assert entries["mnist"]["present"] == "no"
+
+
+def test_a_method_shows_its_symbols_settings_and_source() -> None:
+    shown = done("show", "pfedpll").out
+    assert "w^rep           every weight below `corr`" in shown
+    assert "lci = True    # twin modules with the correlation layer, Sec. 3.2" in shown
+    assert "objective.lambda1 = 1.0    # Eq. 9, weight of L_s" in shown
+    source = Path(strict(done("show", "pfedpll", "--json").out)["source"])
+    assert source == Path(imperfed.algorithms.__file__).with_name("pfedpll.py")
+    assert str(source) in shown
+
+
+def test_datasets_and_models_have_pages_too(tmp_path: Path) -> None:
+    (tmp_path / "pll").mkdir()
+    (tmp_path / "pll" / "lost.mat").write_bytes(b"something else")
+    lost = strict(done("show", "lost", "--json", IMPERFED_DATA=str(tmp_path)).out)
+    assert lost["verified"] == "differs: pll/lost.mat"
+    assert lost["looked for in"] == str(tmp_path)
+    assert "any shape" in done("show", "mlp").out
+
+
+@pytest.mark.parametrize("name", [*catalogue(), *sources(), *models()])
+def test_everything_has_a_page(name: str) -> None:
+    entry = strict(done("show", name, "--json").out)
+    assert entry["name"] == name
+    assert entry["about"]

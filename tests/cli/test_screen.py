@@ -1,0 +1,98 @@
+"""How it looks: a bar on a terminal, a line a round in a pipe, no colour where none is wanted, help at once."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cli.terminal import TINY, done, imperfed, surroundings, write
+from imperfed.engine.rounds import Report
+from imperfed.experiment import Interrupted
+from imperfed.progress import Show
+
+COLOUR = re.compile(r"\x1b\[[\d;]*\b(3[0-8]|4[0-8]|9\d)\b[\d;]*m")
+HEAVY = ("torch", "numpy", "scipy", "sklearn", "pyarrow", "matplotlib", "PIL")
+
+
+def on_a_terminal(tmp_path: Path, **environment: str) -> str:
+    """What a run of a small file writes to a terminal."""
+    words = ("run", "cc", "--data", write(tmp_path / "mine.npz"), *TINY, "--out", tmp_path / "out")
+    return done(*words, FORCE_COLOR="1", TERM="xterm-256color", **environment).out
+
+
+def test_a_terminal_shows_a_bar_and_no_lines(tmp_path: Path) -> None:
+    shown = on_a_terminal(tmp_path)
+    assert COLOUR.search(shown)
+    assert "2/2" in shown
+    assert "round 1/2:" not in shown
+    assert "mean over sites" in shown
+
+
+def test_no_color_is_honoured(tmp_path: Path) -> None:
+    assert not COLOUR.search(on_a_terminal(tmp_path, NO_COLOR="1"))
+
+
+def test_a_pipe_gets_one_plain_line_a_round(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz")
+    shown = done("run", "cc", "--data", data, *TINY, "--rounds", 5, "--out", tmp_path / "out", COLUMNS="40").out
+    lines = [line for line in shown.splitlines() if line.startswith("round ")]
+    pattern = r"round \d/5: loss \d\.\d{3}, accuracy \d+\.\d % \(worst site \d+\.\d %\), \d+\.\d\d s, \d+ s left"
+    assert len(lines) == 5
+    assert all(re.fullmatch(pattern, line) for line in lines)
+    assert "\x1b" not in shown
+
+
+def test_every_verb_has_help() -> None:
+    shown = done("--help").out
+    for verb in ("run", "compare", "resume", "evaluate", "report", "list", "show"):
+        assert f"  {verb} " in shown
+        assert "Usage:" in done(verb, "--help").out
+
+
+def test_help_waits_for_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['imperfed', '--help']\n"
+        "try:\n    from imperfed.__main__ import main; main()\n"
+        f"except SystemExit: print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings(), check=True)
+    assert ran.stdout.startswith("Usage: imperfed")
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_second_interruption_stops_at_once() -> None:
+    show, before = Show(Console(file=StringIO())), signal.getsignal(signal.SIGINT)
+
+    def impatient() -> None:
+        with show.interruptible():
+            signal.raise_signal(signal.SIGINT)
+            assert show.stopping
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Interrupted, match="last checkpoint"):
+        impatient()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interruption_ends_with_130_and_the_way_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_round(self: Show, report: Report, seconds: float) -> None:
+        if report.round == 0:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Show, "round", first_round)
+    data = write(tmp_path / "mine.npz")
+    for words, folders in ((("run", "cc"), "*"), (("compare", "cc,lw"), "*/*")):
+        out = tmp_path / words[0]
+        said = imperfed(*words, "--data", data, *TINY, "--rounds", 4, "--out", out)
+        (run,) = out.glob(folders)
+        assert said.code == 130
+        assert said.err == f"interrupted; go on with: imperfed resume {run}\n"
+        assert "stopping after this round" in said.out
+        assert (run / "checkpoints" / "last.safetensors").exists()

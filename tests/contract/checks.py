@@ -1,0 +1,235 @@
+"""The contract, a function a clause: each takes a case and fails where the method breaks what every run relies on."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from toy import Watched, differences, engine, everything, network, world
+
+from contract.cases import Case
+from imperfed.core import Federation, Hall, Tree, Updates
+from imperfed.descend import Local, descend, plan, widen
+from imperfed.engine import site as at_site
+from imperfed.engine.seeds import generator
+from imperfed.evaluate import Evaluator
+from imperfed.oracle import Oracle
+
+Scene = tuple[Federation, Oracle]
+
+
+def start(case: Case, scene: Scene | None = None, **settings: Any) -> Watched:
+    """Three of four unequal sites a round, for two rounds, unless told otherwise."""
+    how = {"rounds": 2, "participation": 0.75, "evaluate_every": 2} | settings
+    return engine(case.algorithm, case.objective, scene or world(case.kind), **how)
+
+
+@cache
+def reference(case: Case) -> tuple[Tree, list[dict[int, float]]]:
+    """The end of an ordinary run, and its losses."""
+    e = start(case).go()
+    return everything(e), [report.losses for report in e.reports]
+
+
+def assert_same_run(e: Watched, case: Case) -> None:
+    state, losses = reference(case)
+    assert not differences(everything(e), state)
+    assert [report.losses for report in e.reports] == losses[-len(e.reports) :]
+
+
+def later(case: Case, scene: Scene, before: Watched, **settings: Any) -> Watched:
+    """An engine over a scene of the same sizes, in the state another one has reached."""
+    e = start(case, scene, **settings)
+    for name, t in e.state.flat().items():
+        t.copy_(before.state.flat()[name])
+    e.state.round = before.state.round
+    return e
+
+
+def same_seed_same_bits(case: Case) -> None:
+    assert_same_run(start(case).go(), case)
+    state, _ = reference(case)
+    assert differences(everything(start(case, seed=1).go()), state)
+
+
+def workers_make_no_difference(case: Case) -> None:
+    assert_same_run(start(case, workers=2).go(), case)
+
+
+def resuming_makes_no_difference(case: Case) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "state.safetensors")
+        start(case).go(path, stop_after=1)
+        rest = start(case)
+        rest.state.restore(path)
+    assert_same_run(rest.go(), case)
+
+
+def truth_makes_no_difference(case: Case) -> None:
+    federation, oracle = world(case.kind)
+    assert oracle.truth is not None
+    _, other = world(case.kind, seed=1)
+    lie = Oracle(oracle.truth.flip(0), other.test_x, other.test_y, other.test_x[0], other.test_y[0])
+    assert_same_run(start(case, (federation, lie)).go(), case)
+
+
+def inputs_are_not_mutated(case: Case) -> None:
+    federation, oracle = world(case.kind)
+    net = network()
+    given = {"x": federation.x, "labels": federation.labels.values, "public": federation.public}
+    given |= {f"test {k}": x for k, x in enumerate(oracle.test_x)} | dict(net.named_parameters())
+    before = {name: t.clone() for name, t in given.items()}
+    start(case, (federation, oracle), net=net).go().beliefs()
+    assert not differences(given, before)
+    assert not differences(dict(net.named_parameters()), {name: before[name] for name, _ in net.named_parameters()})
+
+
+def nothing_changes_before_an_answer_is_accepted(case: Case) -> None:
+    e = start(case, rounds=1).go()
+    before = everything(e)
+    for k in range(len(e.sizes)):
+        at_site.respond(e.bench, 1, len(case.algorithm.exchanges(1)) - 1, k)
+    assert not differences(everything(e), before)
+
+
+def padding_makes_no_difference(case: Case) -> None:
+    e = start(case, rounds=1).go()
+    job, shelf = e.bench.job, e.bench.shelf(0)
+    n = len(shelf.x)
+    exact = plan(job.algorithm, job.local, n, generator(0, 1, 0, "batches"))
+    assert n % job.local.batch
+    ends = []
+    for p, pad in ((exact, False), (exact, True), (widen(exact, n, 3), True)):
+        desk = at_site.sit_down(e.bench, 0, exact)
+        down = job.algorithm.begin(desk)
+        net = e.bench.take_place(0, down["w"], down["buffers"])
+        done, loss, rows = descend(job.algorithm, job.objective, net, shelf, p, down, desk.memory, job.local, pad)
+        extra, memory = job.algorithm.reply(done)
+        trees = {"rows": rows, "extra": extra, "memory": memory}
+        named = {f"{part}/{name}": t.clone() for part, tree in trees.items() for name, t in tree.items()}
+        ends.append(named | {"w": net.w.clone(), "loss": loss})
+    assert not differences(ends[0], ends[1], tolerance=1e-6)
+    assert not differences(ends[0], ends[2], tolerance=1e-6)
+
+
+def order_of_answers_makes_no_difference(case: Case) -> None:
+    e = start(case, participation=1.0).go(stop_after=1)
+    for number, exchange in enumerate(case.algorithm.exchanges(1)):
+        answers = e.exchange(1, number, exchange, replace(e.reports[0], failures={}))
+        order = torch.arange(len(answers.who)).flip(0)
+        trees = {name: t[order] for name, t in answers.trees.items()}
+        shuffled = Updates(tuple(answers.who[i] for i in order), answers.n[order], trees)
+        merged = []
+        for updates in (answers, shuffled):
+            hall = Hall(e.hall_net, e.bench.job.federation.public, 1, 0.05, generator(0, 1, -1, "hall"))
+            before = {name: t.clone() for name, t in updates.trees.items()}
+            merged.append(exchange.gather(dict(e.state.server), updates, hall))
+            assert not differences(updates.trees, before)
+        assert not differences(merged[0], merged[1], tolerance=1e-6)
+        e.update(merged[0])
+
+
+def one_client_works(case: Case) -> None:
+    e = start(case, world(case.kind, (20,)), rounds=2).go()
+    assert [report.who for report in e.reports] == [(0,), (0,)]
+    assert all(torch.isfinite(t).all() for t in everything(e).values())
+
+
+def sites_do_not_see_each_other(case: Case) -> None:
+    if case.algorithm.gathers:
+        pytest.skip("one site holds all rows")
+    scene, other = world(case.kind), world(case.kind, seed=1)[0]
+    changed = slice(*scene[0].starts[2:4])  # the largest site, which is asked first
+    x, labels = scene[0].x.clone(), scene[0].labels.values.clone()
+    x[changed], labels[changed] = other.x[changed], other.labels.values[changed]
+    elsewhere = replace(scene[0], x=x, labels=type(scene[0].labels)(labels, scene[0].labels.classes))
+    before = start(case, scene, participation=1.0).go(stop_after=1)
+    runs = [later(case, s, before, participation=1.0) for s in (scene, (elsewhere, scene[1]))]
+    for e in runs:
+        e.seen.append(e.exchange(1, 0, case.algorithm.exchanges(1)[0], replace(before.reports[0], round=1)))
+    for k in range(4):
+        answers = [{name: t[k] for name, t in e.seen[0].trees.items()} | own(e, k) for e in runs]
+        assert bool(differences(answers[0], answers[1])) == (k == 2)
+
+
+def own(e: Watched, site: int) -> Tree:
+    """What one site keeps for itself."""
+    kept = {f"memory/{name}": t[site].clone() for name, t in e.state.memory.items()}
+    rows = {f"rows/{name}": t.clone() for name, t in e.bench.shelf(site).rows.items()}
+    return kept | rows | {"personal": e.state.personal[site].clone()}
+
+
+RUN = 8
+"""So many labels in a row that no sum or count looks like them by chance."""
+
+
+def private_pieces(e: Watched, site: int, round: int) -> list[Tensor]:
+    """What must not be found in an answer: inputs; runs of labels and of row memory, as they lie and as visited."""
+    job, shelf = e.bench.job, e.bench.shelf(site)
+    visited = plan(job.algorithm, job.local, len(shelf.x), generator(job.seed, round, site, "batches")).rows[0]
+    pieces = [shelf.x]
+    for t in (shelf.labels.values, *shelf.rows.values()):
+        table = t.reshape(len(t), -1).float()
+        pieces.append(table.unfold(0, RUN, 1).transpose(1, 2).flatten(1))
+        pieces.append(table[visited].reshape(1, -1))
+    return [p[p.min(1).values < p.max(1).values] for p in pieces]
+
+
+def found(pieces: Tensor, sent: Tensor) -> bool:
+    """Whether any of these rows is a contiguous piece of what was sent."""
+    flat, length = sent.flatten().float(), pieces.shape[1]
+    return len(flat) >= length and bool((flat.unfold(0, length, 1) == pieces.unsqueeze(1)).all(-1).any())
+
+
+def uploads_hold_no_rows(case: Case) -> None:
+    few, more = (start(case, world(case.kind, (n,) * 4), participation=1.0) for n in (20, 26))
+    more.go()
+    for round in range(2):
+        before = {k: private_pieces(few, k, round) for k in range(len(few.sizes))}
+        few.round(round)
+        for updates in few.seen[-len(case.algorithm.exchanges(round)) :]:
+            for row, k in enumerate(updates.who):
+                secrets = before[k] + private_pieces(few, k, round)
+                assert not any(found(pieces, t[row]) for pieces in secrets for t in updates.trees.values())
+    shapes = [[{name: t.shape[1:] for name, t in u.trees.items()} for u in e.seen] for e in (few, more)]
+    assert shapes[0] == shapes[1]
+
+
+LEARNED = 0.9
+"""Accuracy where an example has one of four classes (chance: 0.25), AUROC where it may have several (chance: 0.5).
+
+The classes lie eleven standard deviations apart: who learns at all is nearly always right, whatever the labels lack."""
+
+
+def it_learns(case: Case) -> None:
+    scene = world(case.kind, (40, 60, 50))
+    e = start(case, scene, rounds=3, participation=1.0, local=Local(steps=15, batch=16, lr=0.1)).go()
+    metric = Evaluator(scene[1]).metric
+    for scores in e.reports[-1].personal.values():
+        assert scores[metric][0] > LEARNED
+
+
+def beliefs_are_probabilities(case: Case) -> None:
+    federation, _ = scene = world(case.kind)
+    beliefs = start(case, scene, rounds=1).go().beliefs()
+    if beliefs is not None:
+        assert beliefs.shape == (len(federation.x), len(federation.classes))
+        assert (beliefs >= 0).all()
+        assert (beliefs <= 1 + 1e-6).all()
+
+
+def methods_hold_nothing_but_their_settings(case: Case) -> None:
+    before = copy.deepcopy((case.algorithm, case.objective))
+    start(case).go()
+    for method, was in ((case.algorithm, before[0]), (case.objective, before[1])):
+        assert vars(type(method))["__dataclass_params__"].frozen
+        assert vars(method).keys() == {field.name for field in fields(method)}
+        assert method == was
+        assert hash(method) == hash(was)

@@ -1,0 +1,385 @@
+from __future__ import annotations
+
+from itertools import product
+from math import comb
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from imperfed.data import candidates
+from imperfed.data.candidates import (
+    Labelling,
+    calibrate,
+    clean_logits,
+    draw,
+    expected_size,
+    flip,
+    flipping_matrix,
+    generate,
+    instance_chances,
+    uniform,
+)
+from imperfed.errors import UsageError
+
+MANY = 200_000
+SIZES = {
+    "exact": [0.001957, 0.017613, 0.070450, 0.164384, 0.246575, 0.246575, 0.164384, 0.070450, 0.017613],
+    "authors": [0.009785, 0.044031, 0.117417, 0.205479, 0.246575, 0.205479, 0.117417, 0.044031, 0.009785],
+}
+LOGITS = np.array([[2.0, 1.0, 0.0, -1.0, 0.5], [0.0, 0.0, 3.0, 2.5, -2.0]])
+TRUTH = np.array([0, 2])
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "imperfed" / "clean"
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def truth(n, classes, seed=9):
+    return rng(seed).integers(0, classes, n)
+
+
+def assert_holds_truth(sets, y):
+    assert sets.dtype == np.bool_
+    assert sets[np.arange(len(y)), y].all()
+
+
+# -- uniform (B.1) -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["exact", "authors"])
+def test_uniform_sizes_follow_their_law(mode):
+    sizes = uniform(truth(MANY, 10), 10, mode, rng()).sum(1)
+    shares = np.bincount(sizes, minlength=11) / MANY
+    assert shares[0] == shares[10] == 0
+    assert shares[1:10] == pytest.approx(SIZES[mode], abs=0.004)
+    weights = [comb(9, s - 1) / (2**9 - 1) if mode == "exact" else comb(10, s) / (2**10 - 2) for s in range(1, 10)]
+    assert weights == pytest.approx(SIZES[mode], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("classes", "mode", "mean"),
+    [
+        (10, "exact", 5.491194),
+        (10, "authors", 5.0),
+        (3, "exact", 1.666667),
+        (3, "authors", 1.5),
+        (100, "exact", 50.5),
+        (100, "authors", 50.0),
+    ],
+)
+def test_uniform_mean_sizes(classes, mode, mean):
+    n = MANY // 10
+    sizes = uniform(truth(n, classes), classes, mode, rng(1)).sum(1)
+    assert sizes.mean() == pytest.approx(mean, abs=5 * 0.5 * classes**0.5 / n**0.5)
+
+
+def test_uniform_gives_every_set_but_the_full_one_equally_often():
+    y = np.full(MANY, 2)
+    codes = uniform(y, 4, "exact", rng(2)) @ (1 << np.arange(4))
+    possible = [code for code in range(16) if code & 4 and code != 15]
+    assert sorted(set(codes)) == possible
+    assert np.bincount(codes)[possible] / MANY == pytest.approx(1 / 7, abs=0.005)
+
+
+def test_uniform_authors_chooses_wrong_classes_evenly():
+    sets = uniform(np.full(MANY, 1), 4, "authors", rng(3))
+    # Given the size s, each of the three wrong classes is in with probability (s - 1) / 3; the mean size is 2.
+    assert sets.mean(0) == pytest.approx([1 / 3, 1.0, 1 / 3, 1 / 3], abs=0.006)
+
+
+# -- flip (B.2) --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("q", "raw", "min2", "nofull"),
+    [
+        (0.1, 1.9, 2.287420, 1.9),
+        (0.3, 3.7, 3.740354, 3.699980),
+        (0.5, 5.5, 5.501953, 5.498047),
+        (0.7, 7.3, 7.300020, 7.259646),
+    ],
+)
+def test_flip_mean_sizes_and_edges(q, raw, min2, nofull):
+    y = truth(MANY, 10)
+    for edge, mean in (("raw", raw), ("min2", min2), ("nofull", nofull)):
+        sets = flip(y, 10, q, edge, rng(4))
+        assert_holds_truth(sets, y)
+        assert sets.sum(1).mean() == pytest.approx(mean, abs=0.015)
+    same = rng(4).random((MANY, 10)) < q
+    same[np.arange(MANY), y] = True
+    # The edge rules touch the edge rows only, and by one class.
+    added = flip(y, 10, q, "min2", rng(4)).sum(1) - same.sum(1)
+    dropped = same.sum(1) - flip(y, 10, q, "nofull", rng(4)).sum(1)
+    assert np.array_equal(added, same.sum(1) == 1)
+    assert np.array_equal(dropped, same.all(1))
+
+
+def test_flip_edge_classes_are_uniform():
+    lonely = flip(np.full(MANY, 3), 5, 0.0, "min2", rng(5))
+    assert lonely.mean(0) == pytest.approx([0.25, 0.25, 0.25, 1.0, 0.25], abs=0.005)
+    crowded = flip(np.full(MANY, 3), 5, 1.0, "nofull", rng(5))
+    assert crowded.mean(0) == pytest.approx([0.75, 0.75, 0.75, 1.0, 0.75], abs=0.005)
+
+
+@pytest.mark.parametrize(("q", "raw", "min2"), [(0.01, 1.99, 2.359730), (0.05, 5.95, 5.956232), (0.1, 10.9, 10.900030)])
+def test_flip_mean_sizes_of_a_hundred_classes(q, raw, min2):
+    y = truth(MANY // 10, 100)
+    assert flip(y, 100, q, "raw", rng(6)).sum(1).mean() == pytest.approx(raw, abs=0.09)
+    assert flip(y, 100, q, "min2", rng(6)).sum(1).mean() == pytest.approx(min2, abs=0.09)
+
+
+# -- matrix (B.3) ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("preset", "q", "mean"), [("pair", 0.5, 1.5), ("neighbour", 0.3, 1.6), ("band", 0, 2.8), ("dense", 0, 5.0)]
+)
+def test_flipping_matrices_have_their_row_sums(preset, q, mean):
+    T = flipping_matrix(preset, 10, q)
+    assert T.sum(1) == pytest.approx(mean)
+    assert np.diag(T) == pytest.approx(1.0)
+    sets = draw(T[truth(MANY, 10)], truth(MANY, 10), rng(7))
+    assert sets.sum(1).mean() == pytest.approx(mean, abs=0.02)
+
+
+def test_flipping_matrices_entry_by_entry():
+    assert flipping_matrix("pair", 4, 0.7)[3].tolist() == [0.7, 0, 0, 1]
+    assert flipping_matrix("neighbour", 4, 0.7)[0].tolist() == [1, 0.7, 0, 0.7]
+    assert flipping_matrix("band", 10, 0)[1].tolist() == [0.5, 1, 0.5, 0.3, 0.1, 0, 0, 0, 0.1, 0.3]
+    assert flipping_matrix("dense", 10, 0)[9].tolist() == [0.2, 0.8, 0.8, 0.8, 0.4, 0.4, 0.2, 0.2, 0.2, 1]
+
+
+def test_a_row_of_the_matrix_is_the_chance_of_each_class():
+    T = flipping_matrix("dense", 10, 0)
+    y = np.full(MANY, 9)
+    assert draw(T[y], y, rng(8)).mean(0) == pytest.approx(T[9], abs=0.006)
+
+
+# -- instance (B.4) ----------------------------------------------------------------------------------------------------
+
+
+def test_instance_chances_are_the_reference_vectors():
+    u = instance_chances(LOGITS, TRUTH, 0.4, "mean", 1.0)
+    expected = [[0, 0.947982, 0.348743, 0.128295, 0.574980], [0.139686, 0.139686, 0, 1, 0.018904]]
+    assert u == pytest.approx(np.array(expected), abs=1e-6)
+    r = instance_chances(LOGITS, TRUTH, 1.0, "max", 1.0)
+    assert r == pytest.approx(
+        np.array([[0, 1, 0.367879, 0.135335, 0.606531], [0.082085, 0.082085, 0, 1, 0.011109]]), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("normalise", "rho", "sizes"),
+    [
+        ("mean", 0.4, (3.000000, 2.298276)),
+        ("mean-wrong", 0.4, (2.6, 2.238621)),
+        ("max", 1.0, (3.109745, 2.175279)),
+        ("max", 0.4, (1 + 0.4 * 2.109745, 1 + 0.4 * 1.175279)),
+    ],
+)
+def test_instance_expected_sizes(normalise, rho, sizes):
+    for row, size in enumerate(sizes):
+        one = slice(row, row + 1)
+        u = instance_chances(LOGITS[one], TRUTH[one], rho, normalise, 1.0)
+        assert expected_size(u) == pytest.approx(size, abs=1e-6)
+
+
+def test_temperature_divides_the_logits():
+    warm = instance_chances(LOGITS, TRUTH, 0.4, "mean", 2.5)
+    assert warm == pytest.approx(instance_chances(LOGITS / 2.5, TRUTH, 0.4, "mean", 1.0))
+
+
+def test_a_network_however_certain_leaves_chances():
+    logits = np.array([[1e4, -1e4, -2e4], [0.0, 0.0, 0.0]], dtype=np.float32)
+    u = instance_chances(logits, np.array([0, 1]), 0.2, "mean", 1.0)
+    assert u == pytest.approx(np.array([[0, 0.6, 0], [0.3, 0, 0.3]]))
+
+
+def test_logits_are_left_as_they_were():
+    before = LOGITS.copy()
+    instance_chances(LOGITS, TRUTH, 0.4, "mean", 1.0)
+    assert np.array_equal(LOGITS, before)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    normalise=st.sampled_from(candidates.NORMALISE),
+    rho=st.floats(0.05, 1),
+    share=st.floats(0.05, 0.95),
+    classes=st.integers(3, 8),
+    seed=st.integers(0, 1000),
+)
+def test_calibration_reaches_any_size_between_the_ends(normalise, rho, share, classes, seed):
+    logits, y = rng(seed).normal(0, 4, (50, classes)), truth(50, classes, seed)
+    least, most = (expected_size(instance_chances(logits, y, rho, normalise, t)) for t in candidates.TEMPERATURES)
+    wanted = least + share * (most - least)
+    found = calibrate(logits, y, rho, normalise, wanted)
+    assert expected_size(instance_chances(logits, y, rho, normalise, found)) == pytest.approx(wanted, abs=1e-3)
+
+
+def test_calibration_says_what_can_be_reached():
+    logits, y = rng().normal(0, 4, (500, 10)), truth(500, 10)
+    with pytest.raises(UsageError, match=r"mean_size = 5.2 .* rho = 0.4 .* between 2.00. and 5.000"):
+        calibrate(logits, y, 0.4, "mean", 5.2)
+    with pytest.raises(UsageError, match="cannot be reached"):
+        calibrate(logits, y, 0.4, "mean", 1.5)
+
+
+# -- every generator ---------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    labelling=st.builds(
+        Labelling,
+        candidates=st.sampled_from(["uniform", "flip", "matrix"]),
+        uniform=st.sampled_from(["exact", "authors"]),
+        flip=st.floats(0, 1),
+        edge=st.sampled_from(candidates.EDGES),
+        matrix=st.just("pair"),
+        matrix_q=st.floats(0, 1),
+    ),
+    classes=st.integers(2, 12),
+    seed=st.integers(0, 2**32),
+)
+def test_the_true_class_is_always_a_candidate(labelling, classes, seed):
+    y = torch.from_numpy(truth(100, classes, seed))
+    sets, temperature = generate(labelling, torch.zeros(100, 1), y, classes, 0, rng(seed))
+    assert temperature is None
+    assert sets.shape == (100, classes)
+    assert_holds_truth(sets, y.numpy())
+    if labelling.candidates == "uniform" or (labelling.candidates == "flip" and labelling.edge == "nofull"):
+        assert not sets.all(1).any()
+    if labelling.candidates == "flip" and labelling.edge == "min2":
+        assert (sets.sum(1) >= 2).all()
+
+
+@pytest.mark.parametrize(
+    ("labelling", "message"),
+    [
+        (Labelling(candidates="flipp"), "Did you mean 'flip'"),
+        (Labelling(candidates="uniform", uniform="exat"), "Did you mean 'exact'"),
+        (Labelling(candidates="flip", flip=1.5), r"flip must lie in 0 \.\. 1; given: 1.5"),
+        (Labelling(candidates="flip", edge="min3"), "Did you mean 'min2'"),
+        (Labelling(candidates="matrix", matrix="bnad"), "Did you mean 'band'"),
+        (Labelling(candidates="matrix", matrix="pair", matrix_q=-0.1), "matrix_q must lie in"),
+        (Labelling(candidates="matrix", matrix="band"), "more than 6 classes, the data have 4; use pair"),
+        (Labelling(candidates="instance", rho=-1.0), "rho must lie in"),
+        (Labelling(candidates="instance", normalise="mena"), "Did you mean 'mean'"),
+        (Labelling(candidates="instance", temperature=0.0), "temperature must be positive"),
+        (Labelling(candidates="instance", temperature=2.0, mean_size=3.0), "set mean_size = 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(labelling, message):
+    with pytest.raises(UsageError, match=message):
+        generate(labelling, torch.randn(40, 3), torch.arange(40) % 4, 4, 0, rng())
+
+
+def test_one_class_has_no_candidates():
+    with pytest.raises(UsageError, match="at least two classes"):
+        generate(Labelling(candidates="uniform"), torch.zeros(5, 1), torch.zeros(5, dtype=torch.int64), 1, 0, rng())
+
+
+# -- the clean network -------------------------------------------------------------------------------------------------
+
+
+def blobs(n=600, classes=5):
+    y = torch.arange(n) % classes
+    noise = torch.Generator().manual_seed(0)
+    x = torch.eye(classes)[y].repeat(1, 2) * 3 + torch.randn(n, 2 * classes, generator=noise)
+    return torch.cat([x, torch.full((n, 1), 7.0)], 1), y  # the last column is constant
+
+
+def test_the_clean_network_learns_and_repeats_itself(cache):
+    x, y = blobs()
+    before, state = torch.get_num_threads(), torch.get_rng_state()
+    first = clean_logits(x, y, 5, 0)
+    assert (first.argmax(1) == y.numpy()).mean() > 0.97
+    assert torch.get_num_threads() == before
+    assert torch.equal(torch.get_rng_state(), state)
+    (kept,) = cache.iterdir()
+    kept.unlink()
+    torch.set_num_threads(before + 1)
+    try:
+        assert np.array_equal(clean_logits(x, y, 5, 0), first)
+    finally:
+        torch.set_num_threads(before)
+    assert not np.array_equal(clean_logits(x, y, 5, 1), first)
+
+
+def test_what_was_kept_is_used_and_only_for_the_same_data(cache, monkeypatch):
+    x, y = blobs(60)
+    first = clean_logits(x, y, 5, 0)
+    trained = []
+    monkeypatch.setattr(
+        candidates, "train_clean", lambda x, y, c, s: trained.append(s) or np.zeros((60, 5), np.float32)
+    )
+    assert np.array_equal(clean_logits(x, y, 5, 0), first)
+    assert trained == []
+    clean_logits(x + 1, y, 5, 0)
+    clean_logits(x, (y + 1) % 5, 5, 0)
+    clean_logits(x, y, 5, 7)
+    assert trained == [0, 0, 7]
+    assert len(list(cache.iterdir())) == 4
+
+
+@pytest.mark.parametrize("damage", [b"", b"no numbers", "half", "other shape"])
+def test_a_damaged_file_is_made_anew(cache, damage):
+    x, y = blobs(60)
+    first = clean_logits(x, y, 5, 0)
+    (kept,) = cache.iterdir()
+    if damage == "other shape":
+        np.save(kept, first[:-1])
+    else:
+        kept.write_bytes(kept.read_bytes()[:700] if damage == "half" else damage)
+    assert np.array_equal(clean_logits(x, y, 5, 0), first)
+    assert np.array_equal(np.load(kept), first)
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("a file, not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    x, y = blobs(60)
+    assert np.isfinite(clean_logits(x, y, 5, 0)).all()
+
+
+def test_cache_folder_is_the_users(monkeypatch, tmp_path):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert candidates.cache_folder() == tmp_path / ".cache" / "imperfed" / "clean"
+
+
+def test_instance_sets_reach_the_wanted_size_on_digits():
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    inputs, classes = torch.from_numpy(x).float(), torch.from_numpy(y).long()
+    labelling = Labelling(candidates="instance", mean_size=4.0)
+    sets, temperature = generate(labelling, inputs, classes, 10, 0, rng())
+    assert_holds_truth(sets, y)
+    logits = clean_logits(inputs, classes, 10, 0)
+    assert (logits.argmax(1) == y).mean() > 0.97
+    assert expected_size(instance_chances(logits, y, 0.4, "mean", temperature)) == pytest.approx(4.0, abs=0.001)
+    # The realised mean has a standard error of about sqrt(9 / 4 / 1797) = 0.035 at most.
+    assert sets.sum(1).mean() == pytest.approx(4.0, abs=0.1)
+    # Instance-dependent: the wrong candidates are those the clean network finds likely.
+    wrong = logits.copy()
+    wrong[np.arange(len(y)), y] = np.nan
+    assert np.nanmean(wrong[sets]) > np.nanmean(wrong[~sets]) + 1
+
+
+def test_labels_of_a_preset_differ_by_seed_and_repeat():
+    y = truth(200, 6)
+    for seed, other in product((1, 2), repeat=2):
+        assert np.array_equal(flip(y, 6, 0.3, "min2", rng(seed)), flip(y, 6, 0.3, "min2", rng(other))) == (
+            seed == other
+        )

@@ -1,0 +1,149 @@
+"""Randomness as an argument, and the batches that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy import Plain, network, world
+
+from imperfed.core import Algorithm, Tree
+from imperfed.descend import Local, Plan, Shelf, batches, descend, plan, widen
+from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
+from imperfed.labels import Exact
+from imperfed.network import Layout, Net
+
+MODEST = settings(deadline=None, max_examples=40)
+
+
+@dataclass(frozen=True)
+class Drawing(Algorithm):
+    """Draws one number a step, one a row, and two a row."""
+
+    def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
+        rand = torch.rand(steps, batch, 3, generator=generator)
+        return {"step": rand[:, 0, 0], "row": rand[..., 1], "pair": rand[..., 1:]}
+
+
+def make(n: int, seed: int = 0, algorithm: Algorithm | None = None, **local: int) -> Plan:
+    return plan(algorithm or Algorithm(), Local(**local), n, generator(seed, 0, 0, "batches"))
+
+
+def test_seeds_depend_on_every_part_and_on_nothing_else() -> None:
+    parts = [(s, r, c, p) for s in (0, 1) for r in (0, 1, 11) for c in (SERVER, 0, 1) for p in ("batches", "hall")]
+    seeds = [seed_of(*part) for part in parts]
+    assert len(set(seeds)) == len(parts)
+    assert [seed_of(*part) for part in reversed(parts)] == seeds[::-1]
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_generators_do_not_touch_each_other_or_the_global_one() -> None:
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    a, b = generator(0, 1, 2, "x"), generator(0, 1, 3, "x")
+    torch.rand(5, generator=b)
+    alone = torch.rand(5, generator=generator(0, 1, 2, "x"))
+    assert torch.equal(torch.rand(5, generator=a), alone)
+    with seeded(0, 1, 2, "layers"):
+        torch.rand(5)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@MODEST
+@given(n=st.integers(1, 50), batch=st.integers(1, 12), steps=st.integers(1, 20), seed=st.integers(0, 3))
+def test_every_row_comes_once_a_pass(n: int, batch: int, steps: int, seed: int) -> None:
+    rows = make(n, seed, steps=steps, batch=batch).rows
+    assert rows.shape == (steps, batch)
+    passes = -(-n // batch)
+    for start in range(0, steps, passes):
+        part = rows[start : start + passes].flatten()
+        real = part[part < n].tolist()
+        assert len(set(real)) == len(real)
+        if start + passes <= steps:
+            assert sorted(real) == list(range(n))
+            assert (part == n).sum() == passes * batch - n
+            assert (part[n:] == n).all()  # only the last batch of a pass is padded
+
+
+@MODEST
+@given(n=st.integers(1, 50), batch=st.integers(1, 12), epochs=st.integers(1, 3))
+def test_epochs_are_whole_passes(n: int, batch: int, epochs: int) -> None:
+    p = make(n, epochs=epochs, batch=batch)
+    assert len(p.rows) == Local(epochs=epochs, batch=batch).steps_of(n) == epochs * -(-n // batch)
+    assert p.rows[p.rows < n].bincount().tolist() == [epochs] * n
+
+
+def test_plans_follow_the_seed() -> None:
+    assert torch.equal(make(20, 1, steps=9, batch=4).rows, make(20, 1, steps=9, batch=4).rows)
+    assert not torch.equal(make(20, 1, steps=9, batch=4).rows, make(20, 2, steps=9, batch=4).rows)
+
+
+def test_passes_differ_from_each_other() -> None:
+    rows = make(16, steps=4, batch=8).rows
+    assert not torch.equal(rows[:2], rows[2:])
+
+
+def shelf_of(n: int) -> Shelf:
+    federation, _ = world(Exact, (n,))
+    labels = federation.labels
+    assert isinstance(labels, Exact)
+    return Shelf(federation.x, labels, Plain().open(labels))
+
+
+def test_batches_hold_the_planned_rows_and_mark_the_padding() -> None:
+    shelf, p = shelf_of(11), make(11, steps=4, batch=4, algorithm=Drawing())
+    trash = {"p": torch.cat([shelf.rows["p"], torch.zeros(1, 4)])}
+    padded = [batch for _, batch in batches(shelf, trash, p, pad=True)]
+    cut = [batch for _, batch in batches(shelf, trash, p, pad=False)]
+    assert [len(batch.x) for batch in padded] == [4, 4, 4, 4]
+    assert [len(batch.x) for batch in cut] == [4, 4, 3, 4]
+    assert padded[2].real.tolist() == [1, 1, 1, 0]
+    for h in range(4):
+        rows = p.rows[h][p.rows[h] < 11]
+        assert torch.equal(cut[h].x, shelf.x[rows])
+        assert torch.equal(cut[h].labels.values, shelf.labels.values[rows])
+        assert torch.equal(padded[h].x[: len(rows)], cut[h].x)
+        assert torch.equal(cut[h].draws["step"], p.draws["step"][h])
+        assert torch.equal(padded[h].draws["row"], p.draws["row"][h])
+
+
+def test_the_mean_of_a_batch_ignores_padding() -> None:
+    shelf, p = shelf_of(3), make(3, steps=1, batch=8)
+    _, batch = next(batches(shelf, {}, p, pad=True))
+    assert batch.mean(torch.tensor([1.0, 2.0, 6.0, 50.0, 50.0, 50.0, 50.0, 50.0])).item() == 3.0
+
+
+def test_widened_plans_hold_more_padding_and_nothing_else() -> None:
+    p = make(11, steps=4, batch=4, algorithm=Drawing())
+    wide = widen(p, 11, 3)
+    assert torch.equal(wide.rows[:, :4], p.rows)
+    assert (wide.rows[:, 4:] == 11).all()
+    assert {name: tuple(t.shape) for name, t in wide.draws.items()} == {"step": (4,), "row": (4, 7), "pair": (4, 7, 2)}
+    assert torch.equal(wide.draws["pair"][:, :4], p.draws["pair"])
+
+
+@MODEST
+@given(n=st.integers(1, 20), extra=st.integers(0, 9))
+def test_descend_does_not_see_padding(n: int, extra: int) -> None:
+    shelf, p = shelf_of(n), make(n, steps=5, batch=4)
+    ends = []
+    for plan_, pad in ((p, False), (widen(p, n, extra), True)):
+        module = network()
+        layout = Layout.of(module, Algorithm().stays)
+        net = Net(module, layout)
+        down = {"w": net.w.clone(), "buffers": torch.zeros(0)}
+        done, loss, rows = descend(Algorithm(), Plain(), net, shelf, plan_, down, {}, Local(lr=0.1), pad)
+        ends.append((done.net.w.clone(), loss, rows["p"]))
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*ends, strict=True))
+
+
+def test_descend_remembers_visited_rows_only_and_leaves_the_shelf_alone() -> None:
+    shelf, p = shelf_of(20), make(20, steps=2, batch=4)
+    before = shelf.rows["p"].clone()
+    net = Net(network(), Layout.of(network(), Algorithm().stays))
+    _, _, rows = descend(Algorithm(), Plain(), net, shelf, p, {}, {}, Local(lr=0.1))
+    visited = torch.zeros(20, dtype=torch.bool).index_fill(0, p.rows.flatten(), True)
+    assert torch.equal((rows["p"] != before).any(1), visited)
+    assert torch.equal(shelf.rows["p"], before)

@@ -1,0 +1,197 @@
+"""Who takes part, what is counted, what is merged and what is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import nn
+from toy import LOCAL, SIZES, Plain, differences, engine, everything, network, world
+
+from imperfed.core import Algorithm, Desk, Exchange, Hall, Tree, Updates
+from imperfed.engine.site import Scores
+from imperfed.errors import ImperfedError
+from imperfed.labels import Exact
+from imperfed.network import Network
+
+SCENE = world(Exact)
+WEIGHTS = 6 * 8 + 8 + 8 * 4 + 4
+
+
+@dataclass(frozen=True)
+class PersonalHead(Algorithm):
+    name: ClassVar[str] = "personal-head"
+
+    def stays(self, name: str) -> bool:
+        return name.startswith("head.")
+
+
+@dataclass(frozen=True)
+class Gathered(Algorithm):
+    name: ClassVar[str] = "gathered"
+    gathers: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Careless(Algorithm):
+    """Spoils what the server is to remember."""
+
+    name: ClassVar[str] = "careless"
+    how: str = ""
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        new = super().merge(server, updates, hall)
+        match self.how:
+            case "nan":
+                new["w"] = new["w"] * torch.nan
+            case "shape":
+                new["w"] = new["w"][1:]
+            case "undeclared":
+                new["more"] = torch.zeros(1)
+            case "missing":
+                del new["buffers"]
+        return new
+
+
+@dataclass(frozen=True)
+class Asking(Algorithm):
+    """A question before training, whose answers are called what the model is called."""
+
+    name: ClassVar[str] = "asking"
+
+    def serve(self, w: torch.Tensor, sites: int) -> Tree:
+        return {"asked": torch.zeros_like(w)}
+
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return Exchange("ask", self.hear, self.answer), Exchange("train", self.merge)
+
+    def answer(self, desk: Desk) -> Tree:
+        return {"w": desk.down["w"] + desk.x.mean(), "size": torch.tensor(float(len(desk.x)))}
+
+    def hear(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        return server | {"asked": updates["w"].mean(0)}
+
+
+@pytest.mark.parametrize(("share", "count"), [(1.0, 4), (0.5, 2), (0.01, 1)])
+def test_so_many_sites_are_on_duty_each_round_drawn_by_the_seed(share: float, count: int) -> None:
+    e = engine(Algorithm(), Plain(), SCENE, participation=share)
+    drawn = [e.sample(round) for round in range(40)]
+    assert all(len(set(who)) == count and who == tuple(sorted(who)) for who in drawn)
+    assert {k for who in drawn for k in who} == {0, 1, 2, 3}
+    assert drawn == [e.sample(round) for round in range(40)]
+    other = engine(Algorithm(), Plain(), SCENE, participation=share, seed=1)
+    assert (drawn != [other.sample(round) for round in range(40)]) == (share < 1)
+
+
+def test_sites_not_on_duty_are_untouched() -> None:
+    e = engine(PersonalHead(), Plain(), SCENE, participation=0.5)
+    before = everything(e)
+    who = e.round(0).who
+    starts = SCENE[0].starts
+    for k in range(4):
+        same_weights = torch.equal(e.state.personal[k], before["personal"][k])
+        rows = slice(starts[k], starts[k + 1])
+        same_rows = torch.equal(e.state.rows["p"][rows], before["rows/p"][rows])
+        assert same_weights == same_rows == (k not in who)
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm(), PersonalHead()], ids=["all", "representation"])
+def test_bytes_are_counted(algorithm: Algorithm) -> None:
+    report = engine(algorithm, Plain(), SCENE, participation=0.75, rounds=1).go().reports[0]
+    travels = WEIGHTS if type(algorithm) is Algorithm else 6 * 8 + 8
+    assert report.down == report.up == 3 * travels * 4
+    assert report.sent == {"w": (travels,)}
+
+
+def test_bytes_of_several_exchanges_and_buffers_add_up() -> None:
+    report = engine(Asking(), Plain(), SCENE, net=network(nn.BatchNorm1d(8)), rounds=1).go().reports[0]
+    weights, buffers = WEIGHTS + 16, 16
+    assert report.down == 4 * 4 * 2 * (weights + buffers)
+    assert report.up == 4 * 4 * ((weights + 1) + (weights + buffers))
+    assert report.sent == {"w": (weights,), "size": (), "buffers": (buffers,)}
+
+
+def test_an_answer_that_is_no_training_may_be_called_w() -> None:
+    e = engine(Asking(), Plain(), SCENE, rounds=1)
+    w = e.state.server["w"].clone()
+    e.go()
+    means = [SCENE[0].x[a:b].mean() for a, b in zip(SCENE[0].starts, SCENE[0].starts[1:], strict=False)]
+    assert torch.allclose(e.state.server["asked"], w + torch.stack(means).mean(), atol=1e-6)
+    assert e.seen[0]["size"].tolist() == list(map(float, SIZES))
+
+
+def test_gathering_makes_one_site_of_all_with_the_steps_of_all() -> None:
+    e = engine(Gathered(), Plain(), SCENE, rounds=1)
+    assert e.sizes == [sum(SIZES)]
+    assert e.bench.job.local.steps == 4 * LOCAL.steps
+    e.go()
+    assert e.reports[0].who == (0,)
+    assert set(e.reports[0].personal) == {0, 1, 2, 3}  # still judged on every site's own test set
+    assert not differences(e.model(0), e.model(3))
+
+
+@pytest.mark.parametrize("how", ["nan", "shape", "undeclared", "missing"])
+def test_a_server_that_diverges_ends_the_run(how: str) -> None:
+    with pytest.raises(ImperfedError) as caught:
+        engine(Careless(how=how), Plain(), SCENE).go()
+    assert {"nan": "'w'", "shape": "'w'", "undeclared": "more", "missing": "buffers"}[how] in str(caught.value)
+    assert engine(Careless(), Plain(), SCENE).go().state.round == 2
+
+
+def test_running_statistics_are_averaged_by_the_merge_weights() -> None:
+    e = engine(Algorithm(), Plain(), SCENE, net=network(nn.BatchNorm1d(8)), rounds=1)
+    fresh = e.state.server["buffers"].clone()
+    assert fresh.tolist() == [0.0] * 8 + [1.0] * 8
+    e.go()
+    n = torch.tensor(SIZES, dtype=torch.float64)
+    mean = (n / n.sum()) @ e.seen[0]["buffers"].double()
+    assert torch.allclose(e.state.server["buffers"].double(), mean, atol=1e-6)
+    assert not torch.allclose(e.seen[0]["buffers"][0], e.seen[0]["buffers"][1], atol=1e-2)
+    assert torch.equal(e.model(2)["rep.1.running_var"], e.state.server["buffers"][8:])
+
+
+def test_judging_is_done_in_evaluation_mode_even_before_any_training() -> None:
+    net = network(nn.BatchNorm1d(8), nn.Dropout(0.5))
+    e = engine(Algorithm(), Plain(), SCENE, net=net)
+    before = everything(e)
+    figures, _ = e.evaluate()
+    oracle = SCENE[1]
+    for k, (x, y) in enumerate(zip(oracle.test_x, oracle.test_y, strict=True)):
+        assert figures[k] == {"accuracy": (float((net.eval()(x).argmax(1) == y).double().mean()), 40)}
+    assert not differences(everything(e), before)
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(8), nn.Dropout(0.3)], ids=["batchnorm", "dropout"])
+def test_layers_with_a_mode_give_the_same_run_whoever_works(layer: nn.Module) -> None:
+    runs: list[tuple[Tree, list[dict[int, Scores]]]] = []
+    for workers in (1, 2, 1):
+        torch.manual_seed(len(runs))  # the run must not depend on torch's own generator
+        e = engine(Algorithm(), Plain(), SCENE, net=network(layer), workers=workers, participation=0.5).go()
+        runs.append((everything(e), [report.personal for report in e.reports]))
+    for state, figures in runs[1:]:
+        assert not differences(state, runs[0][0])
+        assert figures == runs[0][1]
+
+
+def test_an_engine_leaves_the_network_it_was_given_as_it_was() -> None:
+    @dataclass(frozen=True)
+    class Deeper(Algorithm):
+        name: ClassVar[str] = "deeper"
+
+        def build(self, network: Network) -> Network:
+            return network.insert_before_head("extra", lambda p: nn.Linear(p, p))
+
+    net = network()
+    weights = {name: p.clone() for name, p in net.named_parameters()}
+    first = engine(Deeper(), Plain(), SCENE, net=net).go()
+    second = engine(Deeper(), Plain(), SCENE, net=net).go()
+    assert not differences(dict(net.named_parameters()), weights)
+    assert net.between == ()
+    assert not differences(everything(first), everything(second))
+
+
+def test_evaluation_comes_as_often_as_asked_and_at_the_end() -> None:
+    e = engine(Algorithm(), Plain(), SCENE, rounds=5, evaluate_every=2).go()
+    assert [bool(report.personal) for report in e.reports] == [False, True, False, True, True]

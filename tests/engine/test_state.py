@@ -1,0 +1,128 @@
+"""Checkpoints: whole or not at all, exact, and refused where they do not belong."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from shapes import Scaffold
+from toy import Plain, Watched, differences, engine, everything, world
+
+from imperfed.engine.state import nbytes, shared
+from imperfed.errors import DataError
+from imperfed.labels import Exact
+
+SCENE = world(Exact)
+
+
+def fresh(rounds: int = 4) -> Watched:
+    return engine(Scaffold(), Plain(), SCENE, rounds=rounds, participation=0.5, checkpoint_every=2)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A checkpoint after round 2."""
+    path = tmp_path / "deep" / "er" / "state.safetensors"
+    assert fresh().run(lambda report: None, lambda: True, path) is False
+    return path
+
+
+def test_a_checkpoint_brings_everything_back(saved: Path) -> None:
+    whole, part = fresh().go(), fresh()
+    part.state.restore(saved)
+    assert part.state.round == 1
+    server = {"server/w", "server/buffers", "server/c", "server/K"}
+    assert part.state.flat().keys() == server | {"personal", "memory/c", "rows/p"}
+    part.go()
+    assert [report.round for report in part.reports] == [1, 2, 3]
+    assert not differences(everything(part), everything(whole))
+
+
+def test_checkpoints_come_as_often_as_asked_and_at_the_end(tmp_path: Path) -> None:
+    e, when = fresh(5), []
+    path = tmp_path / "c.safetensors"
+    e.state.save = lambda path: when.append(e.state.round)  # type: ignore[method-assign]
+    e.go(path)
+    assert when == [2, 4, 5]
+
+
+def test_a_crash_while_writing_leaves_the_old_checkpoint(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_space(fd: int) -> None:
+        raise OSError("no space left")
+
+    old = saved.read_bytes()
+    e = fresh().go()
+    with monkeypatch.context() as m:
+        m.setattr(os, "fsync", no_space)
+        with pytest.raises(OSError, match="no space left"):
+            e.state.save(saved)
+    assert saved.read_bytes() == old
+    e.state.save(saved)
+    assert saved.read_bytes() != old
+    assert [p.name for p in saved.parent.iterdir()] == [saved.name]
+
+
+@pytest.mark.parametrize("cut", [0, 4, 100, -1])
+def test_a_torn_file_is_an_error_and_changes_nothing(saved: Path, cut: int) -> None:
+    saved.write_bytes(saved.read_bytes()[:cut])
+    refuse(saved, "not a readable checkpoint")
+
+
+def test_files_that_are_no_checkpoints_are_errors(saved: Path) -> None:
+    refuse(saved.parent / "nowhere.safetensors", "not a readable checkpoint")
+    refuse(saved.parent, "not a readable checkpoint")
+    tensors = load_file(saved)
+    save_file(tensors, saved)
+    refuse(saved, "not a readable checkpoint")
+    save_file(tensors, saved, {"round": "soon"})
+    refuse(saved, "not a readable checkpoint")
+
+
+def test_a_checkpoint_of_another_run_is_an_error(saved: Path) -> None:
+    tensors = load_file(saved)
+    less = {name: t for name, t in tensors.items() if name != "memory/c"}
+    for other in (
+        tensors | {"more": torch.zeros(1)},
+        less,
+        tensors | {"server/w": torch.zeros(3)},
+        tensors | {"server/w": tensors["server/w"].double()},
+    ):
+        save_file(other, saved, {"round": "1"})
+        refuse(saved, "belongs to another configuration")
+
+
+def refuse(path: Path, why: str) -> None:
+    e = fresh()
+    before = everything(e)
+    with pytest.raises(DataError, match=why) as caught:
+        e.state.restore(path)
+    assert str(path) in str(caught.value)
+    assert caught.value.exit_code == 3
+    assert e.state.round == 0
+    assert not differences(everything(e), before)
+
+
+def test_restored_memory_reaches_the_workers(saved: Path) -> None:
+    whole = fresh().go()
+    e = engine(Scaffold(), Plain(), SCENE, rounds=4, participation=0.5, workers=2)
+    e.state.restore(saved)
+    e.go()
+    assert not differences(everything(e), everything(whole))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int8, torch.bool])
+def test_shared_memory_is_a_copy_of_the_same_kind(dtype: torch.dtype) -> None:
+    original = torch.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
+    copy = shared(original)
+    assert torch.equal(copy, original)
+    assert copy.dtype == dtype
+    copy.zero_()
+    assert original.any()
+    assert shared(original[:0]).shape == (0, 3)
+
+
+def test_the_size_of_a_message_is_in_bytes() -> None:
+    assert nbytes({"a": torch.zeros(3, 2), "b": torch.zeros((), dtype=torch.float64), "c": torch.zeros(0)}) == 24 + 8

@@ -1,0 +1,91 @@
+"""`compare` and the demo: several methods on the same splits, one table."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.terminal import QUICK, TINY, done, summary, write
+
+from imperfed.algorithms import catalogue
+from imperfed.cli import DEMO
+from imperfed.compare import Line, markdown, paper_figures
+from imperfed.folder import RunFolder
+
+SEEDS = [3, 5]
+
+
+@pytest.fixture(autouse=True)
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing a page takes longer than these runs."""
+    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)
+
+
+def results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def test_every_method_runs_with_every_seed_on_the_same_split(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz")
+    words = ("compare", "cc, local-only+proden", "--data", data, "--seeds", "3,5", *TINY, "--out", tmp_path / "out")
+    said = done(*words)
+    (folder,) = (tmp_path / "out").iterdir()
+    runs = {}
+    for path in folder.iterdir():
+        if path.is_dir():
+            run = RunFolder(path).config().run
+            assert run.seed == run.data_seed
+            runs[run.method, run.seed] = path
+    assert set(runs) == {(m, s) for m in ("cc", "local-only") for s in SEEDS}
+    for seed in SEEDS:
+        cc, local = (runs[method, seed] / "split.parquet" for method in ("cc", "local-only"))
+        assert cc.read_bytes() == local.read_bytes()
+    assert (runs["cc", 3] / "split.parquet").read_bytes() != (runs["cc", 5] / "split.parquet").read_bytes()
+    told = results(folder)
+    assert told["seeds"] == SEEDS
+    for line, method in zip(told["lines"], ("cc", "local-only"), strict=True):
+        assert line["values"] == [summary(runs[method, seed])["personal"]["mean"] for seed in SEEDS]
+        assert line["labels"] == [summary(runs[method, seed])["labels"]["accuracy"] for seed in SEEDS]
+        mean = f"{100 * statistics.fmean(line['values']):.2f}"
+        assert any(line["method"] in row and mean in row for row in said.out.splitlines())
+    assert f"  {folder / 'table.md'}" in said.out.splitlines()
+
+
+def test_a_second_comparison_gets_its_own_folder_and_the_same_figures(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz")
+    for _ in range(2):
+        done("compare", "cc", "--data", data, *TINY, "--out", tmp_path / "out")
+    one, other = (tmp_path / "out").iterdir()
+    assert results(one) == results(other)
+    assert len(list(other.glob("cc-*"))) == 1
+
+
+def test_the_demo_compares_the_method_with_its_references(tmp_path: Path) -> None:
+    said = done("run", *QUICK, "--seed", "2", "--out", tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert [line["method"] for line in results(folder)["lines"]] == list(DEMO)
+    assert DEMO[0] == "pfedpll"
+    assert {"local-only+lcp", "pooled+lcp"} < set(DEMO)
+    assert results(folder)["seeds"] == [2]
+    assert {RunFolder(path.parent).config().run.data for path in folder.glob("*/config.toml")} == {"digits"}
+    assert "mean over sites, 1 seed" in said.out
+
+
+def test_the_table_has_mean_spread_papers_figure_and_the_best_in_bold() -> None:
+    lines = [Line("a", (0.5, 0.7), (0.25, 0.75), 1.26, 61.5), Line("b", (0.8, 0.6), (), 2.0, None)]
+    text = markdown(lines, SEEDS)
+    assert "| a | 60.00 ± 14.14 | 61.50 | 50.00 | 1.3 |" in text
+    assert "| b | **70.00 ± 14.14** |  |  | 2.0 |" in text
+    assert "Seeds 3, 5" in text
+    assert Line("c", (0.5,), (), 1.0, None).spread == 0.0
+
+
+def test_the_papers_figures_are_per_cent_and_of_known_methods() -> None:
+    assert paper_figures("no such dataset") == {}
+    for data in ("mnist", "fashion-mnist", "cifar10", "lost", "birdsong", "fg-net", "italian"):
+        assert set(paper_figures(data)) <= set(catalogue())
+        assert all(1 < value <= 100 for value in paper_figures(data).values())

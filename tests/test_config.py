@@ -1,0 +1,132 @@
+"""Settings: defaults, presets, files and words become one checked whole, and that whole can be written and read."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from imperfed.algorithms import catalogue
+from imperfed.algorithms.cc import CC
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.pfedpll import LCP, PFedPLL
+from imperfed.algorithms.proden import PRODEN
+from imperfed.config import Config, options, read, resolve
+from imperfed.errors import UsageError
+from imperfed.presets import PRESETS
+
+
+def test_words_win_over_a_file_a_file_over_a_preset_and_that_over_defaults() -> None:
+    preset = PRESETS["mnist"]["local.batch"]
+    assert resolve().local.batch == 32 != preset
+    assert resolve(words={"data": "mnist"}).local.batch == preset
+    file = {"run": {"data": "mnist", "seed": 5}, "local": {"batch": 7, "lr": 0.5}}
+    assert resolve(file).local.batch == 7
+    config = resolve(file, {"batch": "9", "seed": "6"})
+    assert (config.local.batch, config.local.lr, config.run.seed, config.run.data) == (9, 0.5, 6, "mnist")
+
+
+def test_methods_and_objectives_are_chosen_by_name() -> None:
+    assert resolve(words={"method": "pfedpll"}).method == PFedPLL()
+    assert resolve(words={"method": "fedavg"}).method == FedAvg(objective=None)
+    assert resolve(words={"method": "cc"}).method == FedAvg(objective=CC())
+    assert resolve(words={"method": "cc", "objective": "cc"}).method == FedAvg(objective=CC())
+    assert resolve(words={"method": "pfedpll+proden"}).method == PFedPLL(objective=PRODEN())
+    assert resolve(words={"method": "pfedpll", "objective": "proden"}).method == PFedPLL(objective=PRODEN())
+
+
+def test_a_method_takes_its_own_settings_and_those_of_its_objective() -> None:
+    words = {"method": "pfedpll", "lambda2": "0.25", "kl": "False", "method.size": "8"}
+    assert resolve(words=words).method == PFedPLL(objective=LCP(lambda2=0.25), kl=False, size=8)
+    with pytest.raises(UsageError, match="unknown setting 'lambda2'"):
+        resolve(words={"method": "fedavg", "lambda2": "0.25"})
+
+
+def test_a_key_needs_its_section_only_where_two_have_it() -> None:
+    with pytest.raises(UsageError, match=r"could be split\.beta or objective\.beta: say which"):
+        resolve(words={"method": "lw", "beta": "3"})
+    config = resolve(words={"method": "lw", "objective.beta": "3", "split.beta": "4"})
+    assert (config.flat()["objective.beta"], config.flat()["split.beta"]) == (3.0, 4.0)
+    assert resolve(words={"run.seed": "3"}).run.seed == 3
+    assert resolve(words={"model": "lenet5"}).model.name == "lenet5"
+    with pytest.raises(UsageError, match=r"unknown setting 'run\.lr'"):
+        resolve(words={"run.lr": "3"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "meant"),
+    [
+        ("steps", "12", 12),
+        ("steps", "1e3", 1000),
+        ("steps", 12.0, 12),
+        ("run.seed", "9007199254740993", 9007199254740993),  # one more than a float can tell
+        ("run.seed", "-3", -3),
+        ("lr", "1e-3", 0.001),
+        ("lr", 1, 1.0),
+        ("cover", "TRUE", True),
+        ("cover", False, False),
+        ("sizes", "3, 4", (3, 4)),
+        ("sizes", [3, 4], (3, 4)),
+        ("sizes", "", ()),
+    ],
+)
+def test_values_take_the_type_of_their_field(key: str, value: Any, meant: Any) -> None:
+    flat = resolve(words={key: value}).flat()
+    found = next(v for name, v in flat.items() if name == key or name.endswith(f".{key}"))
+    assert found == meant
+    assert type(found) is type(meant)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "wanted"),
+    [
+        *(("steps", value, "a whole number") for value in ("two", "1.5", "", "inf", "nan", True, None, [3])),
+        *(("lr", value, "a number") for value in ("fast", "", "inf", "nan", True, None)),
+        *(("cover", value, "true or false") for value in ("yes", 1, "")),
+        *(("sizes", value, "whole numbers, as 1,2,3") for value in ("1,b", 3, [1.5], [True])),
+        ("run.device", 3, "text"),
+    ],
+)
+def test_values_of_another_type_are_refused(key: str, value: Any, wanted: str) -> None:
+    with pytest.raises(UsageError, match=f"takes {wanted}; got"):
+        resolve(words={key: value})
+
+
+@pytest.mark.parametrize("method", [*catalogue(), "pfedpll+lw", "local-only+cc"])
+def test_the_written_settings_read_back_as_themselves(method: str, tmp_path: Path) -> None:
+    config = resolve(words={"method": method, "sizes": "1,2", "lr": "1e-7"})
+    path = tmp_path / "config.toml"
+    path.write_text(config.toml())
+    again = resolve(read(path))
+    assert again == config
+    assert again.digest() == config.digest()
+    assert set(tomllib.loads(config.toml())) >= {"run", "split", "labels", "model", "local", "rounds"}
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    data=st.text(st.characters(codec="utf-8", exclude_characters="\x7f"), min_size=1),
+    seed=st.integers(-(2**62), 2**62),
+    lr=st.floats(1e-300, 1e300),
+    sizes=st.lists(st.integers(0, 10**9), max_size=4),
+)
+def test_any_settings_read_back_as_themselves(data: str, seed: int, lr: float, sizes: list[int]) -> None:
+    config = resolve(words={"data": data, "seed": seed, "lr": lr, "sizes": sizes})
+    assert (config.run.data, config.run.seed, config.local.lr, config.split.sizes) == (data, seed, lr, tuple(sizes))
+    assert resolve(tomllib.loads(config.toml())) == config
+
+
+def test_every_setting_is_in_the_file_and_changes_the_digest() -> None:
+    config = resolve()
+    names = {f"{section}.{key}" for section in vars(Config)["__dataclass_fields__"] for key in _keys(config, section)}
+    assert names | {"objective.lambda1", "objective.lambda2", "objective.lambda3"} == set(config.flat())
+    digests = {resolve(words={key: value}).digest() for key, value in (("lr", 0.5), ("seed", 1), ("lambda1", 2))}
+    assert len(digests | {config.digest()}) == 4
+
+
+def _keys(config: Config, section: str) -> dict[str, Any]:
+    return options(type(getattr(config, section)))

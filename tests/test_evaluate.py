@@ -1,0 +1,96 @@
+"""Figures: against scikit-learn, and by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, roc_auc_score
+from torch import Tensor, nn
+
+from imperfed.evaluate import Evaluator, accuracy, accuracy_of, auroc, precision_at_1
+from imperfed.network import Layout, Net, Network
+from imperfed.oracle import Oracle
+
+
+def net() -> Net:
+    """A network whose logits are its inputs, so that the figures can be read off the test sets."""
+    network = Network(nn.Identity(), nn.Linear(3, 3, bias=False))
+    nn.init.eye_(network.head.weight)
+    return Net(network, Layout.of(network, lambda name: False))
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32 - 1))
+def test_accuracy_is_that_of_scikit_learn(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    logits, y = draw.normal(size=(30, 4)), draw.integers(0, 4, 30)
+    assert accuracy(torch.from_numpy(logits), torch.from_numpy(y)) == accuracy_score(y, logits.argmax(1))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 12))
+def test_auroc_is_that_of_scikit_learn_also_with_ties(seed: int, levels: int) -> None:
+    draw = np.random.default_rng(seed)
+    scores = draw.integers(0, levels, (25, 3)).astype(np.float32)
+    y = (draw.random((25, 3)) < 0.4).astype(np.int8)
+    y[0], y[1] = 0, 1
+    expected = roc_auc_score(y, scores, average="macro")
+    assert auroc(torch.from_numpy(scores), torch.from_numpy(y)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_auroc_by_hand_and_where_a_class_cannot_be_judged() -> None:
+    scores = torch.tensor([[0.1, 1.0, 9.0], [0.4, 2.0, 8.0], [0.4, 3.0, 7.0], [0.8, 4.0, 6.0]])
+    y = torch.tensor([[0, 1, 1], [0, 1, 1], [1, 1, 0], [1, 1, 0]], dtype=torch.int8)
+    first = (1 + 0.5 + 1 + 1) / 4  # pairs (present, absent): 0.4 > 0.1, 0.4 = 0.4, 0.8 > 0.1, 0.8 > 0.4
+    assert auroc(scores[:, :1], y[:, :1]) == first
+    assert auroc(scores, y) == (first + 1.0) / 2  # the second class has no absent example and is left out
+    assert math.isnan(auroc(scores[:, 1:2], y[:, 1:2]))
+
+
+def test_precision_at_1_asks_whether_the_first_guess_is_present() -> None:
+    logits = torch.tensor([[3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])
+    y = torch.tensor([[1, 1, 0], [1, 0, 1], [0, 0, 1], [0, 0, 0]], dtype=torch.int8)
+    assert precision_at_1(logits, y) == 2 / 4
+
+
+def test_labels_worked_out_are_counted_against_the_truth() -> None:
+    truth, suggested = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([0, 1, 1, 0, 0, 2])
+    judge = Evaluator(Oracle(truth, (), ()))
+    assert accuracy_of(suggested, truth) == judge.labels(0, 6, suggested) == 3 / 6
+    assert judge.labels(3, 6, suggested[3:]) == 1 / 3
+    assert judge.mistaken(suggested, 3) == [[0, 1, 0], [0, 0, 0], [2, 0, 0]]
+    unknown = Evaluator(Oracle(None, (), ()))
+    assert unknown.labels(0, 6, suggested) is None
+    assert unknown.mistaken(suggested, 3) is None
+
+
+def test_each_site_is_measured_on_its_own_rows_and_the_global_model_on_common_ones() -> None:
+    x = torch.eye(3)
+    judge = Evaluator(
+        Oracle(None, (x, x[:2]), (torch.tensor([0, 1, 1]), torch.tensor([0, 1])), x[1:], torch.tensor([0, 0]))
+    )
+    assert judge.sites == 2
+    assert judge.metric == "accuracy"
+    assert judge.site(0, net()) == {"accuracy": (pytest.approx(2 / 3), 3)}
+    assert judge.site(1, net()) == {"accuracy": (1.0, 2)}
+    assert judge.common(net()) == {"accuracy": (0.0, 2)}
+    assert Evaluator(Oracle(None, (x,), (torch.tensor([0, 1, 2]),))).common(net()) == {}
+
+
+def test_several_classes_an_example_have_other_figures() -> None:
+    y: Tensor = torch.tensor([[1, 0, 0], [0, 1, 1], [0, 0, 0]], dtype=torch.int8)
+    judge = Evaluator(Oracle(None, (torch.eye(3),), (y,)))
+    assert judge.metric == "auroc"
+    # Class 2 is present where its logit is 0 and absent where it is 0 and 1: pairs 0.5 and 0.
+    assert judge.site(0, net()) == {"auroc": (pytest.approx((1 + 1 + 0.25) / 3), 3), "p@1": (pytest.approx(2 / 3), 3)}
+
+
+def test_a_long_test_set_is_measured_whole() -> None:
+    y = torch.arange(2500) % 3
+    x = torch.eye(3)[torch.where(torch.arange(2500) < 2400, y, (y + 1) % 3)]
+    assert Evaluator(Oracle(None, (x,), (y,))).site(0, net()) == {"accuracy": (pytest.approx(2400 / 2500), 2500)}

@@ -1,0 +1,140 @@
+"""The four kinds of labels: what each promises, and errors that name the row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from toy import world
+
+from imperfed.core import Federation
+from imperfed.errors import DataError
+from imperfed.labels import Annotated, Candidates, Exact, Labels, Positives
+
+KINDS: list[type[Labels]] = [Exact, Candidates, Positives, Annotated]
+YES, NO = True, False
+GOOD: dict[type[Labels], Tensor] = {
+    Exact: torch.tensor([2, 0, 1, 2]),
+    Candidates: torch.tensor([[YES, NO, NO], [YES, YES, YES], [NO, YES, YES], [NO, NO, YES]]),
+    Positives: torch.tensor([[YES, NO, NO], [NO, NO, NO], [YES, YES, YES], [NO, YES, NO]]),
+    Annotated: torch.tensor([[1, 0, -1], [-1, -1, -1], [0, 0, 0], [1, 1, 1]], dtype=torch.int8),
+}
+
+
+def changed(kind: type[Labels], at: Any, value: Any) -> Labels:
+    values = GOOD[kind].clone()
+    values[at] = value
+    return kind(values, 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_good_labels_pass(kind: type[Labels]) -> None:
+    labels = kind(GOOD[kind], 3)
+    labels.check("here")
+    assert len(labels) == 4
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (changed(Exact, 2, 3), r"here, row 2: label 3 is outside the label space 0 \.\. 2"),
+        (changed(Exact, slice(1, 3), -1), r"here, row 1: label -1 is outside the label space 0 \.\. 2"),
+        (changed(Candidates, 3, False), "here, row 3: the candidate set is empty .1 such rows in all.; give every"),
+        (changed(Candidates, slice(1, 3), False), "here, row 1: .* .2 such rows in all."),
+        (
+            changed(Annotated, (1, 2), 2),
+            "here, row 1, class 2: 2 is none of 1 .present., 0 .absent., -1 .not annotated.",
+        ),
+        (changed(Annotated, (3, 0), -2), "here, row 3, class 0: -2 is none of"),
+    ],
+    ids=lambda part: part.kind if isinstance(part, Labels) else "",
+)
+def test_the_first_bad_row_is_named(labels: Labels, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
+        labels.check("here")
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrong_shapes_and_types_are_named(kind: type[Labels]) -> None:
+    good = GOOD[kind]
+    for wrong in (good.float(), good.unsqueeze(-1), good.to(torch.int32)):
+        with pytest.raises(DataError, match=f"here: {kind.kind} labels must be"):
+            kind(wrong, 3).check("here")
+    if kind is not Exact:
+        with pytest.raises(DataError, match=r"one column a class \(4\).*\(4, 3\)"):
+            kind(good, 4).check("here")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=20)
+@given(rows=st.lists(st.integers(0, 3), max_size=6))
+def test_taking_rows_keeps_kind_order_and_repetition(kind: type[Labels], rows: list[int]) -> None:
+    taken = kind(GOOD[kind], 3).take(torch.tensor(rows, dtype=torch.int64))
+    assert type(taken) is kind
+    assert taken.classes == 3
+    assert taken.values.tolist() == [GOOD[kind][row].tolist() for row in rows]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stretch_of_rows_is_a_view(kind: type[Labels]) -> None:
+    labels = kind(GOOD[kind], 3)
+    part = labels.between(1, 3)
+    assert type(part) is kind
+    assert part.values.tolist() == GOOD[kind][1:3].tolist()
+    assert part.values.untyped_storage().data_ptr() == labels.values.untyped_storage().data_ptr()
+
+
+def test_labels_cannot_be_replaced() -> None:
+    with pytest.raises(AttributeError):
+        Exact(GOOD[Exact], 3).classes = 4  # type: ignore[misc]
+
+
+@settings(deadline=None, max_examples=30)
+@given(sets=st.lists(st.sets(st.integers(0, 4), min_size=1), min_size=1, max_size=6))
+def test_uniform_confidence_is_one_over_the_size_of_the_set(sets: list[set[int]]) -> None:
+    mask = torch.tensor([[c in s for c in range(5)] for s in sets])
+    uniform = Candidates(mask, 5).uniform()
+    for row, s in zip(uniform.tolist(), sets, strict=True):
+        assert row == pytest.approx([(c in s) / len(s) for c in range(5)])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_door_lets_good_federations_in(kind: type[Labels]) -> None:
+    federation, _ = world(kind)
+    assert federation.check() is federation
+    assert federation.sizes() == [12, 20, 31, 26]
+    pooled = federation.pooled().check()
+    assert (pooled.sizes(), pooled.sites) == ([89], ("pooled",))
+
+
+def with_changes(**changes: Any) -> Federation:
+    federation, _ = world(Candidates)
+    parts = {name: getattr(federation, name) for name in federation.__dataclass_fields__} | changes
+    return Federation(**parts)
+
+
+def test_the_door_names_site_row_and_feature() -> None:
+    federation, _ = world(Candidates)
+    values = federation.labels.values.clone()
+    values[34] = False
+    with pytest.raises(DataError, match="toy, site2, row 2: the candidate set is empty"):
+        with_changes(labels=Candidates(values, 4)).check()
+    x = federation.x.clone()
+    x[15, 4], x[16, 1] = torch.nan, torch.inf
+    with pytest.raises(DataError, match=r"toy, site1, row 3 \(id 15\), feature 4: not a finite number \(2 such rows"):
+        with_changes(x=x).check()
+
+
+def test_the_door_refuses_what_does_not_add_up() -> None:
+    federation, _ = world(Candidates)
+    with pytest.raises(DataError, match="toy, site1: the site has no training rows"):
+        with_changes(starts=(0, 12, 12, 63, 89)).check()
+    with pytest.raises(DataError, match="88 examples but 89 labels and 89 in sites"):
+        with_changes(x=federation.x[1:]).check()
+    with pytest.raises(DataError, match="89 examples but 89 labels and 80 in sites"):
+        with_changes(starts=(0, 12, 32, 63, 80)).check()
