@@ -1,4 +1,4 @@
-"""The works that are timed, and the raw loop that everything is compared with: plain PyTorch, no framework, one thread."""
+"""The works that are timed, and the raw loop they are compared with: plain PyTorch, no framework, one thread."""
 
 from __future__ import annotations
 

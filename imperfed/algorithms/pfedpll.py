@@ -28,7 +28,7 @@ from torch.nn.functional import log_softmax
 
 from imperfed.core import Algorithm, Batch, Hall, Objective, Tree, Updates
 from imperfed.labels import Candidates
-from imperfed.losses import log1m_softmax, masked_logsumexp, masked_softmax
+from imperfed.losses import NEVER, masked, masked_logsumexp, masked_softmax
 from imperfed.network import Network
 
 
@@ -47,11 +47,12 @@ class LCP(Objective):
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         M = batch.labels.values
-        z = net(batch.x)
-        logp = log_softmax(z, -1)
+        logp = log_softmax(net(batch.x), -1)
         L_s = -masked_logsumexp(logp, M)  # Eq. 5
         L_pc = -(batch.rows["alpha"] * logp).sum(-1)  # Eq. 7
-        L_nc = (-log1m_softmax(z)).masked_fill(M, 0.0).amax(-1)  # Eq. 8; 0 where every class is a candidate
+        worst = masked(logp, ~M).argmax(-1, keepdim=True)
+        rest = torch.logsumexp(logp.scatter(-1, worst, NEVER), -1)  # log(1 - max over N), exact where that is near 0
+        L_nc = -rest * (~M).any(-1)  # Eq. 8; 0 where every class is a candidate
         return self.lambda1 * L_s + self.lambda2 * L_pc + self.lambda3 * L_nc, logp.detach()  # Eq. 9
 
     def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -206,3 +208,14 @@ def test_kl_is_not_symmetric():
     expected = (p * np.log(p / q)).sum()
     near(kl(torch.tensor(p).log()[None], torch.tensor(q).log()[None]), expected)
     assert abs(expected - (q * np.log(q / p)).sum()) > 0.02
+
+
+def test_negative_term_keeps_value_and_gradient_where_a_non_candidate_has_nearly_all_the_mass() -> None:
+    z = torch.tensor([[30.0, 0.0, 1.0]], requires_grad=True)  # in float32 the first probability rounds to 1
+    labels = Candidates(torch.tensor([[False, True, True]]), 3)
+    values, _ = LCP(lambda1=0.0, lambda2=0.0).loss(lambda x: x, batch(labels, {"alpha": labels.uniform()}, z))
+    values.sum().backward()
+    expected = 30 - math.log(1 + math.e)  # log(1 - p_0) = log of the others' share
+    assert values.item() == pytest.approx(expected, abs=1e-5)
+    assert z.grad is not None
+    assert z.grad[0].tolist() == pytest.approx([1.0, -1 / (1 + math.e), -math.e / (1 + math.e)], abs=1e-5)

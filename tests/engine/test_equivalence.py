@@ -22,12 +22,17 @@ def batches_of(e: Watched, round: int, site: int, n: int) -> list[Tensor]:
     return [index[index < n] for index in p.rows]
 
 
-def by_hand(model: nn.Module, x: Tensor, y: Tensor, batches: list[Tensor], local: Local) -> None:
+def by_hand(model: nn.Module, x: Tensor, y: Tensor, batches: list[Tensor], local: Local) -> float:
+    """Train the model in place; returns the mean loss."""
     optimiser = torch.optim.SGD(model.parameters(), local.lr, local.momentum, weight_decay=local.weight_decay)
+    losses = []
     for rows in batches:
         optimiser.zero_grad()
-        cross_entropy(model(x[rows]), y[rows]).backward()
+        loss = cross_entropy(model(x[rows]), y[rows])
+        loss.backward()
+        losses.append(loss.item())
         optimiser.step()
+    return sum(losses) / len(losses)
 
 
 def assert_same(got: dict[str, Tensor], model: nn.Module, tolerance: float) -> None:
@@ -52,8 +57,9 @@ def test_many_steps_with_momentum_and_weight_decay_are_torchs(workers: int) -> N
     local = Local(steps=17, batch=8, lr=0.1, momentum=0.8, weight_decay=0.05)
     e = engine(Algorithm(), Plain(), (federation, oracle), local, rounds=1, workers=workers).go()
     model = network()
-    by_hand(model, federation.x, federation.labels.values, batches_of(e, 0, 0, 37), local)
+    loss = by_hand(model, federation.x, federation.labels.values, batches_of(e, 0, 0, 37), local)
     assert_same(e.model(0), model, 1e-6)
+    assert e.reports[0].losses == {0: pytest.approx(loss, abs=1e-6)}
 
 
 def test_fedavg_of_unequal_clients_with_some_absent_is_the_weighted_mean() -> None:

@@ -220,7 +220,7 @@ class Doubting(Algorithm):
 
 def test_a_site_that_fails_in_one_exchange_is_not_asked_in_the_next() -> None:
     e = engine(Doubting(), Plain(), SCENE, rounds=2).go()
-    assert [u.who for u in e.seen] == [(1, 2, 3)] * 4  # but it is in the next round
+    assert [u.who for u in e.seen] == [(1, 2, 3)] * 4  # asked anew in the next round
     assert [report.failures for report in e.reports] == [{0: "its answer was refused: 'n' is not finite"}] * 2
     with pytest.raises(QuorumError, match="3 of 4"):
         engine(Doubting(), Plain(), SCENE, quorum=0.8).go()
