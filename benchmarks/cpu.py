@@ -33,6 +33,7 @@ ROUNDS = {"W1": 7, "W2": 31, "W3": 21}
 TIME_TARGETS = {"W1": {"one": 1.0, "two": 0.5}, "W2": {"one": 0.75, "two": 0.4}, "W3": {"one": 1.0, "two": 0.5}}
 MEMORY_TARGET = 1.2
 """Times the raw loop's peak; beyond that, two workers may take one interpreter more."""
+BUSY = 0.5
 Figures = dict[str, Any]
 
 
@@ -48,7 +49,8 @@ class Runner(Protocol):
 
 def imperfed_engine(work: Work, workers: int) -> Any:
     """The same work as an `Engine`."""
-    from imperfed.algorithms import find, find_objective
+    from imperfed.algorithms import find_objective
+    from imperfed.algorithms.fedavg import FedAvg
     from imperfed.core import Federation
     from imperfed.descend import Local
     from imperfed.engine.rounds import Engine, Rounds
@@ -69,7 +71,7 @@ def imperfed_engine(work: Work, workers: int) -> Any:
         x[:0],
     )
     return Engine(
-        find("fedavg")(),
+        FedAvg(),
         find_objective("cross-entropy")(),
         build(ModelSpec(work.model), work.shape, work.classes, 0),
         federation.check(),
@@ -81,9 +83,8 @@ def imperfed_engine(work: Work, workers: int) -> Any:
 
 
 def make(work: Work, variant: str) -> Runner:
-    if variant == "raw":
-        return RawLoop(work)
-    return imperfed_engine(work, 1 if variant == "one" else 2)
+    runner: Runner = RawLoop(work) if variant == "raw" else imperfed_engine(work, 1 if variant == "one" else 2)
+    return runner
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -205,10 +206,10 @@ def table(works: dict[str, dict[str, Figures]]) -> str:
     for name, figures in works.items():
         lines.append(f"{name}: {WORKS[name].about}")
         for variant, row in figures.items():
-            target, memory = (
-                (f"{row[key]:8.2f} {'ok  ' if row[fine] else 'MISS'}" if key in row else " " * 13)
-                for key, fine in (("target_ratio", "fast_enough"), ("target_mb", "small_enough"))
-            )
+            target = memory = " " * 13
+            if variant != "raw":
+                target = f"{row['target_ratio']:8.2f} {'ok' if row['fast_enough'] else 'MISS':4}"
+                memory = f"{row['target_mb']:8.0f} {'ok' if row['small_enough'] else 'MISS':4}"
             lines.append(
                 f"  {VARIANTS[variant]:20}{row['seconds']:10.4f}{row['ratio']:7.2f}{target}"
                 f"{row['self_mb']:12.0f}{row['worker_mb']:10.0f}{row['together_mb']:10.0f}{memory}"
@@ -227,6 +228,9 @@ def main() -> None:
     if options.memory:
         report_memory(*options.memory)
         return
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        print(f"load average {load:.1f}: other processes take part of the cores, which hurts two workers most")
     interpreter = measure_memory("none", "raw")["self_mb"]
     works = {name: {v: measure_memory(name, v) for v in VARIANTS} for name in WORKS}
     for name, figures in works.items():
@@ -237,7 +241,8 @@ def main() -> None:
     print(table(works))
     RESULTS.parent.mkdir(exist_ok=True)
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    result = {"versions": versions, "cores": os.cpu_count(), "interpreter_mb": interpreter, "works": works}
+    machine = {"cores": os.cpu_count(), "load_before": load, "interpreter_mb": interpreter}
+    result = {"versions": versions, **machine, "works": works}
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
 
 

@@ -35,7 +35,7 @@ def mlp() -> nn.Module:
 
 @dataclass(frozen=True)
 class Work:
-    """One round of federated averaging. A site has at least `steps` full batches, so that no batch is ragged."""
+    """One round of federated averaging. A site has a whole number of batches, at least `steps`."""
 
     about: str
     net: Callable[[], nn.Module]
@@ -57,9 +57,9 @@ class Work:
 
 
 WORKS = {
-    "W1": Work("LeNet-5, 4 sites, batch 256, 40 steps", lenet5, "lenet5", (1, 28, 28), 10, 4, 4, 15000, 256, 40),
+    "W1": Work("LeNet-5, 4 sites, batch 256, 40 steps", lenet5, "lenet5", (1, 28, 28), 10, 4, 4, 15360, 256, 40),
     "W2": Work("MLP 108-256-16, 10 sites, batch 32, 40 steps", mlp, "mlp", (108,), 16, 10, 10, 1280, 32, 40),
-    "W3": Work("LeNet-5, 10 of 100 sites, batch 32, 10 steps", lenet5, "lenet5", (1, 28, 28), 10, 100, 10, 600, 32, 10),
+    "W3": Work("LeNet-5, 10 of 100 sites, batch 32, 10 steps", lenet5, "lenet5", (1, 28, 28), 10, 100, 10, 640, 32, 10),
 }
 
 

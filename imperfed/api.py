@@ -2,7 +2,7 @@
 
 result = imperfed.run("pfedpll", data="digits", rounds=5, **{"labels.candidates": "flip"})
 result.summary["personal"]["mean"]
-result.model("site-0")(x)
+result.predict("site-0", x)
 result.labels("site-0").to_pandas()
 """
 
@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
 
 from imperfed.config import resolve
 from imperfed.errors import UsageError, unknown
@@ -28,6 +31,15 @@ class RunResult:
 
     folder: Path
     summary: Record
+
+    def predict(self, site: str, x: Tensor) -> Tensor:
+        """The probability of each class for new inputs, as they come: a table's rows are standardised first."""
+        from imperfed.data.federate import Scale
+
+        scaled = (self.folder / "models" / "scale.safetensors").exists()
+        scale = Scale(**RunFolder(self.folder).load_model("scale")) if scaled else lambda x: x
+        with torch.no_grad():
+            return torch.softmax(self.model(site)(scale(x).float()), -1)
 
     def model(self, site: str) -> Network:
         """The network with which a site predicts. It takes inputs as it was trained on: tables standardised."""

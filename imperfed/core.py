@@ -259,7 +259,7 @@ class Algorithm:
         return {}
 
     def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
-        """Random numbers of a round's local steps, [steps, ...]."""
+        """Random numbers of a round's local steps: [steps], or [steps, batch, ...] for numbers of each row."""
         return {}
 
     def begin(self, desk: Desk) -> Tree:

@@ -48,21 +48,28 @@ class Plan:
 
 
 def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator) -> Plan:
-    """Passes over the rows in random order, cut into batches; the last batch of a pass is padded."""
+    """Passes over the rows in random order, each cut into as few batches as hold it, their sizes one apart at most.
+
+    Cut so, no batch is left with a lone row, on which batch normalisation would fail.
+    """
     steps, size = local.steps_of(n), local.batch
-    passes = -(-n // size)
-    rows = torch.full((-(-steps // passes) * passes, size), n)
-    for start in range(0, len(rows), passes):
-        rows[start : start + passes].view(-1)[:n] = torch.randperm(n, generator=generator)
-    return Plan(rows[:steps], algorithm.draws(steps, size, generator))
+    cuts = -(-n // size)
+    ends = torch.arange(cuts + 1) * n // cuts
+    filled = torch.arange(size) < ends.diff().unsqueeze(1)
+    one_pass = torch.full((cuts, size), n)
+    passes = []
+    for _ in range(-(-steps // cuts)):
+        one_pass[filled] = torch.randperm(n, generator=generator)
+        passes.append(one_pass.clone())
+    return Plan(torch.cat(passes)[:steps], algorithm.draws(steps, size, generator))
 
 
 def widen(plan: Plan, n: int, extra: int) -> Plan:
     """The same plan with `extra` more padding slots in every batch; it must train to the same weights."""
-    steps, size = plan.rows.shape
+    steps = len(plan.rows)
     rows = torch.cat([plan.rows, plan.rows.new_full((steps, extra), n)], 1)
     draws = {
-        name: torch.cat([t, t.new_zeros(steps, extra, *t.shape[2:])], 1) if t.shape[1:2] == (size,) else t
+        name: t if t.ndim == 1 else torch.cat([t, t.new_zeros(steps, extra, *t.shape[2:])], 1)
         for name, t in plan.draws.items()
     }
     return Plan(rows, draws)
@@ -98,7 +105,7 @@ def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[T
             if m < size:
                 index, real_h, share_h = index[:m], real_h[:m], share_h[:m]
             memory = {name: t.index_select(0, index) for name, t in rows.items()}
-            draws = {name: t[h] for name, t in plan.draws.items()}
+            draws = {name: t[h] if t.ndim == 1 else t[h, :m] for name, t in plan.draws.items()}
             yield index, Batch(x[a : a + m], labels.between(a, a + m), real_h, share_h, memory, draws)
 
 

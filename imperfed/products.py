@@ -56,12 +56,14 @@ def log_lines(report: Report, trained: Sequence[str]) -> list[str]:
     return lines + [f"{head} {note}" for note in report.notes]
 
 
-def write_models(folder: RunFolder, engine: Engine, sites: Sequence[str]) -> None:
+def write_models(folder: RunFolder, engine: Engine, scene: Scene) -> None:
     """`models/global.safetensors` with all that is shared, and a whole model a site where sites have their own."""
+    if len(scene.scale.mean):
+        folder.save_model("scale", {"mean": scene.scale.mean, "spread": scene.scale.spread})
     if shared := engine.shared_model():
         folder.save_model("global", shared)
     if engine.personalised:
-        for k, name in enumerate(sites):
+        for k, name in enumerate(scene.federation.sites):
             folder.save_model(name, engine.model(k))
 
 
@@ -131,7 +133,7 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
     federation, metric = scene.federation, judge.metric
     personal, common = engine.evaluate()
     labels = write_labels(folder, engine.beliefs(), scene, judge)
-    write_models(folder, engine, federation.sites)
+    write_models(folder, engine, scene)
     shares = labels.pop("sites", [None] * len(federation.sites))
     own = [personal[k][metric] for k in range(len(federation.sites))]
     table = [

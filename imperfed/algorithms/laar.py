@@ -128,7 +128,7 @@ def mixup(q: Tensor, step: Step) -> Tensor:
     """Part 2, L_mix of every example: the more sure the global model is, before and after mixing, the heavier."""
     batch, gamma = step.batch, step.batch.draws["gamma"]
     # Padding gets the largest keys: the real rows, which come first, then have the same partners with and without it.
-    keys = batch.draws["keys"][: len(batch.x)] + 2 * (1 - batch.real)
+    keys = batch.draws["keys"] + 2 * (1 - batch.real)
     pi = keys.argsort(stable=True)
     x = gamma * batch.x + (1 - gamma) * batch.x[pi]  # x~ = gamma x + (1 - gamma) x_pi
     q = gamma * q + (1 - gamma) * q[pi]  # q~ = gamma q + (1 - gamma) q_pi

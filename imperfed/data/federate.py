@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -29,12 +29,35 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Scale:
+    """Mean and spread of each feature over all training rows; empty for images, which are left as they are."""
+
+    mean: Tensor
+    spread: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
+        """From counts, sums and sums of squares, which are all that would have to leave a site for it."""
+        if x.ndim != 2:
+            return cls(x.new_empty(0), x.new_empty(0))
+        parts = [x[rows].double() for rows in sites]
+        n = sum(map(len, parts))
+        mean = torch.stack([part.sum(0) for part in parts]).sum(0) / n
+        variance = torch.stack([part.square().sum(0) for part in parts]).sum(0) / n - mean.square()
+        return cls(mean, torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return ((x - self.mean) / self.spread).float() if len(self.mean) else x
+
+
+@dataclass(frozen=True)
 class Scene:
-    """A federation, its truth, and JSON-able facts about both for the log and the report."""
+    """A federation, its truth, JSON-able facts about both for the log and the report, and how inputs were scaled."""
 
     federation: Federation
     oracle: Oracle
     facts: Facts
+    scale: Scale
 
 
 @dataclass(frozen=True)
@@ -58,7 +81,7 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     dataset.check()
     cut = cut_rows(dataset, split, data_seed)
     labels, made = label(dataset, labelling, data_seed)
-    scale = scaler([dataset.x[rows] for rows in cut.train])
+    scale = Scale.of(dataset.x, cut.train)
     order = torch.cat(cut.train)
     federation = Federation(
         name=dataset.name,
@@ -71,7 +94,7 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         public=scale(cut.public),
     ).check()
     oracle = seal(dataset, cut, order, scale)
-    return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)))
+    return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
 
 
 def label(dataset: Dataset, labelling: Labelling, data_seed: int) -> tuple[Labels, Facts]:
@@ -137,21 +160,7 @@ def take_public(
     return Cut(train, [kept for _, kept in parts], dataset.x[public], "the test rows of the sites")
 
 
-def scaler(sites: Sequence[Tensor]) -> Callable[[Tensor], Tensor]:
-    """Standardises tables by mean and spread of all training rows; leaves images as they are.
-
-    Counts, sums and sums of squares are all that would have to leave a site for it.
-    """
-    if sites[0].ndim != 2:
-        return lambda x: x
-    n = sum(len(x) for x in sites)
-    mean = torch.stack([x.double().sum(0) for x in sites]).sum(0) / n
-    variance = torch.stack([x.double().square().sum(0) for x in sites]).sum(0) / n - mean.square()
-    spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
-    return lambda x: ((x - mean) / spread).float()
-
-
-def seal(dataset: Dataset, cut: Cut, order: Tensor, scale: Callable[[Tensor], Tensor]) -> Oracle:
+def seal(dataset: Dataset, cut: Cut, order: Tensor, scale: Scale) -> Oracle:
     """All that is true and not for the sites."""
     # Without truth every test set is empty, and any vector has the right empty part.
     y = torch.zeros(len(dataset), dtype=torch.int64) if dataset.y is None else dataset.y

@@ -117,7 +117,7 @@ class Engine:
             report = self.round(self.state.round)
             self.state.round += 1
             last, stopped = self.state.round == self.rounds.rounds, stop()
-            if last or stopped or self.state.round % self.rounds.evaluate_every == 0:
+            if last or self.state.round % self.rounds.evaluate_every == 0:
                 report.personal, report.common = self.evaluate()
             watch(report)
             if checkpoint and (last or stopped or self.state.round % self.rounds.checkpoint_every == 0):

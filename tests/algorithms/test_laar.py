@@ -84,7 +84,7 @@ def make_step(net: Net, n: int, pad: int = 0, g: Tensor | None = None) -> Step:
     at = torch.arange(n + pad).clamp(max=n - 1)
     real = (torch.arange(n + pad) < n).to(net.w.dtype)
     rows = {"q": S.uniform()[at] * real[:, None]}
-    draws = {"gamma": torch.tensor(0.3), "keys": torch.tensor([0.7, 0.2, 0.9, 0.1, 0.05])}
+    draws = {"gamma": torch.tensor(0.3), "keys": torch.tensor([0.7, 0.2, 0.9, 0.1, 0.05, 0.3])[: n + pad]}
     b = Batch.of(X.to(net.w.dtype)[at], S.take(at), real, rows, draws)
     frozen = tiny_net(LAAR(), seed=7).w.clone()
     down = {"w": frozen, "buffers": frozen[:0], "g": torch.linspace(-1, 2, len(frozen)) if g is None else g}

@@ -33,6 +33,9 @@ def test_models_predict_and_labels_are_a_table(tmp_path: Path) -> None:
         logits = net((x - x.mean(0)) / x.std(0))
     assert not net.training
     assert float((logits.argmax(1).numpy() == arrays()["y"]).mean()) > 0.8
+    probability = result.predict("site-2", x)  # rows as they come: scaled as the training rows were
+    assert float((probability.argmax(1).numpy() == arrays()["y"]).mean()) > 0.8
+    assert torch.allclose(probability.sum(1), torch.ones(len(x)))
     table = result.labels("site-2")
     assert table.column_names == ["id", "given", "suggested", "confidence", "reason"]
     assert len(table) == result.summary["sites"][2]["train"]

@@ -173,6 +173,7 @@ def private_pieces(e: Watched, site: int, round: int) -> list[Tensor]:
     """What must not be found in an answer: inputs; runs of labels and of row memory, as they lie and as visited."""
     job, shelf = e.bench.job, e.bench.shelf(site)
     visited = plan(job.algorithm, job.local, len(shelf.x), generator(job.seed, round, site, "batches")).rows[0]
+    visited = visited[visited < len(shelf.x)]
     pieces = [shelf.x]
     for t in (shelf.labels.values, *shelf.rows.values()):
         table = t.reshape(len(t), -1).float()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from imperfed.data.candidates import Labelling
 from imperfed.data.dataset import Dataset
-from imperfed.data.federate import federate, scaler, site_names
+from imperfed.data.federate import Scale, federate, site_names
 from imperfed.data.partitions import Split
 from imperfed.errors import DataError, UsageError
 from imperfed.labels import Candidates, Exact
@@ -133,14 +133,14 @@ def test_tables_are_standardised_by_the_pooled_training_rows():
 
 def test_a_column_that_varies_little_around_a_large_value_is_not_constant():
     x = 1000 + torch.randn(500, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).float() * 0.1
-    scaled = scaler([x[:100], x[100:]])(x)
+    scaled = Scale.of(x, [torch.arange(100), torch.arange(100, len(x))])(x)
     assert float(scaled.std(correction=0)) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_a_constant_column_is_only_moved_to_zero():
     """Its sums of squares leave a variance of rounding errors, which must not become a spread."""
     x = torch.tensor([0.1, 1234.567, 1e6 / 3, -7e-5, 0.0]).repeat(997, 1)
-    scale = scaler([x[:300], x[300:]])
+    scale = Scale.of(x, [torch.arange(300), torch.arange(300, len(x))])
     assert scale(x).abs().max() < 1e-4
     assert torch.allclose(scale(x + 1) - scale(x), torch.ones_like(x), atol=0.05)
 
