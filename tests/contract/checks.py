@@ -131,7 +131,8 @@ def order_of_answers_makes_no_difference(case: Case) -> None:
             before = {name: t.clone() for name, t in updates.trees.items()}
             merged.append(exchange.gather(dict(e.state.server), updates, hall))
             assert not differences(updates.trees, before)
-        assert not differences(merged[0], merged[1], tolerance=1e-6)
+        # A server may divide by the learning rate, and with it the rounding of a float32 sum.
+        assert not differences(merged[0], merged[1], tolerance=1e-5)
         e.update(merged[0])
 
 
