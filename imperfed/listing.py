@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def algorithms() -> list[Entry]:
             "learns from": learns_from(method),
             "about": about(method),
         }
-        for name, method in catalogue().items()
+        for name, method in sorted(catalogue().items(), key=lambda item: issubclass(item[1], Objective))
     ]
 
 
@@ -56,11 +57,16 @@ def datasets() -> list[Entry]:
             "present": "yes" if source.present(folder) else "no",
             "about": source.title,
             "looked for in": str(folder) if source.files else "bundled",
-            "files": ", ".join(source.files) or "none",
+            "files": source.files,
             "origin": source.origin,
         }
         for name, source in sources().items()
     ]
+
+
+def checksums(files: Mapping[str, str]) -> str:
+    """A dataset's files, each with the SHA-256 of its contents, unpacked where it is gzipped."""
+    return "\n".join(f"  {path}  sha256 {digest}" for path, digest in files.items()) or "none"
 
 
 def model_entries() -> list[Entry]:
@@ -91,7 +97,9 @@ def listing(what: str, as_json: bool, console: Console) -> None:
         console.print(f"Looked for in {data_folder()} (set IMPERFED_DATA to look elsewhere).")
         for entry in entries:
             if entry["present"] == "no":
-                console.print(f"{entry['name']}: needs {entry['files']}, from {entry['origin']}")
+                console.print(
+                    f"\n{entry['name']} is missing. It comes from {entry['origin']}\n{checksums(entry['files'])}"
+                )
 
 
 def show(name: str, as_json: bool, console: Console) -> None:
@@ -100,7 +108,6 @@ def show(name: str, as_json: bool, console: Console) -> None:
         entry = method_entry(catalogue()[name])
     elif name in sources():
         entry = next(e for e in datasets() if e["name"] == name)
-        entry["checksums"] = "\n".join(f"{digest}  {path}" for path, digest in sources()[name].files.items())
         if entry["present"] == "yes":
             differing = sources()[name].verify(data_folder())
             entry["verified"] = f"differs: {', '.join(differing)}" if differing else "all files as known"
@@ -113,7 +120,7 @@ def show(name: str, as_json: bool, console: Console) -> None:
         return
     for key, value in entry.items():
         console.print(key, style="bold")
-        console.print(str(value))
+        console.print(str(value) if key != "files" else checksums(value))
 
 
 def method_entry(method: Method) -> Entry:

@@ -184,10 +184,11 @@ class Engine:
         names = self.bench.job.federation.sites
         told = "; ".join(f"{names[k]}: {reason}" for k, reason in sorted(failures.items()))
         if failures and self.rounds.on_failure == "stop":
-            raise ImperfedError(f"round {round}: {told}")
+            raise ImperfedError(f"round {round + 1}: {told}")
         if answered < max(1, math.ceil(self.rounds.quorum * asked)):
             raise QuorumError(
-                f"round {round}: {answered} of {asked} sites answered, below the quorum {self.rounds.quorum:g}. {told}"
+                f"round {round + 1}: {answered} of {asked} sites answered, below the quorum {self.rounds.quorum:g}. "
+                f"{told}"
             )
 
     def update(self, server: Tree) -> None:

@@ -18,7 +18,7 @@ ALL = {"algorithms": catalogue, "datasets": sources, "models": models}
 @pytest.mark.parametrize("what", ALL)
 def test_lists_name_everything_for_people_and_for_machines(what: str) -> None:
     names = list(ALL[what]())
-    assert [entry["name"] for entry in strict(done("list", what, "--json").out)] == names
+    assert sorted(entry["name"] for entry in strict(done("list", what, "--json").out)) == sorted(names)
     shown = done("list", what).out
     assert all(f" {name} " in shown for name in names)
 
@@ -41,7 +41,8 @@ def test_datasets_say_where_they_are_looked_for_and_come_from(tmp_path: Path) ->
     shown = done("list", "datasets", IMPERFED_DATA=str(tmp_path)).out
     assert f"Looked for in {tmp_path}" in shown
     for name, source in sources().items():
-        assert (f"{name}: needs " in shown) == bool(source.files)
+        assert (f"{name} is missing. It comes from {source.origin}" in shown) == bool(source.files)
+        assert all(f"{path}  sha256 {digest}" in shown for path, digest in source.files.items())
     entries = {entry["name"]: entry for entry in strict(done("list", "datasets", "--json").out)}
     assert entries["digits"]["present"] == "yes"
     assert entries["mnist"]["present"] == "no"

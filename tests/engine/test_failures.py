@@ -126,7 +126,7 @@ def test_a_site_that_fails_is_left_out_named_and_unchanged(how: str, workers: in
 
 @pytest.mark.parametrize("how", WAYS)
 def test_stop_ends_the_run_and_says_who_and_why(how: str) -> None:
-    with pytest.raises(ImperfedError, match=f"round 0: site1: .*{WAYS[how]}") as caught:
+    with pytest.raises(ImperfedError, match=f"round 1: site1: .*{WAYS[how]}") as caught:
         faulty(how, on_failure="stop").go()
     assert caught.value.exit_code == 1
 
