@@ -90,11 +90,17 @@ class Processes:
     def __init__(self, bench: Any, workers: int) -> None:
         self.bench = bench
         self.context = multiprocessing.get_context("fork")
-        self.workers = [self._hire() for _ in range(workers)]
+        # With a worker for every core each keeps to its own: left to the scheduler, two may share one while one idles.
+        allowed = sorted(os.sched_getaffinity(0))
+        self.places: list[set[int]] = (
+            [{core} for core in allowed] if workers == len(allowed) else [set(allowed)] * workers
+        )
+        self.workers = [self._hire(place) for place in range(workers)]
 
-    def _hire(self) -> Worker:
+    def _hire(self, place: int) -> Worker:
         ours, theirs = self.context.Pipe()
-        process = self.context.Process(target=_work, args=(self.bench, theirs, ours), daemon=True)
+        arguments = (self.bench, theirs, ours, self.places[place])
+        process = self.context.Process(target=_work, args=arguments, daemon=True)
         process.start()
         theirs.close()
         return Worker(process, ours)
@@ -105,7 +111,7 @@ class Processes:
             for place, worker in enumerate(self.workers):
                 if worker.task is None and waiting:
                     if not worker.process.is_alive():
-                        worker = self.workers[place] = self._hire()
+                        worker = self.workers[place] = self._hire(place)
                     worker.task = waiting.popleft()
                     with suppress(ConnectionError):  # one that died just now is found out when its answer is awaited
                         worker.pipe.send(tasks[worker.task])
@@ -122,7 +128,7 @@ class Processes:
         except (EOFError, OSError):
             worker.process.join()
             place = self.workers.index(worker)
-            self.workers[place] = self._hire()
+            self.workers[place] = self._hire(place)
             return Failure(f"its worker process ended with code {worker.process.exitcode}")
 
     def close(self) -> None:
@@ -134,9 +140,10 @@ class Processes:
                 worker.process.kill()
 
 
-def _work(bench: Any, pipe: Connection, parents_end: Connection) -> None:
+def _work(bench: Any, pipe: Connection, parents_end: Connection, cores: set[int]) -> None:
     """A worker's life: ends when its pipe does, that is, also when the parent is killed."""
     parents_end.close()
+    os.sched_setaffinity(0, cores)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
     torch.set_num_threads(1)
     try:

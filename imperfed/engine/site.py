@@ -127,7 +127,7 @@ def train(bench: Bench, round: int, site: int) -> Answer:
     p = plan(job.algorithm, job.local, len(shelf.x), generator(job.seed, round, site, "batches"))
     desk = sit_down(bench, site, p)
     down = job.algorithm.begin(desk)
-    net = bench.take_place(site, down["w"], down["buffers"])
+    net = desk.net if down is desk.down else bench.take_place(site, down["w"], down["buffers"])
     done, loss, rows = descend(job.algorithm, job.objective, net, shelf, p, down, desk.memory, job.local)
     extra, memory = job.algorithm.reply(done)
     up = {"w": net.row[: job.layout.shared], "buffers": job.layout.buffers(net.row)} | extra
