@@ -10,9 +10,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from imperfed.algorithms import find
 from imperfed.compare import Line
 from imperfed.evaluate import Scores
 from imperfed.folder import Record
+from imperfed.listing import about
 from imperfed.products import figure, over_sites
 
 
@@ -59,21 +61,27 @@ def written(console: Console, folder: Path) -> None:
 
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
-    """Methods side by side, best in bold."""
+    """Methods side by side, best in bold, what each of them is, and the paths of what was written."""
     best = max(line.mean for line in lines)
+    columns = {"method": [line.method for line in lines], "test, %": [per_cent(line.mean) for line in lines]}
+    if len(seeds) > 1:
+        columns["±"] = [per_cent(line.spread) for line in lines]
+    if any(line.paper for line in lines):
+        columns["paper, %"] = [f"{line.paper:.2f}" if line.paper else "" for line in lines]
+    if any(line.labels for line in lines):
+        columns["labels resolved, %"] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
+    columns["s a run"] = [f"{line.seconds:.1f}" for line in lines]
     table = Table(title=f"mean over sites, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
-    for name in ("method", "test, %", "±", "paper, %", "labels resolved, %", "s a run"):
+    for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right")
-    for line in lines:
-        paper = f"{line.paper:.2f}" if line.paper is not None else ""
-        labels = per_cent(statistics.fmean(line.labels)) if line.labels else ""
-        spread = per_cent(line.spread) if len(seeds) > 1 else ""
-        style = "bold" if line.mean == best else None
-        table.add_row(line.method, per_cent(line.mean), spread, paper, labels, f"{line.seconds:.1f}", style=style)
+    for line, *cells in zip(lines, *columns.values(), strict=True):
+        table.add_row(*cells, style="bold" if line.mean == best else None)
     console.print(table)
+    for part in dict.fromkeys(part for line in lines for part in line.method.split("+")):
+        console.print(f"{part}: {about(find(part))}")
     console.print("Written:")
     for path in sorted(folder.iterdir()):
-        console.print(f"  {path}")
+        console.print(f"  {path / 'report.html' if path.is_dir() else path}")
 
 
 def figures_table(console: Console, figures: dict[str, Scores], as_json: bool) -> None:
