@@ -33,7 +33,8 @@ ROUNDS = {"W1": 7, "W2": 31, "W3": 21}
 TIME_TARGETS = {"W1": {"one": 1.0, "two": 0.5}, "W2": {"one": 0.75, "two": 0.4}, "W3": {"one": 1.0, "two": 0.5}}
 MEMORY_TARGET = 1.2
 """Times the raw loop's peak; beyond that, two workers may take one interpreter more."""
-BUSY = 0.5
+BUSY = 0.1
+"""Cores taken by other processes from which on the figures are not to be trusted."""
 Figures = dict[str, Any]
 
 
@@ -123,8 +124,17 @@ def seconds(runner: Runner, t: int) -> float:
     return time.perf_counter() - start
 
 
+def others() -> float:
+    """Seconds of processor time that all other processes have taken since the machine started."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    mine = os.times()
+    everybody = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return everybody - mine.user - mine.system - mine.children_user - mine.children_system
+
+
 def time_work(name: str, repetitions: int) -> Figures:
     """Seconds a round of each variant, and the median of the ratios to the raw loop's round just before."""
+    start, before = time.perf_counter(), others()
     runners = {variant: make(WORKS[name], variant) for variant in VARIANTS}
     check_same_work(runners["raw"], runners["one"])
     runners["two"].round(0)
@@ -133,11 +143,13 @@ def time_work(name: str, repetitions: int) -> Figures:
     assert torch.equal(*w), "the number of workers changed the result"
     for runner in runners.values():
         runner.close()
+    busy = (others() - before) / (time.perf_counter() - start)
     return {
         variant: {
             "seconds": median(t[variant] for t in times),
             "ratio": median(t[variant] / t["raw"] for t in times),
             "rounds": repetitions,
+            "cores_taken_by_others": busy,
         }
         for variant in VARIANTS
     }
@@ -205,6 +217,9 @@ def table(works: dict[str, dict[str, Figures]]) -> str:
     lines = [f"{'':22} s a round  ratio  target       MB: self  a worker  together  target"]
     for name, figures in works.items():
         lines.append(f"{name}: {WORKS[name].about}")
+        busy = figures["raw"]["cores_taken_by_others"]
+        if busy > BUSY:
+            lines.append(f"  DISTURBED: other processes took {busy:.1f} cores meanwhile, which hurts two workers most")
         for variant, row in figures.items():
             target = memory = " " * 13
             if variant != "raw":
@@ -228,9 +243,6 @@ def main() -> None:
     if options.memory:
         report_memory(*options.memory)
         return
-    load = os.getloadavg()[0]
-    if load > BUSY:
-        print(f"load average {load:.1f}: other processes take part of the cores, which hurts two workers most")
     interpreter = measure_memory("none", "raw")["self_mb"]
     works = {name: {v: measure_memory(name, v) for v in VARIANTS} for name in WORKS}
     for name, figures in works.items():
@@ -241,8 +253,7 @@ def main() -> None:
     print(table(works))
     RESULTS.parent.mkdir(exist_ok=True)
     versions = {"python": platform.python_version(), "torch": torch.__version__}
-    machine = {"cores": os.cpu_count(), "load_before": load, "interpreter_mb": interpreter}
-    result = {"versions": versions, **machine, "works": works}
+    result = {"versions": versions, "cores": os.cpu_count(), "interpreter_mb": interpreter, "works": works}
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
 
 

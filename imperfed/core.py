@@ -28,6 +28,9 @@ from imperfed.network import Layout, Net, Network
 
 Tree = dict[str, Tensor]
 
+SLICE = 256
+"""Rows that a full gradient takes at once."""
+
 
 @dataclass(frozen=True)
 class Federation:
@@ -161,6 +164,18 @@ class Desk:
     def whole(self) -> Batch:
         """All rows of the site as one batch."""
         return Batch.of(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {})
+
+    def full_gradient(self) -> Tensor:
+        """grad f_k of the shared weights as received: the mean loss over all rows, taken in slices to save memory."""
+        n, total = len(self.x), torch.zeros_like(self.down["w"])
+        self.net.train(True)
+        for at in torch.arange(n).tensor_split(-(-n // SLICE)):
+            rows = {name: t[at] for name, t in self.rows.items()}
+            batch = Batch.of(self.x[at], self.labels.take(at), self.x.new_ones(len(at)), rows, {})
+            values, _ = self.objective.loss(self.net, batch)
+            total += self.net.backward(values.sum())[: len(total)]
+        self.net.train(False)
+        return total / n
 
 
 @dataclass(frozen=True)

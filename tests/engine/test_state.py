@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from shapes import Scaffold
 from toy import Plain, Watched, differences, engine, everything, world
 
+from imperfed.algorithms.scaffold import Scaffold
 from imperfed.engine.state import nbytes, shared
 from imperfed.errors import DataError
 from imperfed.labels import Exact

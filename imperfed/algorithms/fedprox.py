@@ -1,0 +1,56 @@
+"""FedProx (Li et al., "Federated optimization in heterogeneous networks", MLSys 2020).
+
+Source: the update rule is well known and from memory, unverified, as is the range of mu; no code was read for it.
+
+    symbol    where it lives              does it travel
+    w_t       server["w"], down["w"]      down
+    w         step.w, shared part         up
+    mu        FedProx.mu                  never: a setting
+    p_k       FedProx.aggregation         n_k is the site's claim
+
+The term is mu/2 |w - w_t|^2, so its gradient is mu (w - w_t). It joins the gradient after weight decay and before the
+run's `local.momentum`, which applies as under FedAvg. The first local step is FedAvg's: there w = w_t. Weights that
+stay at a site are not pulled.
+
+Departs from the paper in: sites are sampled uniformly and weighted by n_k, as most libraries do (the paper samples by
+n_k and averages uniformly: `aggregation=uniform` is that mean); every site makes all its local steps, so there are no
+stragglers whose unfinished work would be kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Hall, Step, Tree, Updates
+from imperfed.errors import not_negative, unknown
+
+AGGREGATIONS = ("weighted", "uniform")
+
+
+@dataclass(frozen=True)
+class FedProx(Algorithm):
+    """FedAvg whose local steps are pulled back towards the weights received."""
+
+    name: ClassVar[str] = "fedprox"
+    mu: float = 0.01  # mu; the paper tunes it in 0.001, 0.01, 0.1, 1
+    aggregation: str = "weighted"  # p_k: "weighted" n_k / n, or "uniform" 1/M
+
+    def __post_init__(self) -> None:
+        not_negative("method", mu=self.mu)
+        if self.aggregation not in AGGREGATIONS:
+            raise unknown("aggregation of fedprox", self.aggregation, AGGREGATIONS)
+
+    def correct(self, g: Tensor, step: Step) -> Tensor:
+        w_t = step.down["w"]
+        S = len(w_t)
+        g[:S].add_(step.w[:S] - w_t, alpha=self.mu)  # g + mu (w - w_t)
+        return g
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        uniform = torch.full_like(updates.n, 1 / len(updates.n))
+        p = updates.by_size() if self.aggregation == "weighted" else uniform
+        return server | updates.average(p)  # w_{t+1} = sum_k p_k w_k

@@ -1,0 +1,102 @@
+"""Mime and MimeLite (Karimireddy et al., "Mime: mimicking centralized stochastic algorithms in federated learning",
+2020), with SGD and momentum as the centralised optimiser.
+
+Source: checked against code of the authors' organisation (fedjax) and two third parties' (GHBM, FLSim). That beta = 0.9
+is among the values the paper tries is from memory.
+
+    symbol           where it lives                   does it travel
+    x                server["w"], down["w"]           down
+    y                step.w, shared part              up
+    m                server["m"]                      down; frozen during a round
+    c                server["c"]                      down, not under `lite`; the mean of the full gradients at x
+    grad f_k(x)      full_gradient                    up as "g", in an exchange before training
+    g(y), g(x)       of one batch in `local`          never
+    U, V             Mime.mix                         never
+    p_k              Updates.by_size, n_k / n         n_k is the site's claim
+
+The method has its own momentum, so `local.momentum` is not used. Weights that stay at a site take plain SGD steps. Both
+gradients of a step are of the same rows, in training mode, with the same dropout; the pass at x leaves no trace in the
+normalisation buffers, which are averaged by p_k without the server's step.
+
+Departs from the paper in: momentum accumulates, as in fedjax, so that eta means what it means under other momenta here
+(`form=paper` is the paper's, which at equal eta comes 1 - beta times as far); the averages are weighted by n_k, as in
+fedjax (the paper's are uniform); full gradients are taken in training mode, in slices; weight decay acts beside the
+momentum, on y, and is no part of c and m.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Desk, Exchange, Hall, Objective, Step, Tree, Updates
+from imperfed.errors import UsageError, positive, unknown
+
+FORMS = ("accumulate", "paper")
+
+
+@dataclass(frozen=True)
+class Mime(Algorithm):
+    """Local steps with the server's momentum, which only full gradients at the server's weights renew."""
+
+    name: ClassVar[str] = "mime"
+    beta: float = 0.9  # beta, the momentum
+    lite: bool = False  # MimeLite: no correction by g(x) and c
+    form: str = "accumulate"  # U and V: "accumulate" g + beta m, or "paper" (1 - beta) g + beta m
+    alpha: float = 1.0  # alpha, the server's step
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.beta < 1:
+            raise UsageError(f"setting method.beta must be 0 or more and below 1; got {self.beta:g}")
+        if self.form not in FORMS:
+            raise unknown("form of mime", self.form, FORMS)
+        positive("method", alpha=self.alpha)
+
+    def mix(self, g: Tensor, m: Tensor) -> Tensor:
+        """U(g, m), the step, and V(g, m), the new momentum: with SGD and momentum they are the same."""
+        return (1 - self.beta if self.form == "paper" else 1) * g + self.beta * m
+
+    def serve(self, w: Tensor, sites: int) -> Tree:
+        return {"m": torch.zeros_like(w), "c": torch.zeros_like(w)}
+
+    def send(self, server: Tree, site: int) -> Tree:
+        return {"m": server["m"]} if self.lite else {"m": server["m"], "c": server["c"]}
+
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return Exchange("gradient", self.collect, self.gradient), Exchange("train", self.merge)
+
+    def gradient(self, desk: Desk) -> Tree:
+        """grad f_k(x)."""
+        return {"g": desk.full_gradient()}
+
+    def collect(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        """The mean of the full gradients."""
+        return server | {"c": updates.by_size() @ updates["g"]}  # c = sum_k p_k grad f_k(x)
+
+    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+        S = len(step.down["w"])
+        shift = 0.0 if self.lite else step.down["c"] - self.at_server(objective, step)
+        loss, out = self.total(objective, step)
+        g = step.net.backward(loss)
+        g[:S] = self.mix(g[:S] + shift, step.down["m"])  # U(d, m) with d = g(y) - g(x) + c; MimeLite: d = g(y)
+        if step.weight_decay:
+            g.add_(step.w, alpha=step.weight_decay)
+        step.w.sub_(g, alpha=step.lr)  # y <- y - eta U
+        return loss.detach(), out
+
+    def at_server(self, objective: Objective, step: Step) -> Tensor:
+        """g(x): the gradient of the same batch at the server's weights, after which the network is as it was."""
+        x, y = step.down["w"], step.net.row.clone()
+        step.w[: len(x)] = x
+        with torch.random.fork_rng(devices=[]):  # the pass at y will draw the same dropout
+            g = step.net.backward(self.total(objective, step)[0])[: len(x)].clone()
+        step.net.load(y)
+        return g
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        new = updates.average(updates.by_size())
+        new["w"] = torch.lerp(server["w"], new["w"], self.alpha)  # x <- x - alpha sum_k p_k (x - y_k)
+        return server | new | {"m": self.mix(server["c"], server["m"])}  # m <- V(c, m), gradients at the old x

@@ -1,0 +1,95 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from averaging import (
+    LOCAL,
+    WITHOUT_MOMENTUM,
+    assert_buffers_are_averaged,
+    assert_composes,
+    assert_same_models,
+    learn,
+)
+from bowls import Hand, keeping_the_head, path, three
+from fixtures import double, near
+from toy import network, world
+
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.fednag import FedNAG
+from imperfed.errors import UsageError
+from imperfed.labels import Exact
+
+
+def test_two_clients_by_hand():
+    e, points = path(FedNAG(gamma=0.5))
+    assert points == pytest.approx([0.69, -0.077875, -0.376992], abs=1e-5)
+    assert e.state.server["v"].item() == pytest.approx(-0.143128, abs=1e-5)
+
+
+def transcription(hand: Hand, gamma: float) -> tuple[Hand, np.ndarray]:
+    """The paper's two sequences: Y is a plain step, y goes on beyond it; both are averaged."""
+    local, S = hand.job.local, hand.S
+    Y = hand.x.copy()
+    for t, who in hand.rounds:
+        ends = []
+        for k in who:
+            y = np.concatenate([hand.x, hand.own[k]])
+            before = np.concatenate([Y, hand.own[k]])  # what stays has no velocity at first
+            for xi in hand.batches(t, k):
+                after = y - local.lr * (hand.g(k, y, xi) + local.weight_decay * y)
+                y, before = after + gamma * (after - before), after
+            ends.append([y[:S], before[:S]])
+            hand.own[k] = y[S:]
+        hand.x, Y = np.einsum("k,kij->ij", hand.p(who), np.array(ends))
+    return hand, Y
+
+
+@double()
+@pytest.mark.parametrize("personal", [False, True])
+def test_three_rounds_of_unequal_clients_with_one_absent(personal: bool):
+    method = keeping_the_head(FedNAG(gamma=0.6)) if personal else FedNAG(gamma=0.6)
+    e = three(method)  # with the run's momentum: the method does not use it
+    hand, Y = transcription(Hand(e), gamma=0.6)
+    near(e.state.server["w"], hand.x, tolerance=1e-12)
+    near(0.6 * e.state.server["v"], hand.x - Y, tolerance=1e-12)  # y = Y + gamma v
+    near(e.state.personal, np.stack(list(hand.own.values())), tolerance=1e-12)
+    assert np.abs(hand.x - Y).min() > 1e-3
+
+
+def test_alone_it_is_torchs_nesterov_momentum_over_all_rounds():
+    local = replace(LOCAL, batch=64)
+    e = learn(FedNAG(gamma=0.8), local, (31,), rounds=3)
+    federation, _ = world(Exact, (31,))
+    model = network()
+    optimiser = torch.optim.SGD(model.parameters(), local.lr, 0.8, weight_decay=local.weight_decay, nesterov=True)
+    for _ in range(3 * local.steps):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(model(federation.x), federation.labels.values).backward()
+        optimiser.step()
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(e.model(0)[name], p.detach(), rtol=0, atol=1e-5)
+
+
+def test_without_its_momentum_it_is_fedavg_without_momentum_to_the_bit():
+    assert_same_models(learn(FedNAG(gamma=0.0)), learn(FedAvg(), WITHOUT_MOMENTUM))
+
+
+def test_two_models_go_down_and_two_come_up():
+    e = learn(FedNAG(), rounds=1)
+    d = len(e.state.server["w"])
+    assert e.reports[0].down == e.reports[0].up == 3 * 2 * d * 4
+
+
+def test_buffers_are_averaged():
+    assert_buffers_are_averaged(FedNAG())
+
+
+def test_it_composes():
+    assert_composes(FedNAG(gamma=0.5))
+
+
+@pytest.mark.parametrize("gamma", [-0.1, 1.0])
+def test_bad_settings_are_refused(gamma: float):
+    with pytest.raises(UsageError, match=r"method\.gamma"):
+        FedNAG(gamma=gamma)

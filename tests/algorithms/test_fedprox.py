@@ -1,0 +1,78 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from averaging import EQUAL, LOCAL, assert_buffers_are_averaged, assert_composes, assert_same_models, learn
+from bowls import Hand, keeping_the_head, path, three
+from fixtures import double, near
+
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.fedprox import FedProx
+from imperfed.errors import UsageError
+
+UNEQUAL = ([[1.0, 1.0]], [[3.0, -1.0]] * 3)
+
+
+def test_two_clients_by_hand():
+    assert path(FedProx(mu=1.0))[1] == pytest.approx([1.19, 0.6473, 0.283691], abs=1e-5)
+    assert path(FedProx(mu=0.0))[1] == pytest.approx([1.14, 0.581, 0.217650], abs=1e-5)  # FedAvg
+
+
+def test_sites_are_weighed_by_size_unless_told_otherwise():
+    assert path(FedProx(mu=0.0), *UNEQUAL)[1] == pytest.approx([0.805, 0.12385, -0.264406], abs=1e-5)
+    uniform = FedProx(mu=1.0, aggregation="uniform")
+    assert path(uniform, *UNEQUAL)[1] == pytest.approx([1.19, 0.6473, 0.283691], abs=1e-5)
+
+
+def transcription(hand: Hand, mu: float) -> Hand:
+    local = hand.job.local
+    for t, who in hand.rounds:
+        ends = []
+        for k in who:
+            w, v = np.concatenate([hand.x, hand.own[k]]), np.zeros(4)
+            for xi in hand.batches(t, k):
+                g = hand.g(k, w, xi) + local.weight_decay * w
+                g[: hand.S] += mu * (w[: hand.S] - hand.x)
+                v = local.momentum * v + g
+                w = w - local.lr * v
+            ends.append(w[: hand.S])
+            hand.own[k] = w[hand.S :]
+        hand.x = hand.p(who) @ np.array(ends)
+    return hand
+
+
+@double()
+@pytest.mark.parametrize("personal", [False, True])
+def test_three_rounds_of_unequal_clients_with_one_absent(personal: bool):
+    method = keeping_the_head(FedProx(mu=0.7)) if personal else FedProx(mu=0.7)
+    e = three(method)
+    hand = transcription(Hand(e), mu=0.7)
+    near(e.state.server["w"], hand.x, tolerance=1e-12)
+    near(e.state.personal, np.stack(list(hand.own.values())), tolerance=1e-12)
+    assert np.abs(hand.x - transcription(Hand(e), mu=0.35).x).max() > 1e-3  # the square must not lose its 2
+
+
+def test_without_its_term_it_is_fedavg_to_the_bit():
+    assert_same_models(learn(FedProx(mu=0.0)), learn(FedAvg()))
+    assert_same_models(learn(FedProx(mu=0.0, aggregation="uniform"), sizes=EQUAL), learn(FedAvg(), sizes=EQUAL))
+
+
+def test_one_local_step_is_fedavgs_to_the_bit():
+    once = replace(LOCAL, steps=1, lr=0.5)
+    assert_same_models(learn(FedProx(mu=10.0), once), learn(FedAvg(), once))
+
+
+def test_buffers_are_averaged():
+    assert_buffers_are_averaged(FedProx(mu=1.0))
+    assert_buffers_are_averaged(FedProx(mu=1.0, aggregation="uniform"), by_size=False)
+
+
+def test_it_composes():
+    assert_composes(FedProx(mu=0.1))
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(UsageError, match=r"method\.mu must be 0 or more"):
+        FedProx(mu=-0.1)
+    with pytest.raises(UsageError, match=r"'unifrm'.*Did you mean 'uniform'"):
+        FedProx(aggregation="unifrm")
