@@ -29,6 +29,8 @@ EDGES = ("raw", "min2", "nofull")
 NORMALISE = ("mean", "mean-wrong", "max")
 TEMPERATURES = (1e-2, 1e4)
 """Where `calibrate` looks."""
+ROUNDING = 1e-9
+"""Of a mean size: with few classes every temperature may give the same one."""
 HIDDEN, BATCH, RATE, EPOCHS, STEPS = 128, 256, 1e-3, 5, 500
 """The clean network: hidden units, batch and learning rate of Adam, fewest epochs, fewest steps."""
 
@@ -173,7 +175,7 @@ def calibrate(logits: Floats, y: Index, rho: float, normalise: str, mean_size: f
 
     low, high = TEMPERATURES
     least, most = size(low), size(high)
-    if not least <= mean_size <= most:
+    if not least - ROUNDING <= mean_size <= most + ROUNDING:
         raise UsageError(
             f"mean_size = {mean_size} cannot be reached with rho = {rho} and normalise = {normalise}: any temperature "
             f"gives a mean size between {least:.3f} and {most:.3f}; change rho or mean_size"

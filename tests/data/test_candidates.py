@@ -6,7 +6,7 @@ from math import comb
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from imperfed.data import candidates
@@ -218,6 +218,7 @@ def test_logits_are_left_as_they_were():
     classes=st.integers(3, 8),
     seed=st.integers(0, 1000),
 )
+@example(normalise="mean-wrong", rho=0.3539041135950577, share=0.5, classes=3, seed=221)
 def test_calibration_reaches_any_size_between_the_ends(normalise, rho, share, classes, seed):
     logits, y = rng(seed).normal(0, 4, (50, classes)), truth(50, classes, seed)
     least, most = (expected_size(instance_chances(logits, y, rho, normalise, t)) for t in candidates.TEMPERATURES)
