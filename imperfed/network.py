@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from imperfed.errors import UsageError
 
@@ -33,7 +32,8 @@ class Network(nn.Module):
             return z
         for name in self.between:
             z = self.get_submodule(name)(z)
-        return linear(z, self.head.weight, self.head.bias)
+        logits: Tensor = self.head(z)
+        return logits
 
     def insert_before_head(self, name: str, make: Callable[[int], nn.Module]) -> Network:
         """The same network with the layer `make(p)` between representation and head."""
