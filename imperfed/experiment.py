@@ -15,7 +15,6 @@ from imperfed.config import Config
 from imperfed.core import Objective
 from imperfed.data.federate import Scene, federate
 from imperfed.data.sources import load
-from imperfed.engine.crew import one_thread
 from imperfed.engine.rounds import Engine, Report
 from imperfed.engine.seeds import SERVER, seed_of, seeded
 from imperfed.errors import DataError, ImperfedError, UsageError, unknown
@@ -26,6 +25,7 @@ from imperfed.models import build
 from imperfed.network import Layout, Net, Network
 from imperfed.products import log_lines, metrics, summarise
 from imperfed.report import write_report
+from imperfed.threads import one_thread
 
 DEVICES = ("auto", "cpu")
 

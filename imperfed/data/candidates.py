@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from imperfed.errors import UsageError, unknown
+from imperfed.threads import one_thread
 
 Index = npt.NDArray[np.int64]
 Sets = npt.NDArray[np.bool_]
@@ -248,17 +249,6 @@ def adam(weights: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
             w.sub_(rate * m / (s.sqrt() + 1e-8))
 
     return step
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums are added in the same order on every machine, however many cores it has."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def cache_folder() -> Path:

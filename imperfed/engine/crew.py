@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+
+from imperfed.threads import one_thread
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function of a bench, and its further arguments."""
@@ -37,17 +39,6 @@ class Crew(Protocol):
 
     def close(self) -> None:
         """Let the workers go."""
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums are then added in one order, whatever the machine's number of cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def attempt(bench: Any, task: Task) -> Any:

@@ -15,12 +15,13 @@ from torch import Tensor
 from imperfed.core import Algorithm, Exchange, Federation, Hall, Objective, Tree, Updates
 from imperfed.descend import Local
 from imperfed.engine import site as at_site
-from imperfed.engine.crew import Crew, Failure, Task, cores, crew, one_thread, portable
+from imperfed.engine.crew import Crew, Failure, Task, cores, crew, portable
 from imperfed.engine.seeds import SERVER, generator, seeded
 from imperfed.engine.site import Bench, Job, Judge, Scores
 from imperfed.engine.state import State, nbytes, shared
 from imperfed.errors import ImperfedError, QuorumError, UsageError, not_negative, positive, unknown
 from imperfed.network import Layout, Net, Network
+from imperfed.threads import one_thread
 
 POLICIES = ("skip", "retry", "stop")
 
