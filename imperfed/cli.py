@@ -127,7 +127,10 @@ def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
 
 @app.command(name="list")
 def list_(
-    what: Annotated[str, typer.Argument(help="algorithms, datasets or models.")] = "algorithms", json: Json = False
+    what: Annotated[
+        str, typer.Argument(help="algorithms, repairs, attacks, defences, datasets or models.")
+    ] = "algorithms",
+    json: Json = False,
 ) -> None:
     """The catalogue."""
     from imperfed.listing import listing
@@ -136,7 +139,7 @@ def list_(
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(help="An algorithm, dataset or model.")], json: Json = False) -> None:
+def show(name: Annotated[str, typer.Argument(help="A name from any of the lists.")], json: Json = False) -> None:
     """All about one entry of the catalogue: symbols, settings, source file."""
     from imperfed.listing import show as show_entry
 

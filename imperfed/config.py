@@ -12,12 +12,14 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from imperfed import attacks, defences, repairs
 from imperfed.algorithms import find, find_objective
+from imperfed.auxiliary import Attack, Defence, Repair
 from imperfed.core import Algorithm, Objective
 from imperfed.data.candidates import Labelling
 from imperfed.data.partitions import Split
@@ -35,6 +37,12 @@ FIXED: dict[str, type[Any]] = {
     "local": Local,
     "rounds": Rounds,
 }
+CHOSEN: dict[str, Callable[[str], type[Any]]] = {
+    "repair": repairs.find,
+    "attack": attacks.find,
+    "defence": defences.find,
+}
+"""Sections of what a run may have besides its method, and how each is found by name."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,9 @@ class Run:
     method: str = "pfedpll"  # "fedavg+cc" picks the objective as well
     data: str = "digits"
     objective: str = ""  # empty: the method's own, or the reference objective of the labels' kind
+    repair: str = ""  # of the labels, before training
+    attack: str = ""
+    defence: str = ""
     seed: int = 0  # initial weights, batches, who takes part
     data_seed: int = 0  # split and candidate sets
     device: str = "auto"
@@ -60,13 +71,17 @@ class Config:
     model: ModelSpec
     local: Local
     rounds: Rounds
+    repair: Repair | None = None
+    attack: Attack | None = None
+    defence: Defence | None = None
 
     def flat(self) -> dict[str, Scalar]:
         """Every setting as section.key."""
         flat: dict[str, Scalar] = {}
         for section in (f.name for f in dataclasses.fields(self)):
             part = getattr(self, section)
-            flat |= {f"{section}.{key}": getattr(part, key) for key in options(type(part))}
+            if part is not None:
+                flat |= {f"{section}.{key}": getattr(part, key) for key in options(type(part))}
         if self.method.objective is not None:
             chosen = self.method.objective
             flat |= {f"objective.{key}": getattr(chosen, key) for key in options(type(chosen))}
@@ -113,10 +128,12 @@ def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | No
     schemas: dict[str, type[Any]] = {"run": Run, "method": method, **FIXED}
     if own is not None:
         schemas["objective"] = type(own)
+    chosen = {part: find_part(getattr(run, part)) for part, find_part in CHOSEN.items() if getattr(run, part)}
+    schemas |= chosen
     flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | preset(run.data) | given
     flat |= {_full(word, schemas): value for word, value in spoken.items()}
     _refuse_unknown(flat, schemas)
-    parts = {name: _fill(schema, _chosen(name, flat), name) for name, schema in FIXED.items()}
+    parts = {name: _fill(schema, _chosen(name, flat), name) for name, schema in (FIXED | chosen).items()}
     if own is not None:
         own = _fill(type(own), _chosen("objective", flat), "objective")
     return Config(run, _fill(method, _chosen("method", flat) | {"objective": own}, "method"), **parts)

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from imperfed.errors import DataError
-from imperfed.labels import Labels
+from imperfed.errors import DataError, UsageError
+from imperfed.labels import Exact, Labels
 from imperfed.network import Layout, Net, Network
 
 Tree = dict[str, Tensor]
@@ -33,11 +33,34 @@ SLICE = 256
 
 
 @dataclass(frozen=True)
+class Trusted:
+    """Labelled rows that only the server holds."""
+
+    x: Tensor
+    labels: Exact
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A sensitive attribute: columns of x that say to which of its groups a row may belong."""
+
+    name: str
+    values: tuple[str, ...]
+    first: int
+    """Group v has the column first + v."""
+
+    def of(self, x: Tensor) -> Tensor:
+        """The membership of every row in every group, as a view."""
+        return x[:, self.first : self.first + len(self.values)]
+
+
+@dataclass(frozen=True)
 class Federation:
     """The training data of all sites, one after the other in one tensor. Holds no truth."""
 
     name: str
     x: Tensor
+    """The examples: one a row, unless `at` says otherwise."""
     labels: Labels
     starts: tuple[int, ...]
     """Site k holds the rows starts[k] .. starts[k + 1] - 1."""
@@ -47,12 +70,19 @@ class Federation:
     """A name for every row, stable from run to run."""
     public: Tensor
     """Unlabelled inputs that the server may look at; empty where there are none."""
+    at: Tensor | None = None
+    """Which example each row is, where an example may sit at several sites; None: row i is example i."""
+    trusted: Trusted | None = None
+    groups: tuple[int, ...] = ()
+    """The group of every site; sites of one group share a model. Empty: one group."""
+    attribute: Attribute | None = None
 
     def check(self) -> Federation:
         """The door: every invariant that training relies on, each problem named with its site and row."""
-        if len(self.x) != len(self.labels) or self.starts[-1] != len(self.x):
+        rows = len(self.x) if self.at is None else len(self.at)
+        if rows != len(self.labels) or self.starts[-1] != rows:
             raise DataError(
-                f"{self.name}: {len(self.x)} examples but {len(self.labels)} labels and {self.starts[-1]} in sites"
+                f"{self.name}: {rows} examples but {len(self.labels)} labels and {self.starts[-1]} in sites"
             )
         for k, site in enumerate(self.sites):
             start, stop = self.starts[k], self.starts[k + 1]
@@ -60,10 +90,11 @@ class Federation:
                 raise DataError(
                     f"{self.name}, {site}: the site has no training rows; use fewer sites or another partition"
                 )
-            finite = torch.isfinite(self.x[start:stop].flatten(1)).all(1)
+            x = self.inputs(start, stop)
+            finite = torch.isfinite(x.flatten(1)).all(1)
             if not finite.all():
                 row = int((~finite).nonzero()[0])
-                column = int((~torch.isfinite(self.x[start + row].flatten())).nonzero()[0])
+                column = int((~torch.isfinite(x[row].flatten())).nonzero()[0])
                 raise DataError(
                     f"{self.name}, {site}, row {row} (id {self.ids[start + row]}), feature {column}: not a finite "
                     f"number ({int((~finite).sum())} such rows at this site); fill or drop them first"
@@ -75,11 +106,13 @@ class Federation:
         """The number of rows at each site."""
         return [b - a for a, b in zip(self.starts, self.starts[1:], strict=False)]
 
+    def inputs(self, start: int, stop: int) -> Tensor:
+        """The inputs of the rows start .. stop - 1; a view, unless examples sit at several sites."""
+        return self.x[start:stop] if self.at is None else self.x[self.at[start:stop]]
+
     def pooled(self) -> Federation:
         """The same rows as if one site held them all."""
-        return Federation(
-            self.name, self.x, self.labels, (0, len(self.x)), ("pooled",), self.classes, self.ids, self.public
-        )
+        return replace(self, starts=(0, self.starts[-1]), sites=("pooled",), groups=())
 
 
 @dataclass(frozen=True)
@@ -160,6 +193,8 @@ class Desk:
     memory: Tree
     batch: Batch
     """One batch drawn as for training."""
+    secret: bytes
+    """Known to all sites and not to the server."""
 
     def whole(self) -> Batch:
         """All rows of the site as one batch."""
@@ -186,6 +221,8 @@ class Updates:
     n: Tensor
     """Number of training rows of each."""
     trees: Tree
+    parts: tuple[Tree, ...] = ()
+    """One tree a site instead, in an opening exchange: their answers need not be of one shape."""
 
     def __getitem__(self, name: str) -> Tensor:
         return self.trees[name]
@@ -194,9 +231,19 @@ class Updates:
         """Weights n_k / n."""
         return self.n / self.n.sum()
 
+    def only(self, kept: Tensor) -> Updates:
+        """The answers of these rows (indices), in their order."""
+        who = tuple(self.who[i] for i in kept.tolist())
+        return Updates(who, self.n[kept], {name: t[kept] for name, t in self.trees.items()})
+
     def average(self, weights: Tensor) -> Tree:
         """The weighted mean of all that makes up the model: shared weights and shared buffers."""
         return {name: weights @ self.trees[name] for name in ("w", "buffers")}
+
+
+def nothing_trusted(down: Tree) -> Done:
+    """What `Hall.train` is where the server holds no labelled rows."""
+    raise UsageError("the server trains on labelled rows of its own here and holds none; set split.trusted, as 0.05")
 
 
 @dataclass
@@ -210,15 +257,50 @@ class Hall:
     draw: torch.Generator
     notes: list[str] = field(default_factory=list)
     """Sentences for the log."""
+    trusted: Trusted | None = None
+    train: Callable[[Tree], Done] = nothing_trusted
+    """The algorithm's own local steps on the trusted rows, as many as a site makes, from what is given as `down`."""
+    classes: tuple[str, ...] = ()
+    attribute: Attribute | None = None
+    suspicions: list[Suspicion] = field(default_factory=list)
+
+    def suspect(self, site: int, score: float | None, confidence: float, out: bool) -> None:
+        """Record what a defence thinks of one site in this round; a score of None is undefined."""
+        self.suspicions.append(Suspicion(site, score, confidence, out))
+
+
+@dataclass(frozen=True)
+class Suspicion:
+    """What a defence thinks of one site in one round."""
+
+    site: int
+    score: float | None
+    confidence: float
+    """Trust in the site, 0 .. 1."""
+    out: bool
+    """Whether its answer was left out of the merge."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Server to sites and back, once. `answer` is None where the local training loop gives the answer."""
+    """Server to sites and back, once. `answer` is None where the local training loop gives the answer.
+
+    With `weigh`, the server needs no more than the sum of the sites' mean gradients at the weights sent, each times its
+    weight (from the numbers of rows). One pass over all rows then stands for a pass a site, no site gets a copy of the
+    model, and `gather` finds the sum as updates["g"], of one row.
+    """
 
     name: str
     gather: Callable[[Tree, Updates, Hall], Tree]
     answer: Callable[[Desk], Tree] | None = None
+    weigh: Callable[[Tensor], Tensor] | None = None
+    traffic: Callable[[Tree, Hall], tuple[int, int]] | None = None
+    """Numbers a site receives and sends, where that is less than the whole model (of an exchange with `weigh`)."""
+
+    @property
+    def trains(self) -> bool:
+        """Whether the sites make their local steps in it."""
+        return self.answer is None and self.weigh is None
 
 
 @dataclass(frozen=True)
@@ -229,6 +311,11 @@ class Objective(ABC):
     labels: ClassVar[type[Labels]]
     reference: ClassVar[bool] = False
     """Whether it is what an algorithm minimises on this kind of labels when nothing else was chosen."""
+
+    @classmethod
+    def accepts(cls, kind: type[Labels]) -> bool:
+        """Whether it learns from this kind of labels."""
+        return kind is cls.labels
 
     def open(self, labels: Any) -> Tree:
         """Memory of each example before the first round, [n, ...]."""
@@ -321,6 +408,10 @@ class Algorithm:
     def send(self, server: Tree, site: int) -> Tree:
         """What a site receives beside the shared weights (a "w" given here replaces them)."""
         return {}
+
+    def opening(self) -> tuple[Exchange, ...]:
+        """One-shot exchanges with all sites before round 0; what they gather may add names to the server's memory."""
+        return ()
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         """The exchanges of one round, in order."""

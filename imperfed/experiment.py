@@ -11,12 +11,13 @@ from pathlib import Path
 import torch
 
 from imperfed.algorithms import catalogue, reference
+from imperfed.auxiliary import Mending, assail
 from imperfed.config import Config
 from imperfed.core import Objective
 from imperfed.data.federate import Scene, federate
 from imperfed.data.sources import load
 from imperfed.engine.rounds import Engine, Report
-from imperfed.engine.seeds import SERVER, seed_of, seeded
+from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, ImperfedError, UsageError, unknown
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.folder import Record, RunFolder
@@ -53,7 +54,7 @@ class Experiment:
         if config.run.device not in DEVICES:
             raise unknown("device", config.run.device, DEVICES)
         self.config = config
-        self.scene = _scene(config)
+        self.scene, self.mending = _around(config, _scene(config))
         self.objective = _objective(config, self.scene)
         self.judge = Evaluator(self.scene.oracle)
         federation = self.scene.federation
@@ -66,6 +67,7 @@ class Experiment:
             config.local,
             config.rounds,
             config.run.seed,
+            config.defence,
         )
 
     def go(self, folder: RunFolder, watch: Watch) -> Record:
@@ -118,11 +120,30 @@ def _scene(config: Config) -> Scene:
     return federate(load(config.run.data), config.split, labelling, config.run.data_seed)
 
 
+def _around(config: Config, scene: Scene) -> tuple[Scene, Mending | None]:
+    """The scene after the adversaries have rewritten their rows and the sites have mended their labels."""
+    mending = None
+    if config.attack is not None:
+        done = assail(config.attack, scene.federation, generator(config.run.data_seed, 0, SERVER, "attack"))
+        facts = {"adversaries": [scene.federation.sites[k] for k in done.adversaries], "attack": list(done.notes)}
+        scene = replace(scene, federation=done.federation, facts=scene.facts | facts)
+    if config.repair is not None:
+        if type(scene.federation.labels) is not config.repair.labels:
+            raise UsageError(
+                f"repair {config.repair.name} mends {config.repair.labels.kind} labels, but {scene.federation.name} "
+                f"comes with {scene.federation.labels.kind} labels here"
+            )
+        draw = generator(config.run.seed, 0, SERVER, "repair")
+        federation, mending = config.repair.mend(scene.federation, draw)
+        scene = replace(scene, federation=federation.check())
+    return scene, mending
+
+
 def _objective(config: Config, scene: Scene) -> Objective:
     kind = type(scene.federation.labels)
     objective = config.method.objective or reference(kind)
-    if objective.labels is not kind:
-        able = [n for n, c in catalogue().items() if issubclass(c, Objective) and c.labels is kind]
+    if not objective.accepts(kind):
+        able = [n for n, c in catalogue().items() if issubclass(c, Objective) and c.accepts(kind)]
         raise UsageError(
             f"{objective.name!r} learns from {objective.labels.kind} labels, but {scene.federation.name} comes with "
             f"{kind.kind} labels here. What learns from those: {', '.join(able)}"

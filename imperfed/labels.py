@@ -1,4 +1,4 @@
-"""What a site may know about its examples: four kinds of labels, each a type.
+"""What a site may know about its examples: six kinds of labels, each a type.
 
 The constructors are cheap and check nothing, since a batch is built at every local step; `check` is called once, where
 data enters a federation. True labels never appear here: they live in `imperfed.oracle`.
@@ -48,20 +48,32 @@ class Labels(ABC):
 
 
 @dataclass(frozen=True)
-class Exact(Labels):
-    """One label an example, right or wrong: int64 values [n]."""
-
-    kind: ClassVar[str] = "exact"
+class OneClass(Labels):
+    """One class an example: int64 values [n]."""
 
     def check(self, where: str) -> None:
         if self.values.ndim != 1 or self.values.dtype != torch.int64:
-            raise DataError(f"{where}: exact labels must be an int64 vector; found {tuple(self.values.shape)}")
+            raise DataError(f"{where}: {self.kind} labels must be an int64 vector; found {tuple(self.values.shape)}")
         wrong = ((self.values < 0) | (self.values >= self.classes)).nonzero()
         if len(wrong):
             row = int(wrong[0])
             raise DataError(
                 f"{where}, row {row}: label {int(self.values[row])} is outside the label space 0 .. {self.classes - 1}"
             )
+
+
+@dataclass(frozen=True)
+class Exact(OneClass):
+    """One label an example, right or wrong."""
+
+    kind: ClassVar[str] = "exact"
+
+
+@dataclass(frozen=True)
+class Positive(OneClass):
+    """One class known to be present; nothing is known of the others."""
+
+    kind: ClassVar[str] = "positive"
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,21 @@ class Candidates(Labels):
         """Equal confidence 1/|S| in every candidate, 0 elsewhere: float [n, C]."""
         mask = self.values.to(torch.get_default_dtype())
         return mask / mask.sum(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Memberships(Labels):
+    """How far each class is a candidate, 0 .. 1, some class above 0: float32 values [n, C]."""
+
+    kind: ClassVar[str] = "memberships"
+
+    def check(self, where: str) -> None:
+        self._check_matrix(where, torch.float32)
+        wrong = ((self.values < 0) | (self.values > 1)).any(1) | ~(self.values > 0).any(1)
+        if wrong.any():
+            raise DataError(
+                f"{where}, row {int(wrong.nonzero()[0])}: memberships must lie in 0 .. 1, and not all may be 0"
+            )
 
 
 @dataclass(frozen=True)
@@ -112,4 +139,4 @@ class Annotated(Labels):
             )
 
 
-KINDS: dict[str, type[Labels]] = {k.kind: k for k in (Exact, Candidates, Positives, Annotated)}
+KINDS: dict[str, type[Labels]] = {k.kind: k for k in (Exact, Candidates, Memberships, Positive, Positives, Annotated)}

@@ -6,7 +6,7 @@ import ast
 import inspect
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,19 @@ from rich.console import Console
 from rich.table import Table
 
 from imperfed.algorithms import catalogue
+from imperfed.attacks import attacks
 from imperfed.config import options
 from imperfed.core import Algorithm, Objective
-from imperfed.data.sources import data_folder, sources
+from imperfed.data.source import data_folder
+from imperfed.data.sources import sources
+from imperfed.defences import defences
 from imperfed.errors import unknown
 from imperfed.models import models
+from imperfed.repairs import repairs
 
 Entry = dict[str, Any]
 Method = type[Algorithm] | type[Objective]
+Finder = Callable[[], Mapping[str, type[Any]]]
 
 
 def learns_from(method: Method) -> str:
@@ -30,7 +35,7 @@ def learns_from(method: Method) -> str:
     return "any kind" if own is None else own.kind if isinstance(own, type) else own.labels.kind
 
 
-def about(method: Method) -> str:
+def about(method: type[Any]) -> str:
     """The first sentence of a method's docstring."""
     return inspect.cleandoc(method.__doc__ or "").split("\n")[0]
 
@@ -74,7 +79,22 @@ def model_entries() -> list[Entry]:
     return [{"name": name, "takes": m.takes, "about": m.about} for name, m in models().items()]
 
 
-LISTS = {"algorithms": algorithms, "datasets": datasets, "models": model_entries}
+def auxiliaries(found: Finder) -> Callable[[], list[Entry]]:
+    """Every repair, attack or defence."""
+    return lambda: [{"name": name, "about": about(thing)} for name, thing in found().items()]
+
+
+AROUND: dict[str, Finder] = {
+    "repairs": repairs,
+    "attacks": attacks,
+    "defences": defences,
+}
+LISTS: dict[str, Callable[[], list[Entry]]] = {
+    "algorithms": algorithms,
+    **{what: auxiliaries(found) for what, found in AROUND.items()},
+    "datasets": datasets,
+    "models": model_entries,
+}
 SHORT = {"datasets": ("name", "present", "about")}
 
 
@@ -87,7 +107,7 @@ def listing(what: str, as_json: bool, console: Console) -> None:
         print(json.dumps(entries, indent=2))
         return
     table = Table()
-    columns = SHORT.get(what) or tuple(entries[0])
+    columns = SHORT.get(what) or tuple(entries[0] if entries else ("name", "about"))
     for column in columns:
         table.add_column(column, overflow="fold")
     for entry in entries:
@@ -103,9 +123,12 @@ def listing(what: str, as_json: bool, console: Console) -> None:
 
 
 def show(name: str, as_json: bool, console: Console) -> None:
-    """Print all about one method, dataset or model."""
+    """Print all about one method, repair, attack, defence, dataset or model."""
+    around = {name: thing for found in AROUND.values() for name, thing in found().items()}
     if name in catalogue():
-        entry = method_entry(catalogue()[name])
+        entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
+    elif name in around:
+        entry = method_entry(around[name])
     elif name in sources():
         entry = next(e for e in datasets() if e["name"] == name)
         if entry["present"] == "yes":
@@ -114,7 +137,7 @@ def show(name: str, as_json: bool, console: Console) -> None:
     elif name in models():
         entry = next(e for e in model_entries() if e["name"] == name)
     else:
-        raise unknown("name", name, [*catalogue(), *sources(), *models()])
+        raise unknown("name", name, [*catalogue(), *around, *sources(), *models()])
     if as_json:
         print(json.dumps(entry, indent=2))
         return
@@ -123,7 +146,7 @@ def show(name: str, as_json: bool, console: Console) -> None:
         console.print(str(value) if key != "files" else checksums(value))
 
 
-def method_entry(method: Method) -> Entry:
+def method_entry(method: type[Any]) -> Entry:
     """A method's page: the symbol table of its file, its settings, where its source lies."""
     module = sys.modules[method.__module__]
     path = Path(inspect.getfile(method))
@@ -131,14 +154,13 @@ def method_entry(method: Method) -> Entry:
     return {
         "name": method.name,
         "about": about(method),
-        "learns from": learns_from(method),
         "paper and symbols": inspect.cleandoc(module.__doc__ or ""),
         "settings": "\n".join(lines) or "none",
         "source": str(path),
     }
 
 
-def settings(method: Method) -> dict[str, tuple[Any, str]]:
+def settings(method: type[Any]) -> dict[str, tuple[Any, str]]:
     """Every setting of a method with its default and the comment behind it; an objective's own come after."""
     instance = method()
     found = {key: (getattr(instance, key), comments(method).get(key, "")) for key in options(method)}
@@ -148,7 +170,7 @@ def settings(method: Method) -> dict[str, tuple[Any, str]]:
     return found
 
 
-def comments(method: Method) -> dict[str, str]:
+def comments(method: type[Any]) -> dict[str, str]:
     """The comment behind each field in the source."""
     source = inspect.getsource(method).split("\n")
     tree = ast.parse(inspect.cleandoc("\n".join(source)))

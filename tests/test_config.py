@@ -129,4 +129,5 @@ def test_every_setting_is_in_the_file_and_changes_the_digest() -> None:
 
 
 def _keys(config: Config, section: str) -> dict[str, Any]:
-    return options(type(getattr(config, section)))
+    part = getattr(config, section)
+    return {} if part is None else options(type(part))

@@ -35,8 +35,8 @@ def plant(root: Path, file: str, code: str) -> None:
     ("file", "code", "target"),
     [
         ("algorithms/new.py", "import os\nfrom imperfed.engine.rounds import Engine\n", "engine.rounds.Engine"),
-        ("algorithms/new.py", "\nfrom imperfed.algorithms.fedavg import FedAvg\n", "algorithms.fedavg.FedAvg"),
-        ("algorithms/new.py", "\nfrom .fedavg import FedAvg\n", "algorithms.fedavg.FedAvg"),
+        ("defences/new.py", "\nfrom imperfed.algorithms.fedavg import FedAvg\n", "algorithms.fedavg.FedAvg"),
+        ("attacks/new.py", "\nfrom ..data.federate import Scene\n", "data.federate.Scene"),
         ("algorithms/new.py", "\nfrom ..oracle import Oracle\n", "oracle.Oracle"),
         ("algorithms/__init__.py", "\nfrom .. import evaluate\n", "evaluate"),
         ("engine/rounds.py", "\nimport imperfed.algorithms\n", "algorithms"),

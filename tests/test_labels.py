@@ -1,4 +1,4 @@
-"""The four kinds of labels: what each promises, and errors that name the row."""
+"""The kinds of labels: what each promises, and errors that name the row."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from toy import world
 
 from imperfed.core import Federation
 from imperfed.errors import DataError
-from imperfed.labels import Annotated, Candidates, Exact, Labels, Positives
+from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
 
-KINDS: list[type[Labels]] = [Exact, Candidates, Positives, Annotated]
+KINDS: list[type[Labels]] = [Exact, Positive, Candidates, Memberships, Positives, Annotated]
 YES, NO = True, False
 GOOD: dict[type[Labels], Tensor] = {
     Exact: torch.tensor([2, 0, 1, 2]),
     Candidates: torch.tensor([[YES, NO, NO], [YES, YES, YES], [NO, YES, YES], [NO, NO, YES]]),
+    Positive: torch.tensor([1, 1, 0, 2]),
+    Memberships: torch.tensor([[1.0, 0.0, 0.5], [0.2, 0.2, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.1]]),
     Positives: torch.tensor([[YES, NO, NO], [NO, NO, NO], [YES, YES, YES], [NO, YES, NO]]),
     Annotated: torch.tensor([[1, 0, -1], [-1, -1, -1], [0, 0, 0], [1, 1, 1]], dtype=torch.int8),
 }
@@ -45,6 +47,8 @@ def test_good_labels_pass(kind: type[Labels]) -> None:
         (changed(Exact, slice(1, 3), -1), r"here, row 1: label -1 is outside the label space 0 \.\. 2"),
         (changed(Candidates, 3, False), "here, row 3: the candidate set is empty .1 such rows in all.; give every"),
         (changed(Candidates, slice(1, 3), False), "here, row 1: .* .2 such rows in all."),
+        (changed(Memberships, (1, 2), 1.5), r"here, row 1: memberships must lie in 0 \.\. 1, and not all may be 0"),
+        (changed(Memberships, 2, 0.0), "here, row 2: memberships must"),
         (
             changed(Annotated, (1, 2), 2),
             "here, row 1, class 2: 2 is none of 1 .present., 0 .absent., -1 .not annotated.",
@@ -62,10 +66,10 @@ def test_the_first_bad_row_is_named(labels: Labels, message: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_wrong_shapes_and_types_are_named(kind: type[Labels]) -> None:
     good = GOOD[kind]
-    for wrong in (good.float(), good.unsqueeze(-1), good.to(torch.int32)):
+    for wrong in (good.half(), good.unsqueeze(-1), good.to(torch.int32)):
         with pytest.raises(DataError, match=f"here: {kind.kind} labels must be"):
             kind(wrong, 3).check("here")
-    if kind is not Exact:
+    if kind not in (Exact, Positive):
         with pytest.raises(DataError, match=r"one column a class \(4\).*\(4, 3\)"):
             kind(good, 4).check("here")
 

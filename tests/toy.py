@@ -1,4 +1,4 @@
-"""Toy federations for the four kinds of labels, a tiny network, and an engine that keeps what the sites sent."""
+"""Toy federations for every kind of labels, a tiny network, and an engine that keeps what the sites sent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softmax
 
-from imperfed.core import Algorithm, Batch, Exchange, Federation, Objective, Tree, Updates
+from imperfed.core import Algorithm, Batch, Exchange, Federation, Objective, Tree, Trusted, Updates
 from imperfed.descend import Local
 from imperfed.engine.rounds import Engine, Report, Rounds
 from imperfed.evaluate import Evaluator
-from imperfed.labels import Annotated, Candidates, Exact, Labels, Positives
+from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
 from imperfed.network import Network
 from imperfed.oracle import Oracle
 
@@ -32,11 +32,19 @@ def rows_of(kind: type[Labels], n: int, draw: torch.Generator) -> tuple[Tensor, 
     luck = torch.rand(n, CLASSES, generator=draw)
     y = torch.randint(CLASSES, (n,), generator=draw)
     truth = torch.eye(CLASSES, dtype=torch.bool)[y]
-    if kind in (Exact, Candidates):
-        labels: Labels = Exact(y, CLASSES) if kind is Exact else Candidates(truth | (luck < 0.3), CLASSES)
-        return centres[y] + noise, y, labels
+    if kind in (Exact, Candidates, Memberships):
+        sets = truth | (luck < 0.3)
+        by_kind: dict[type[Labels], Labels] = {
+            Exact: Exact(y, CLASSES),
+            Candidates: Candidates(sets, CLASSES),
+            Memberships: Memberships((truth + 0.5 * (sets & ~truth)).float(), CLASSES),
+        }
+        return centres[y] + noise, y, by_kind[kind]
     present = truth | (torch.rand(n, CLASSES, generator=draw) < 0.3)
-    if kind is Positives:
+    labels: Labels
+    if kind is Positive:
+        labels = Positive(y, CLASSES)
+    elif kind is Positives:
         labels = Positives(present & (luck < 0.8), CLASSES)
     else:
         labels = Annotated(torch.where(luck < 0.7, present.to(torch.int8), -1).to(torch.int8), CLASSES)
@@ -53,7 +61,18 @@ def world(kind: type[Labels], sizes: tuple[int, ...] = SIZES, seed: int = 0) -> 
     names = tuple(f"site{k}" for k in range(len(sizes)))
     public = torch.randn(16, INPUTS, generator=draw)
     classes = tuple("abcd"[:CLASSES])
-    federation = Federation("toy", x, labels, starts, names, classes, tuple(map(str, range(n))), public).check()
+    trusted_x, trusted_y, _ = rows_of(Exact, 24, draw)
+    federation = Federation(
+        "toy",
+        x,
+        labels,
+        starts,
+        names,
+        classes,
+        tuple(map(str, range(n))),
+        public,
+        trusted=Trusted(trusted_x, Exact(trusted_y, CLASSES)),
+    ).check()
     return federation, Oracle(truth, tuple(t[0] for t in tests), tuple(t[1] for t in tests))
 
 

@@ -1,9 +1,10 @@
 """Check who imports whom inside the package: `python tools/imports.py`. One line a violation; exit code 1 if any.
 
-algorithms/*                               import core, labels, losses, network, errors and descend, nothing else
-engine/*                                   never import algorithms, data, evaluate or oracle
-core, labels, network, losses, descend     never import what is built on them
-oracle                                     is imported by data/* and evaluate only
+algorithms/*, repairs/*, attacks/*, defences/*    import core, auxiliary, labels, losses, network, errors, descend and
+                                                  what lies in their own folder, nothing else
+engine/*                                          never import those four, data, evaluate or oracle
+core, labels, network, losses, descend            never import what is built on them
+oracle                                            is imported by data/* and evaluate only
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = "imperfed"
-GROUND = {"core", "labels", "network", "losses", "descend"}
-BUILT_ON_IT = {"algorithms", "cli", "data", "engine", "evaluate", "report"}
-ALLOWED = {"algorithms": GROUND | {"errors"}}
-FORBIDDEN = {"engine": {"algorithms", "data", "evaluate"}} | dict.fromkeys(GROUND, BUILT_ON_IT)
+GROUND = {"core", "labels", "network", "losses", "descend", "auxiliary"}
+AROUND = {"repairs", "attacks", "defences"}
+BUILT_ON_IT = {"algorithms", "cli", "data", "engine", "evaluate", "report", *AROUND}
+ALLOWED = {room: GROUND | {"errors", "discovery", room} for room in ("algorithms", *AROUND)}
+FORBIDDEN = {"engine": {"algorithms", "data", "evaluate", *AROUND}} | dict.fromkeys(GROUND, BUILT_ON_IT)
 SEES_THE_TRUTH = {"data", "evaluate", "oracle"}
 
 

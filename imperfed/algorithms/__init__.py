@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from functools import cache
 
 from imperfed.core import Algorithm, Objective
+from imperfed.discovery import discover
 from imperfed.errors import unknown
 from imperfed.labels import Labels
 
@@ -14,14 +13,7 @@ from imperfed.labels import Labels
 @cache
 def catalogue() -> dict[str, type[Algorithm] | type[Objective]]:
     """All methods by name. An objective's name runs it under plain averaging."""
-    found: dict[str, type[Algorithm] | type[Objective]] = {}
-    for info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{info.name}")
-        for thing in vars(module).values():
-            if isinstance(thing, type) and thing.__module__ == module.__name__ and "name" in vars(thing):
-                if issubclass(thing, Algorithm | Objective):
-                    found[thing.name] = thing
-    return dict(sorted(found.items()))
+    return discover(__name__, __path__, (Algorithm, Objective))
 
 
 def find(name: str) -> type[Algorithm] | type[Objective]:
@@ -42,6 +34,6 @@ def find_objective(name: str) -> type[Objective]:
 def reference(kind: type[Labels]) -> Objective:
     """What is minimised on this kind of labels when nothing else was chosen."""
     for c in catalogue().values():
-        if issubclass(c, Objective) and c.reference and c.labels is kind:
+        if issubclass(c, Objective) and c.reference and c.accepts(kind):
             return c()
     raise unknown("label kind with a reference objective", kind.kind, [])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from imperfed.errors import DataError
-from imperfed.labels import Candidates, Exact
+from imperfed.labels import Annotated, Candidates, Exact, Labels
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Dataset:
     x: Tensor
     """float32 [n, ...]; images as [n, channels, height, width] scaled to 0 .. 1."""
     y: Tensor | None
-    """int64 [n], true classes, where known."""
+    """True classes, where known: int64 [n], or int8 [n, C] (1 present, 0 absent) where a row may have several."""
     candidates: Tensor | None
     """bool [n, C], real candidate sets, where the data has them."""
     classes: tuple[str, ...]
@@ -44,15 +44,18 @@ class Dataset:
         self._check_shapes(where)
         _check_finite(self.x, where)
         if self.y is not None:
-            Exact(self.y, len(self.classes)).check(where)
+            self._truth(self.y).check(where)
         if self.candidates is not None:
             Candidates(self.candidates, len(self.classes)).check(where)
         if self.y is not None and self.candidates is not None:
             _check_covered(self.y, self.candidates, where)
         if self.test_x is not None and self.test_y is not None:
             _check_finite(self.test_x, f"{where}, test set")
-            Exact(self.test_y, len(self.classes)).check(f"{where}, test set")
+            self._truth(self.test_y).check(f"{where}, test set")
         return self
+
+    def _truth(self, y: Tensor) -> Labels:
+        return (Exact if y.ndim == 1 else Annotated)(y, len(self.classes))
 
     def _check_shapes(self, where: str) -> None:
         if self.x.ndim < 2 or self.x.numel() == 0:

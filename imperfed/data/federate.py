@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Federation
+from imperfed.core import Federation, Trusted
 from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
-from imperfed.data.partitions import Split, partition
+from imperfed.data.partitions import Index, Split, partition
 from imperfed.errors import DataError, UsageError, unknown
 from imperfed.labels import Candidates, Exact, Labels
 from imperfed.oracle import Oracle
 
-STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3}
+STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4}
 """Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
 
 CONSTANT = 1e-12
@@ -72,6 +72,8 @@ class Cut:
     public_from: str
     common: tuple[Tensor, Tensor] | None = None
     """Inputs and true classes of the official test set, without the public inputs."""
+    trusted: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    """Row numbers that only the server holds."""
 
 
 def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: int) -> Scene:
@@ -92,6 +94,7 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         classes=dataset.classes,
         ids=tuple(dataset.ids[row] for row in order.tolist()),
         public=scale(cut.public),
+        trusted=trust(dataset, cut.trusted, scale),
     ).check()
     oracle = seal(dataset, cut, order, scale)
     return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
@@ -121,7 +124,7 @@ def label(dataset: Dataset, labelling: Labelling, data_seed: int) -> tuple[Label
 
 def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     """Sites, their test rows, and the public inputs."""
-    for name, share in (("test", split.test), ("public", split.public)):
+    for name, share in (("test", split.test), ("public", split.public), ("trusted", split.trusted)):
         if not 0 <= share < 1:
             raise UsageError(f"{name} is a share and must lie in 0 .. 1 without 1; given: {share}")
     if dataset.y is None and split.test:
@@ -130,7 +133,9 @@ def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
             "set test = 0 to train without test sets"
         )
     y, column = (None if t is None else t.numpy() for t in (dataset.y, dataset.column))
-    sites = partition(split, len(dataset), y, column, stream(data_seed, "partition"))
+    trusted, rest = set_apart(dataset, split.trusted, stream(data_seed, "trusted"))
+    y, column = (None if t is None else t[rest] for t in (y, column))
+    sites = [rest[rows] for rows in partition(split, len(rest), y, column, stream(data_seed, "partition"))]
     train, test = [], []
     generator = stream(data_seed, "test")
     for name, held in zip(site_names(len(sites)), sites, strict=True):
@@ -142,7 +147,27 @@ def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
         part = max(1, share_of(split.test, len(rows))) if split.test else 0
         train.append(rows[part:].sort().values)
         test.append(rows[:part])
-    return take_public(dataset, split, train, test, stream(data_seed, "public"))
+    cut = take_public(dataset, split, train, test, stream(data_seed, "public"))
+    return replace(cut, trusted=torch.from_numpy(trusted))
+
+
+def set_apart(dataset: Dataset, share: float, generator: np.random.Generator) -> tuple[Index, Index]:
+    """The rows that only the server holds, and all others, both in order."""
+    rows = np.arange(len(dataset))
+    if not share:
+        return rows[:0], rows
+    if dataset.y is None or dataset.y.ndim > 1:
+        raise DataError(f"{dataset.name}: rows at the server are labelled with their true class, which is not known")
+    order = generator.permutation(rows)
+    cut = max(1, share_of(share, len(rows)))
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def trust(dataset: Dataset, rows: Tensor, scale: Scale) -> Trusted | None:
+    """The server's own labelled rows, if it has any."""
+    if dataset.y is None or not len(rows):
+        return None
+    return Trusted(scale(dataset.x[rows]), Exact(dataset.y[rows], len(dataset.classes)))
 
 
 def take_public(
@@ -177,6 +202,7 @@ def seal(dataset: Dataset, cut: Cut, order: Tensor, scale: Scale) -> Oracle:
 def facts_of(federation: Federation, oracle: Oracle, cut: Cut, rows: int) -> Facts:
     """The cut in numbers; all of training rows, where nothing else is said."""
     at_sites = sum(map(len, cut.train)) + sum(map(len, cut.test)) + (len(cut.public) if cut.common is None else 0)
+    at_sites += len(cut.trusted)
     facts: Facts = {
         "rows": federation.sizes(),
         "test_rows": [len(y) for y in oracle.test_y],
@@ -184,6 +210,7 @@ def facts_of(federation: Federation, oracle: Oracle, cut: Cut, rows: int) -> Fac
         "rows_left_out": rows - at_sites,
         "public_rows": len(cut.public),
         "public_from": cut.public_from if len(cut.public) else "nowhere",
+        "trusted_rows": len(cut.trusted),
     }
     if isinstance(federation.labels, Candidates):
         sizes = federation.labels.values.sum(1)

@@ -12,13 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Exchange, Federation, Hall, Objective, Tree, Updates
+from imperfed.auxiliary import Defence
+from imperfed.core import Algorithm, Exchange, Federation, Hall, Objective, Suspicion, Tree, Updates
 from imperfed.descend import Local
 from imperfed.engine import site as at_site
 from imperfed.engine.crew import Crew, Failure, Task, cores, crew, portable
 from imperfed.engine.seeds import SERVER, generator, seeded
+from imperfed.engine.server import GUARD, Server
 from imperfed.engine.site import Bench, Job, Judge, Scores
 from imperfed.engine.state import State, nbytes, shared
+from imperfed.engine.together import weighted_gradient
 from imperfed.errors import ImperfedError, QuorumError, UsageError, not_negative, positive, unknown
 from imperfed.network import Layout, Net, Network
 from imperfed.threads import one_thread
@@ -69,6 +72,7 @@ class Report:
     sent: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name and shape of everything that left a site."""
     notes: list[str] = field(default_factory=list)
+    suspicions: list[Suspicion] = field(default_factory=list)
     personal: dict[int, Scores] = field(default_factory=dict)
     common: Scores = field(default_factory=dict)
 
@@ -86,6 +90,7 @@ class Engine:
         local: Local,
         rounds: Rounds,
         seed: int,
+        defence: Defence | None = None,
     ) -> None:
         if algorithm.gathers:
             local = replace(local, steps=local.steps * len(federation.sites))
@@ -93,16 +98,42 @@ class Engine:
         with seeded(seed, 0, SERVER, "build"):
             network = algorithm.build(copy.deepcopy(network))
             layout = Layout.of(network, algorithm.stays)
-            state = State.fresh(algorithm, objective, federation, layout, layout.row(network))
+            row = layout.row(network)
+            state = State.fresh(algorithm, objective, federation, layout, row, guard(defence))
         self.rounds = rounds
         self.sizes = federation.sizes()
         self.bench = Bench(
             Job(algorithm, objective, federation, layout, local, seed, judge), state, _net(network, layout)
         )
+        self.server = Server(self.bench, _net(network, layout), defence)
         self.on_duty = max(1, round(rounds.participation * len(self.sizes)))
-        self.uploads = {name: shared(state.server[name].expand(self.on_duty, -1)) for name in ("w", "buffers")}
-        self.hall_net = _net(network, layout)
+        exchanges = algorithm.exchanges(0)
+        if defence and not all(e.trains or e.answer for e in exchanges):
+            raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
+        places = self.on_duty if any(e.trains for e in exchanges) else 0
+        self.uploads = {name: shared(state.servers[0][name].expand(places, -1)) for name in ("w", "buffers")}
+        self.before = self.open()
         self.crew: Crew = crew(Post(self.bench, self.uploads), self._workers())
+
+    def open(self) -> Report:
+        """The one-shot exchanges before round 0, in the calling process: workers see what is there when they start."""
+        job, state, report = self.bench.job, self.state, Report(-1, (), {}, {})
+        halls = self.server.halls(-1)
+        for exchange in job.algorithm.opening():
+            assert exchange.answer is not None
+            sites = range(len(self.sizes))
+            with one_thread():
+                parts = tuple(at_site.consult(self.bench, -1, k, exchange, exchange.answer).up for k in sites)
+                updates = Updates(tuple(sites), torch.tensor(self.sizes).float(), {}, parts)
+                for g, hall in enumerate(halls):
+                    if mine := self.server.of_group(updates, g):
+                        server = exchange.gather(dict(state.servers[g]), mine, hall)
+                        state.servers[g] = {name: shared(t) for name, t in server.items()}
+            report.down += sum(nbytes(self.bench.down(k, opening=True)) for k in sites)
+            report.up += sum(map(nbytes, parts))
+            report.sent |= {name: tuple(t.shape) for part in parts for name, t in part.items()}
+        report.notes += [note for hall in halls for note in hall.notes]
+        return report
 
     def _workers(self) -> int:
         return min(self.rounds.workers or cores(), max(self.on_duty, self.bench.job.judge.sites))
@@ -134,17 +165,36 @@ class Engine:
 
     def round(self, round: int) -> Report:
         """All exchanges of one round."""
-        job = self.bench.job
         report = Report(round, self.sample(round), {}, {})
-        hall = Hall(
-            self.hall_net, job.federation.public, round, job.local.lr, generator(job.seed, round, SERVER, "hall")
-        )
-        with one_thread():
-            for number, exchange in enumerate(job.algorithm.exchanges(round)):
-                updates = self.exchange(round, number, exchange, report)
-                self.update(exchange.gather(dict(self.state.server), updates, hall))
-        report.notes += hall.notes
+        if round == 0:
+            report.down, report.up, report.sent = self.before.down, self.before.up, dict(self.before.sent)
+            report.notes += self.before.notes
+        halls = self.server.halls(round)
+        for number, exchange in enumerate(self.bench.job.algorithm.exchanges(round)):
+            if exchange.weigh is not None:
+                updates = self.together(exchange, exchange.weigh, report, halls[0])
+            else:
+                with one_thread():
+                    updates = self.exchange(round, number, exchange, report)
+            with one_thread():
+                self.server.take(exchange, updates, halls)
+        report.notes += [note for hall in halls for note in hall.notes]
+        report.suspicions = self.server.suspicions(halls)
         return report
+
+    def together(self, exchange: Exchange, weigh: Callable[[Tensor], Tensor], report: Report, hall: Hall) -> Updates:
+        """The weighted sum of the gradients of the sites on duty, in one pass, without a copy of the model a site."""
+        server, who = self.state.server, report.who
+        n = torch.tensor([float(self.sizes[k]) for k in who])
+        net = self.bench.take_place(0, server["w"], server["buffers"])
+        g, losses = weighted_gradient(self.bench.job, net, self.state.rows, who, weigh(n))
+        report.losses = dict(zip(who, losses.tolist(), strict=True))
+        whole = server["w"].numel() + server["buffers"].numel()
+        down, up = exchange.traffic(server, hall) if exchange.traffic else (whole, whole)
+        report.down += len(who) * down * g.element_size()
+        report.up += len(who) * up * g.element_size()
+        report.sent |= {"g": (up,)}
+        return Updates(who, n, {"g": g.unsqueeze(0)})
 
     def exchange(self, round: int, number: int, exchange: Exchange, report: Report) -> Updates:
         """Ask the sites on duty, deal with those that fail, and stack the answers."""
@@ -160,7 +210,7 @@ class Engine:
         self._judge_failures(round, failures, len(report.who), len(who))
         report.failures |= failures
         trees = {name: torch.stack([torch.from_numpy(answers[k][1][name]) for k in who]) for name in answers[who[0]][1]}
-        if exchange.answer is None:
+        if exchange.trains:
             report.losses = {k: answers[k][0] for k in who}
             rows = torch.tensor([slots[k] for k in who])
             trees = {name: t[rows] for name, t in self.uploads.items()} | trees
@@ -191,15 +241,6 @@ class Engine:
                 f"round {round + 1}: {answered} of {asked} sites answered, below the quorum {self.rounds.quorum:g}. "
                 f"{told}"
             )
-
-    def update(self, server: Tree) -> None:
-        """The server's new memory, in place: the workers see it at once."""
-        if undeclared := server.keys() ^ self.state.server.keys():
-            raise ImperfedError(f"the server's memory changed its names: {', '.join(sorted(undeclared))}")
-        for name, t in self.state.server.items():
-            if server[name].shape != t.shape or not torch.isfinite(server[name]).all():
-                raise ImperfedError(f"the merged {name!r} has the wrong shape or is not finite: the run has diverged")
-            t.copy_(server[name])
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
         """Figures of every site's model, and of the global one where there is one."""
@@ -232,10 +273,13 @@ class Engine:
     def personalised(self) -> bool:
         """Whether sites predict with models of their own."""
         job = self.bench.job
-        return self.state.personal.shape[1] > 0 or type(job.algorithm).model is not Algorithm.model
+        own = type(job.algorithm).model is not Algorithm.model
+        return own or self.state.personal.shape[1] > 0 or len(self.state.servers) > 1
 
     def shared_model(self) -> Tree:
-        """The named tensors that all sites share."""
+        """The named tensors that all sites share; none where there are several groups."""
+        if len(self.state.servers) > 1:
+            return {}
         job, server = self.bench.job, self.state.server
         row = job.layout.join(server["w"], server["buffers"], self.state.personal[0])
         return {name: t.clone() for name, t in job.layout.tree(row).items() if not job.algorithm.stays(name)}
@@ -251,6 +295,11 @@ class Post:
 
     bench: Bench
     uploads: Tree
+
+
+def guard(defence: Defence | None) -> Callable[[int], Tree]:
+    """What a defence remembers of so many sites, by the names it has in the server's memory."""
+    return lambda sites: {} if defence is None else {f"{GUARD}{n}": t for n, t in defence.open(sites).items()}
 
 
 def _net(network: Network, layout: Layout) -> Net:
@@ -274,8 +323,7 @@ def respond(post: Post, round: int, number: int, site: int, slot: int) -> Any:
     if fault := answer.fault(post.bench.state):
         return Failure(f"its answer was refused: {fault}")
     answer.keep(post.bench, site)
-    trained = post.bench.job.algorithm.exchanges(round)[number].answer is None
-    matrices = post.uploads if trained else {}
+    matrices = post.uploads if post.bench.job.algorithm.exchanges(round)[number].trains else {}
     for name, matrix in matrices.items():
         matrix[slot].copy_(answer.up[name])
     return answer.loss, portable({name: t for name, t in answer.up.items() if name not in matrices})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor
 from imperfed.core import Algorithm, Desk, Exchange, Federation, Objective, Tree
 from imperfed.descend import Local, Plan, Shelf, batches, descend, plan
 from imperfed.engine.seeds import generator, seeded
-from imperfed.engine.state import State
+from imperfed.engine.state import Groups, State
 from imperfed.network import Layout, Net
 
 Scores = dict[str, tuple[float, int]]
@@ -45,6 +47,16 @@ class Job:
     seed: int
     judge: Judge
 
+    @cached_property
+    def groups(self) -> Groups:
+        """Which sites share a model."""
+        return Groups.of(self.federation)
+
+    @cached_property
+    def secret(self) -> bytes:
+        """What all sites know and the server does not; in one process it follows from the seed."""
+        return hashlib.sha256(f"{self.seed} known to the sites".encode()).digest()
+
     def home(self, site: int) -> int:
         """The training site whose model an evaluated site uses: itself, unless all rows were gathered."""
         return 0 if self.algorithm.gathers else site
@@ -62,12 +74,14 @@ class Bench:
         """A site's own data, as views."""
         fed = self.job.federation
         a, b = fed.starts[site], fed.starts[site + 1]
-        return Shelf(fed.x[a:b], fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()})
+        return Shelf(fed.inputs(a, b), fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()})
 
-    def down(self, site: int) -> Tree:
-        """What a site receives."""
-        server = self.state.server
-        return {"w": server["w"], "buffers": server["buffers"]} | self.job.algorithm.send(server, site)
+    def down(self, site: int, opening: bool = False) -> Tree:
+        """What a site receives; before round 0 no more than the model."""
+        group, place = self.job.groups.homes[site]
+        server = self.state.servers[group]
+        model = {"w": server["w"], "buffers": server["buffers"]}
+        return model if opening else model | self.job.algorithm.send(server, place)
 
     def take_place(self, site: int, w: Tensor, buffers: Tensor) -> Net:
         """The network with these shared numbers and the site's personal ones, in evaluation mode."""
@@ -89,7 +103,7 @@ class Answer:
         """Why this answer must be refused, if it must."""
         model = {name: self.up[name] for name in ("w", "buffers") if name in self.up}
         memory = {name: t[0] for name, t in state.memory.items()}
-        for tree, like in ((model, state.server), (self.memory, memory)):
+        for tree, like in ((model, state.servers[0]), (self.memory, memory)):
             for name, t in tree.items():
                 if name not in like:
                     return f"{name!r} was never opened"
@@ -111,14 +125,14 @@ class Answer:
             shelf.rows[name].copy_(t)
 
 
-def sit_down(bench: Bench, site: int, p: Plan) -> Desk:
+def sit_down(bench: Bench, site: int, p: Plan, opening: bool = False) -> Desk:
     """A site with its network at the weights it received and the first batch of a plan."""
-    job, down, shelf = bench.job, bench.down(site), bench.shelf(site)
+    job, down, shelf = bench.job, bench.down(site, opening), bench.shelf(site)
     net = bench.take_place(site, down["w"], down["buffers"])
     first = Plan(p.rows[:1], {name: t[:1] for name, t in p.draws.items()})
     _, batch = next(batches(shelf, shelf.rows, first, pad=False))
     memory = {name: t[site] for name, t in bench.state.memory.items()}
-    return Desk(net, job.objective, shelf.x, shelf.labels, shelf.rows, down, memory, batch)
+    return Desk(net, job.objective, shelf.x, shelf.labels, shelf.rows, down, memory, batch, job.secret)
 
 
 def train(bench: Bench, round: int, site: int) -> Answer:
@@ -135,11 +149,11 @@ def train(bench: Bench, round: int, site: int) -> Answer:
 
 
 def consult(bench: Bench, round: int, site: int, exchange: Exchange, answer: Callable[[Desk], Tree]) -> Answer:
-    """A site's answer in an exchange that is not training; it keeps nothing."""
+    """A site's answer in an exchange that is not training; it keeps nothing. Round -1: an opening exchange."""
     job, n = bench.job, len(bench.shelf(site).x)
     draw = generator(job.seed, round, site, exchange.name)
     p = plan(job.algorithm, Local(steps=1, batch=job.local.batch), n, draw)
-    return Answer(answer(sit_down(bench, site, p)), 0.0, bench.state.personal[site], {}, {})
+    return Answer(answer(sit_down(bench, site, p, opening=round < 0)), 0.0, bench.state.personal[site], {}, {})
 
 
 def respond(bench: Bench, round: int, number: int, site: int) -> Answer:
@@ -155,7 +169,8 @@ def respond(bench: Bench, round: int, number: int, site: int) -> Answer:
 def load_model(bench: Bench, site: int) -> Net:
     """The network with which an evaluated site predicts."""
     home = bench.job.home(site)
-    return bench.take_place(home, *bench.job.algorithm.model(bench.state.server, home))
+    group, place = bench.job.groups.homes[home]
+    return bench.take_place(home, *bench.job.algorithm.model(bench.state.servers[group], place))
 
 
 def evaluate(bench: Bench, site: int) -> Scores:
@@ -165,7 +180,7 @@ def evaluate(bench: Bench, site: int) -> Scores:
 
 def evaluate_common(bench: Bench) -> Scores:
     """Figures of the global model on the common test set; empty where either does not exist."""
-    if bench.state.personal.shape[1] > 0:
+    if bench.state.personal.shape[1] > 0 or len(bench.state.servers) > 1:
         return {}
     server = bench.state.server
     return bench.job.judge.common(bench.take_place(0, server["w"], server["buffers"]))

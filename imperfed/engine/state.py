@@ -6,7 +6,9 @@ import json
 import math
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -25,13 +27,32 @@ def shared(like: Tensor) -> Tensor:
     return torch.frombuffer(mmap.mmap(-1, size), dtype=like.dtype).view(like.shape).copy_(like)
 
 
+@dataclass(frozen=True)
+class Groups:
+    """Which sites share a model. Inside its group a site has a number of its own, which is what an algorithm sees."""
+
+    members: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, federation: Federation) -> Groups:
+        """The groups of a federation, by their numbers; one where it names none."""
+        group = federation.groups or (0,) * len(federation.sites)
+        return cls(tuple(tuple(k for k, g in enumerate(group) if g == name) for name in sorted(set(group))))
+
+    @cached_property
+    def homes(self) -> dict[int, tuple[int, int]]:
+        """The group of each site, and its number there."""
+        return {k: (g, place) for g, sites in enumerate(self.members) for place, k in enumerate(sites)}
+
+
 @dataclass
 class State:
     """The whole memory of a run. Everything else follows from the configuration and the seeds."""
 
     round: int
     """Rounds completed."""
-    server: Tree
+    servers: list[Tree]
+    """What the server remembers, a tree a group."""
     personal: Tensor
     """[K, *]: the weights and buffers that never leave their site."""
     memory: Tree
@@ -41,29 +62,46 @@ class State:
 
     @classmethod
     def fresh(
-        cls, algorithm: Algorithm, objective: Objective, federation: Federation, layout: Layout, row: Tensor
+        cls,
+        algorithm: Algorithm,
+        objective: Objective,
+        federation: Federation,
+        layout: Layout,
+        row: Tensor,
+        defence: Callable[[int], Tree],
     ) -> State:
         """Before round 0: every site starts from the same weights."""
         sizes = federation.sizes()
-        server = {"w": row[: layout.shared].clone(), "buffers": layout.buffers(row).clone()}
-        server |= algorithm.serve(server["w"], len(sizes))
+        start = {"w": row[: layout.shared], "buffers": layout.buffers(row)}
+        servers = [
+            start | algorithm.serve(start["w"].clone(), len(sites)) | defence(len(sites))
+            for sites in Groups.of(federation).members
+        ]
         opened = []
         for k, n in enumerate(sizes):
             labels = federation.labels.between(federation.starts[k], federation.starts[k + 1])
             opened.append(algorithm.open(Site(k, n, labels, layout)))
         return cls(
             0,
-            {name: shared(t) for name, t in server.items()},
+            [{name: shared(t) for name, t in server.items()} for server in servers],
             shared(layout.personal(row).expand(len(sizes), -1)),
             {name: shared(torch.stack([o[name] for o in opened])) for name in opened[0]},
             {name: shared(t) for name, t in objective.open(federation.labels).items()},
         )
 
+    @property
+    def server(self) -> Tree:
+        """What the server remembers where all sites are one group."""
+        (server,) = self.servers
+        return server
+
     def flat(self) -> Tree:
         """Every tensor under one name, as the checkpoint stores it."""
         tree = {"personal": self.personal}
-        for part in ("server", "memory", "rows"):
-            tree |= {f"{part}/{name}": t for name, t in getattr(self, part).items()}
+        parts = {"memory": self.memory, "rows": self.rows}
+        parts |= {f"server {g}": server for g, server in enumerate(self.servers)}
+        for part, named in parts.items():
+            tree |= {f"{part}/{name}": t for name, t in named.items()}
         return tree
 
     def save(self, path: Path) -> None:

@@ -127,13 +127,13 @@ def order_of_answers_makes_no_difference(case: Case) -> None:
         shuffled = Updates(tuple(answers.who[i] for i in order), answers.n[order], trees)
         merged = []
         for updates in (answers, shuffled):
-            hall = Hall(e.hall_net, e.bench.job.federation.public, 1, 0.05, generator(0, 1, -1, "hall"))
+            hall = Hall(e.server.net, e.bench.job.federation.public, 1, 0.05, generator(0, 1, -1, "hall"))
             before = {name: t.clone() for name, t in updates.trees.items()}
             merged.append(exchange.gather(dict(e.state.server), updates, hall))
             assert not differences(updates.trees, before)
         # A server may divide by the learning rate, and with it the rounding of a float32 sum.
         assert not differences(merged[0], merged[1], tolerance=1e-5)
-        e.update(merged[0])
+        e.server.remember(0, merged[0])
 
 
 def one_client_works(case: Case) -> None:

@@ -34,7 +34,7 @@ def test_a_checkpoint_brings_everything_back(saved: Path) -> None:
     whole, part = fresh().go(), fresh()
     part.state.restore(saved)
     assert part.state.round == 1
-    server = {"server/w", "server/buffers", "server/c", "server/K"}
+    server = {"server 0/w", "server 0/buffers", "server 0/c", "server 0/K"}
     assert part.state.flat().keys() == server | {"personal", "memory/c", "rows/p"}
     part.go()
     assert [report.round for report in part.reports] == [1, 2, 3]
@@ -87,8 +87,8 @@ def test_a_checkpoint_of_another_run_is_an_error(saved: Path) -> None:
     for other in (
         tensors | {"more": torch.zeros(1)},
         less,
-        tensors | {"server/w": torch.zeros(3)},
-        tensors | {"server/w": tensors["server/w"].double()},
+        tensors | {"server 0/w": torch.zeros(3)},
+        tensors | {"server 0/w": tensors["server 0/w"].double()},
     ):
         save_file(other, saved, {"round": "1"})
         refuse(saved, "belongs to another configuration")

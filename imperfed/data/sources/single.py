@@ -1,14 +1,9 @@
-"""The built-in datasets: which files each is read from, where they are looked for, and where they come from.
-
-Nothing is ever fetched. A missing file is an error that says where to get it.
-"""
+"""Datasets of one class an example: images, activities, and the classic sets with real candidate sets."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +11,9 @@ import torch
 
 from imperfed.data import readers
 from imperfed.data.dataset import Dataset
-from imperfed.errors import DataError, UsageError, unknown
+from imperfed.data.source import Source
+from imperfed.errors import DataError
 
-OWN_FILES = {".npz": readers.read_npz, ".mat": readers.read_mat}
 IDX_FILES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 CIFAR10_BINARIES = "cifar-10-batches-bin"
 CIFAR10_SUBSETS = ("cifar10/cifar10_subset.npz", "cifar10/cifar10_subset_more.npz")
@@ -26,78 +21,6 @@ FASHION_CLASSES = (
     *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
     *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
 )
-
-
-@dataclass(frozen=True)
-class Source:
-    """A built-in dataset on disk."""
-
-    name: str
-    title: str
-    read: Callable[[Path], Dataset]
-    origin: str
-    """Where a missing file comes from, and its licence, in words."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Path in the data folder -> SHA-256 of the contents, unpacked where gzipped: how it was packed does not matter."""
-    any_of: tuple[str, ...] = ()
-    """Paths of which one is enough; without them all `files` are needed."""
-
-    def missing(self, folder: Path) -> list[str]:
-        """What is looked for in the data folder and not there."""
-        if any((folder / path).exists() for path in self.any_of):
-            return []
-        return [path for path in self.any_of or self.files if not (folder / path).exists()]
-
-    def present(self, folder: Path) -> bool:
-        """Whether the dataset can be read from this data folder."""
-        return not self.missing(folder)
-
-    def verify(self, folder: Path) -> list[str]:
-        """The files in the data folder whose contents are not the known ones."""
-        there = [path for path in self.files if (folder / path).exists()]
-        return [path for path in there if _digest(folder / path) != self.files[path]]
-
-
-def data_folder() -> Path:
-    """`$IMPERFED_DATA`, or else `imperfed` in the user's cache folder."""
-    own = os.environ.get("IMPERFED_DATA")
-    if own:
-        return Path(own).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "imperfed"
-
-
-def sources() -> dict[str, Source]:
-    """All built-in datasets by name."""
-    return {source.name: source for source in CATALOGUE}
-
-
-def load(name_or_path: str) -> Dataset:
-    """A built-in dataset by its name, or one of the user's own by the path of its .npz or candidate-label .mat file."""
-    known = sources()
-    if name_or_path in known:
-        source, folder = known[name_or_path], data_folder()
-        missing = source.missing(folder)
-        if missing:
-            found = "found none of" if source.any_of else "did not find"
-            raise DataError(
-                f"{source.name}: {found} {', '.join(missing)} in {folder}. Origin: {source.origin} "
-                "Put what is missing there, or set IMPERFED_DATA to another data folder."
-            )
-        return source.read(folder).check()
-    path = Path(name_or_path).expanduser()
-    if path.suffix.lower() in OWN_FILES:
-        return OWN_FILES[path.suffix.lower()](path)
-    if path.exists():
-        raise UsageError(f"{path}: a dataset of your own is one file ending in {' or '.join(OWN_FILES)}")
-    raise unknown("dataset", name_or_path, known)
-
-
-def _digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(readers.contents(path)).hexdigest()
-    except DataError:
-        return "unreadable"
 
 
 # -- how each is read ------------------------------------------------------------------------------------------------

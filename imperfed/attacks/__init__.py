@@ -1,0 +1,22 @@
+"""Every `Attack` defined in a file of this folder. Adding one needs no other edit."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from imperfed.auxiliary import Attack
+from imperfed.discovery import discover
+from imperfed.errors import unknown
+
+
+@cache
+def attacks() -> dict[str, type[Attack]]:
+    """All attacks by name."""
+    return discover(__name__, __path__, (Attack,))
+
+
+def find(name: str) -> type[Attack]:
+    """The attack of this name, or an error that offers the nearest."""
+    if name not in attacks():
+        raise unknown("attack", name, attacks())
+    return attacks()[name]

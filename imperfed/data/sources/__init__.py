@@ -1,0 +1,49 @@
+"""The built-in datasets. Every file here has a `CATALOGUE` of its own: adding one needs no other edit.
+
+Nothing is ever fetched. A missing file is an error that says where to get it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from pathlib import Path
+
+from imperfed.data import readers
+from imperfed.data.dataset import Dataset
+from imperfed.data.source import Source, data_folder
+from imperfed.errors import DataError, UsageError, unknown
+
+OWN_FILES = {".npz": readers.read_npz, ".mat": readers.read_mat}
+
+
+@cache
+def sources() -> dict[str, Source]:
+    """All built-in datasets by name."""
+    return {source.name: source for family in _families() for source in family}
+
+
+def load(name_or_path: str) -> Dataset:
+    """A built-in dataset by its name, or one of the user's own by the path of its .npz or candidate-label .mat file."""
+    known = sources()
+    if name_or_path in known:
+        source, folder = known[name_or_path], data_folder()
+        missing = source.missing(folder)
+        if missing:
+            found = "found none of" if source.any_of else "did not find"
+            raise DataError(
+                f"{source.name}: {found} {', '.join(missing)} in {folder}. Origin: {source.origin} "
+                "Put what is missing there, or set IMPERFED_DATA to another data folder."
+            )
+        return source.read(folder).check()
+    path = Path(name_or_path).expanduser()
+    if path.suffix.lower() in OWN_FILES:
+        return OWN_FILES[path.suffix.lower()](path)
+    if path.exists():
+        raise UsageError(f"{path}: a dataset of your own is one file ending in {' or '.join(OWN_FILES)}")
+    raise unknown("dataset", name_or_path, known)
+
+
+def _families() -> list[tuple[Source, ...]]:
+    return [importlib.import_module(f"{__name__}.{info.name}").CATALOGUE for info in pkgutil.iter_modules(__path__)]
