@@ -133,7 +133,7 @@ class Batch:
     labels: Any
     real: Tensor
     share: Tensor
-    """1 / (number of real rows) on real rows, 0 on padding."""
+    """1 / (number of real rows) on real rows, 0 on padding; a row a site where several sites step together."""
     rows: Tree
     """What the objective remembers of these examples."""
     draws: Tree
@@ -145,8 +145,10 @@ class Batch:
         return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws)
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean over the real rows."""
-        return values @ self.share
+        """The mean over the real rows; one a site where several sites step together."""
+        if self.share.ndim == 1:
+            return values @ self.share
+        return (values.view_as(self.share) * self.share).sum(-1)
 
 
 @dataclass
@@ -311,6 +313,8 @@ class Objective(ABC):
     labels: ClassVar[type[Labels]]
     reference: ClassVar[bool] = False
     """Whether it is what an algorithm minimises on this kind of labels when nothing else was chosen."""
+    by_itself: ClassVar[bool] = True
+    """Whether an example's loss and memory depend on that example alone, not on others in its batch."""
 
     @classmethod
     def accepts(cls, kind: type[Labels]) -> bool:

@@ -45,6 +45,8 @@ class Plan:
     rows: Tensor
     """[steps, B]; a padding slot holds n, one past the last row."""
     draws: Tree
+    sites: int = 1
+    """Sites whose batches lie side by side in a row, each B / sites slots."""
 
 
 def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator) -> Plan:
@@ -96,7 +98,8 @@ def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[T
         at = slots.clamp(max=n - 1).view(-1)
         x, labels = shelf.x.index_select(0, at), shelf.labels.take(at)
         real = (slots < n).to(shelf.x.dtype)
-        share = real / real.sum(1, keepdim=True)
+        own = real if plan.sites == 1 else real.view(len(real), plan.sites, -1)
+        share = own / own.sum(-1, keepdim=True)
         for step, (index, real_h, share_h) in enumerate(
             zip(slots.unbind(), real.unbind(), share.unbind(), strict=True)
         ):
@@ -138,4 +141,4 @@ def descend(
             net.train(True)
     net.train(False)
     done = Done(net, slots, down, memory, len(losses), local.lr)
-    return done, torch.stack(losses).mean(), {name: t[:-1] for name, t in scratch.items()}
+    return done, torch.stack(losses).mean(0), {name: t[:-1] for name, t in scratch.items()}
