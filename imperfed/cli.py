@@ -69,7 +69,7 @@ def run(
 @app.command()
 def compare(
     methods: Annotated[
-        str, typer.Argument(help="Names with commas between them; method+objective picks an objective.")
+        str, typer.Argument(help="Names with commas between them, each with its own settings: 'fedprox mu=1, fedavg'.")
     ],
     data: Data = "digits",
     seeds: Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")] = "0",
@@ -167,13 +167,18 @@ def _words(
     settings: list[str], rounds: int | None, model: str | None, device: str | None, workers: int | None
 ) -> dict[str, str]:
     """What was said on the command line, as key=value."""
+    return _settings(settings) | _given(rounds=rounds, model=model, device=device, workers=workers)
+
+
+def _settings(said: Sequence[str]) -> dict[str, str]:
+    """Settings written as key=value."""
     words = {}
-    for setting in settings:
+    for setting in said:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise UsageError(f"--set takes key=value; got {setting!r}")
+            raise UsageError(f"a setting is written as key=value; got {setting!r}")
         words[key.strip()] = value.strip()
-    return words | _given(rounds=rounds, model=model, device=device, workers=workers)
+    return words
 
 
 def _config(what: str, words: dict[str, str]) -> Config:
@@ -195,7 +200,8 @@ def _compare(names: Sequence[str], seeds: list[int], words: dict[str, str], out:
             raise UsageError(f"{key} is what a comparison varies and cannot be set for all of its runs")
 
     def config(method: str, seed: int) -> Config:
-        return resolve(words={"data_seed": seed} | words | {"method": method, "seed": seed})
+        name, *own = method.split()
+        return resolve(words={"data_seed": seed} | words | _settings(own) | {"method": name, "seed": seed})
 
     show = _show()
     with show.interruptible():

@@ -12,7 +12,7 @@ from imperfed.core import Done, Exchange, Hall, Suspicion, Tree, Updates
 from imperfed.descend import Shelf, descend, plan
 from imperfed.engine.seeds import SERVER, generator
 from imperfed.engine.site import Bench
-from imperfed.errors import ImperfedError, UsageError
+from imperfed.errors import DivergedError, ImperfedError, UsageError
 from imperfed.labels import Exact
 from imperfed.network import Net
 
@@ -92,7 +92,7 @@ class Server:
             raise ImperfedError(f"the server's memory changed its names: {', '.join(sorted(undeclared))}")
         for name, t in known.items():
             if server[name].shape != t.shape or not torch.isfinite(server[name]).all():
-                raise ImperfedError(f"the merged {name!r} has the wrong shape or is not finite: the run has diverged")
+                raise DivergedError(f"the merged {name!r} has the wrong shape or is not finite: the run has diverged")
             t.copy_(server[name])
 
     def suspicions(self, halls: list[Hall]) -> list[Suspicion]:
