@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -69,9 +69,9 @@ def run(
 @app.command()
 def compare(
     methods: Annotated[
-        str, typer.Argument(help="Names with commas between them, each with its own settings: 'fedprox mu=1, fedavg'.")
+        str, typer.Argument(help="Names with commas, settings behind a name: 'fedprox mu=1, fedavg'; or a study.toml.")
     ],
-    data: Data = "digits",
+    data: Data = "",
     seeds: Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")] = "0",
     rounds: Rounds = None,
     model: Model = None,
@@ -85,8 +85,15 @@ def compare(
         numbers = [int(s) for s in seeds.split(",")]
     except ValueError:
         raise UsageError(f"--seeds takes whole numbers with commas between them; got {seeds!r}") from None
+    words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
+    if methods.endswith(".toml"):
+        from imperfed.study import read_study
+
+        study = read_study(methods)
+        _compare(study.methods, numbers, study.settings | words, out, study.paper)
+        return
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    _compare(names, numbers, _words(settings, rounds, model, device, workers) | {"data": data}, out)
+    _compare(names, numbers, words, out)
 
 
 @app.command()
@@ -190,7 +197,9 @@ def _config(what: str, words: dict[str, str]) -> Config:
     return resolve(words={"method": what} | words)
 
 
-def _compare(names: Sequence[str], seeds: list[int], words: dict[str, str], out: Path) -> None:
+def _compare(
+    names: Sequence[str], seeds: list[int], words: dict[str, Any], out: Path, paper: dict[str, float] | None = None
+) -> None:
     from imperfed.compare import compare as compare_methods
     from imperfed.config import resolve
     from imperfed.tables import compare_table
@@ -205,7 +214,7 @@ def _compare(names: Sequence[str], seeds: list[int], words: dict[str, str], out:
 
     show = _show()
     with show.interruptible():
-        folder, lines = compare_methods(names, seeds, config, out, show.watch)
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper)
     compare_table(show.console, lines, seeds, folder)
 
 

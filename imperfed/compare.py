@@ -7,7 +7,7 @@ import json
 import math
 import statistics
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -60,6 +60,7 @@ def compare(
     config: Callable[[str, int], Config],
     out: Path,
     watch: Callable[[], Watch],
+    paper: Mapping[str, float] | None = None,
 ) -> tuple[Path, list[Line]]:
     """Run every method with every seed (which is also the seed of the split) in a new folder below `out`."""
     if not methods:
@@ -69,7 +70,7 @@ def compare(
     if configs[0][0].split.test == 0:
         raise UsageError("compare measures methods on the sites' test rows; set test above 0")
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
-    paper = paper_figures(configs[0][0].run.data)
+    paper = paper_figures(configs[0][0].run.data) if paper is None else paper
     lines: list[Line] = []
     for method, runs in zip(methods, configs, strict=True):
         summaries, diverged = [], []
@@ -83,7 +84,7 @@ def compare(
     return folder, lines
 
 
-def line(method: str, summaries: Sequence[Record], paper: dict[str, float], diverged: Sequence[str] = ()) -> Line:
+def line(method: str, summaries: Sequence[Record], paper: Mapping[str, float], diverged: Sequence[str] = ()) -> Line:
     """A method's line from the summaries of its runs, and what was said of those that diverged."""
     resolved = [s["labels"]["accuracy"] for s in summaries if s["labels"].get("accuracy") is not None]
     common = [s["global"][s["metric"]]["value"] for s in summaries if s["global"]]
