@@ -146,7 +146,7 @@ def test_the_door_refuses_what_does_not_add_up() -> None:
 
 def test_an_exact_label_says_the_same_in_every_kind() -> None:
     exact = Exact(torch.tensor([2, 0, 2]), 3)
-    for kind in KINDS.values():
+    for kind in KINDS:
         told = exact.told_as(kind)
         assert type(told) is kind
         told.check("told")
