@@ -31,7 +31,7 @@ class QuorumError(ImperfedError):
 
 
 class DivergedError(QuorumError):
-    """The weights are no longer finite numbers: those of every site, or those merged from them."""
+    """The weights are no longer finite numbers: those of too many sites, or those merged from them."""
 
     exit_code = 5
 

@@ -243,7 +243,7 @@ class Engine:
         if failures and self.rounds.on_failure == "stop":
             raise ImperfedError(f"round {round + 1}: {told}")
         if answered < max(1, math.ceil(self.rounds.quorum * asked)):
-            diverged = answered == 0 and all(reason.endswith("is not finite") for reason in failures.values())
+            diverged = all(reason.endswith("is not finite") for reason in failures.values())
             what = "the run has diverged: " if diverged else ""
             raise (DivergedError if diverged else QuorumError)(
                 f"round {round + 1}: {what}{answered} of {asked} sites answered, below the quorum "

@@ -14,7 +14,7 @@ from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.core import Done, Federation, Hall, Tree, Trusted, Updates
 from imperfed.descend import plan
 from imperfed.engine.seeds import SERVER, generator
-from imperfed.errors import UsageError
+from imperfed.errors import DivergedError, UsageError
 from imperfed.labels import Exact
 from imperfed.oracle import Oracle
 
@@ -242,6 +242,19 @@ def test_the_printed_reading_drives_workers_and_representation_model_apart():
         return float((server["w"] - server["w_r"]).norm())
 
     assert apart("printed") > 20 * apart("velocity")
+
+
+def test_the_printed_reading_ends_in_a_reported_divergence():
+    how = {"local": replace(LOCAL, steps=2), "rounds": 80, "evaluate_every": 80}
+    runs = {
+        reading: engine(Fixed(reading=reading, gamma=0.95, s=(0.99,) * 4), Plain(), world(Exact), **how)
+        for reading in ("velocity", "printed")
+    }
+    assert len(runs["velocity"].go().reports) == 80
+    with pytest.raises(DivergedError, match="the run has diverged") as caught:
+        runs["printed"].go()
+    assert caught.value.exit_code == 5
+    assert 10 < len(runs["printed"].reports) < 80
 
 
 def test_two_models_go_down_and_two_come_up():
