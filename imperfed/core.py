@@ -348,6 +348,11 @@ class Algorithm:
     objective: Objective | None = None
     """None: the reference objective of the labels' kind."""
 
+    @property
+    def trusts(self) -> bool:
+        """Whether it asks for labelled rows at the server (`split.trusted`)."""
+        return False
+
     # -- the model ------------------------------------------------------------------------------------------------
 
     def build(self, network: Network) -> Network:

@@ -18,7 +18,7 @@ from imperfed.data.federate import Scene, federate
 from imperfed.data.sources import load
 from imperfed.engine.rounds import Engine, Report
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
-from imperfed.errors import DataError, ImperfedError, UsageError, unknown
+from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError, unknown
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Exact
@@ -26,6 +26,7 @@ from imperfed.models import build
 from imperfed.network import Layout, Net, Network
 from imperfed.products import log_lines, metrics, summarise
 from imperfed.report import write_report
+from imperfed.target import reached, time_taken
 from imperfed.threads import one_thread
 
 DEVICES = ("auto", "cpu")
@@ -53,6 +54,8 @@ class Experiment:
     def __init__(self, config: Config) -> None:
         if config.run.device not in DEVICES:
             raise unknown("device", config.run.device, DEVICES)
+        if config.method.trusts and not config.split.trusted:
+            raise UsageError(f"{config.run.method} needs labelled rows at the server; set split.trusted, such as 0.05")
         self.config = config
         self.scene, self.mending = _around(config, _scene(config))
         self.objective = _objective(config, self.scene)
@@ -79,7 +82,8 @@ class Experiment:
         def seen(report: Report) -> None:
             nonlocal lap
             lap, before = time.perf_counter(), lap
-            folder.append(metrics(report, trained, self.scene.federation.sites))
+            timed = [time_taken(report)] if self.config.rounds.target else []
+            folder.append(metrics(report, trained, self.scene.federation.sites) + timed)
             for line in log_lines(report, trained):
                 folder.log(line)
             watch.round(report, lap - before)
@@ -88,11 +92,15 @@ class Experiment:
             ended = engine.run(seen, watch.stop, folder.checkpoint)
         except ImperfedError as error:
             folder.log(f"failed: {error}")
+            if isinstance(error, DivergedError):
+                write_report(folder)
             raise
         if not ended:
             folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
             raise Interrupted(f"interrupted; go on with: imperfed resume {folder.path}")
         head = self._head() | {"seconds": round(time.perf_counter() - begun, 3)}
+        if target := self.config.rounds.target:
+            head["target"] = reached(folder.records(), self.judge.metric, target)
         summary = summarise(folder, engine, self.scene, self.judge, head)
         write_report(folder)
         return summary

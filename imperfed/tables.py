@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from imperfed.algorithms import find
-from imperfed.compare import Line
+from imperfed.compare import Line, best, further
 from imperfed.evaluate import Scores
 from imperfed.folder import Record
 from imperfed.listing import about
 from imperfed.products import figure, over_sites
+from imperfed.target import sentence
 
 
 def per_cent(fraction: float | None) -> str:
@@ -44,6 +45,8 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
     console.print(table)
     for name, one in summary["global"].items():
         console.print(f"global model, common test set: {name} {per_cent(one['value'])} % (n = {one['n']})")
+    if "target" in summary:
+        console.print(sentence(summary["target"]))
     if labels and labels["accuracy"] is not None:
         console.print(
             f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
@@ -62,22 +65,30 @@ def written(console: Console, folder: Path) -> None:
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
     """Methods side by side, best in bold, what each of them is, and the paths of what was written."""
-    best = max(line.mean for line in lines)
-    columns = {"method": [line.method for line in lines], "test, %": [per_cent(line.mean) for line in lines]}
+    top = best(lines)
+    columns = {
+        "method": [line.method for line in lines],
+        "test, %": [per_cent(line.mean) if line.values else "" for line in lines],
+    }
     if len(seeds) > 1:
-        columns["±"] = [per_cent(line.spread) for line in lines]
+        columns["±"] = [per_cent(line.spread) if line.values else "" for line in lines]
+    if any(line.common for line in lines):
+        columns["global model, %"] = [per_cent(statistics.fmean(x.common)) if x.common else "" for x in lines]
     if any(line.paper for line in lines):
         columns["paper, %"] = [f"{line.paper:.2f}" if line.paper else "" for line in lines]
     if any(line.labels for line in lines):
         columns["labels resolved, %"] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
-    columns["s a run"] = [f"{line.seconds:.1f}" for line in lines]
+    columns |= further(lines)
+    columns["s a run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
     table = Table(title=f"mean over sites, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
     for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right")
     for line, *cells in zip(lines, *columns.values(), strict=True):
-        table.add_row(*cells, style="bold" if line.mean == best else None)
+        table.add_row(*cells, style="bold" if line.mean == top else None)
     console.print(table)
-    for part in dict.fromkeys(part for line in lines for part in line.method.split("+")):
+    for said in dict.fromkeys(said for line in lines for said in line.diverged):
+        console.print(f"diverged: {said}")
+    for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
         console.print(f"{part}: {about(find(part))}")
     console.print("Written:")
     for path in sorted(folder.iterdir()):

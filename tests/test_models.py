@@ -17,7 +17,7 @@ from imperfed.network import Layout, Net, Network
 
 torch.set_num_threads(1)
 
-SHAPES = {"linear": (5,), "logistic": (5,), "mlp": (5,), "lenet5": (1, 12, 13)}
+SHAPES = {"linear": (5,), "logistic": (5,), "mlp": (5,), "lenet5": (1, 12, 13), "vgg16": (3, 32, 33)}
 
 
 def make(name: str, shape: tuple[int, ...] = (3, 8, 8), classes: int = 4, **settings: object) -> Network:
@@ -44,6 +44,10 @@ def net_of(network: Network) -> Net:
         (ModelSpec("resnet18", norm="batch"), (3, 32, 32), 11_173_962),
         (ModelSpec("resnet34", norm="batch"), (3, 32, 32), 21_282_122),
         (ModelSpec("resnet18"), (3, 32, 32), 11_173_962),
+        (ModelSpec("vgg16"), (3, 32, 32), 14_724_042),
+        (ModelSpec("vgg16", norm="batch"), (3, 64, 64), 14_724_042),
+        (ModelSpec("firenet"), (3, 64, 64), 4_864 + 131_200 + 33_024 + 1025 * 4096 + 4097 * 4096 + 40_970),
+        (ModelSpec("firenet"), (3, 224, 224), 4_864 + 131_200 + 33_024 + 12_545 * 4096 + 4097 * 4096 + 40_970),
     ],
 )
 def test_parameter_counts(spec: ModelSpec, shape: tuple[int, ...], parameters: int) -> None:
@@ -54,7 +58,7 @@ def test_parameter_counts(spec: ModelSpec, shape: tuple[int, ...], parameters: i
 @pytest.mark.parametrize("name", models())
 def test_every_model_says_what_it_is_and_cuts_at_its_head(name: str) -> None:
     shape = SHAPES.get(name, (3, 8, 8))
-    network = make(name, shape)
+    network = make(name, shape).eval()
     x = torch.randn(2, *shape)
     z = network(x, features=True)
     assert models()[name].about
@@ -77,6 +81,19 @@ def test_resnet_halves_its_image_three_times(shape: tuple[int, int, int]) -> Non
     network = make("resnet10", shape)
     before_pooling = network.rep[:-2](torch.randn(2, *shape))
     assert before_pooling.shape == (2, 512, -(-shape[1] // 8), -(-shape[2] // 8))
+
+
+def test_firenet_normalises_each_channel_by_its_ten_neighbours() -> None:
+    layer = next(m for m in make("firenet").rep if isinstance(m, nn.LocalResponseNorm))
+    x = 30 * torch.rand(2, 24, 1, 1, dtype=torch.float64)
+    for c in range(24):
+        near = x[:, max(0, c - 5) : c + 6].square().sum(1)
+        torch.testing.assert_close(layer(x)[:, c], x[:, c] / (1 + 1e-4 * near) ** 0.75)
+
+
+def test_vgg16_refuses_images_that_five_poolings_leave_nothing_of() -> None:
+    with pytest.raises(UsageError, match="at least 32 x 32 pixels"):
+        make("vgg16", (3, 31, 40))
 
 
 @pytest.mark.parametrize(("norm", "kind"), [("group", nn.GroupNorm), ("batch", nn.BatchNorm2d)])
@@ -161,7 +178,7 @@ def test_an_mlp_needs_layers_and_width(settings: dict[str, int]) -> None:
     ("name", "shape", "able"),
     [
         ("lenet5", (30,), "linear, logistic, mlp$"),
-        ("lenet5", (1, 11, 12), "linear, logistic, mlp, resnet10, resnet18, resnet34$"),
+        ("lenet5", (1, 11, 12), "linear, logistic, mlp, resnet10, resnet18, resnet34, firenet$"),
         ("lenet5", (28, 28), "linear, logistic, mlp$"),
         ("resnet18", (30,), "linear, logistic, mlp$"),
     ],

@@ -30,21 +30,33 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scale:
-    """Mean and spread of each feature over all training rows; empty for images, which are left as they are."""
+    """Mean and spread of each feature over all training rows; empty for images left as they are."""
 
     mean: Tensor
     spread: Tensor
 
     @classmethod
-    def of(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
+    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
         """From counts, sums and sums of squares, which are all that would have to leave a site for it."""
         if x.ndim != 2:
-            return cls(x.new_empty(0), x.new_empty(0))
+            return cls.of_channels(x, sites) if images else cls(x.new_empty(0), x.new_empty(0))
         parts = [x[rows].double() for rows in sites]
         n = sum(map(len, parts))
         mean = torch.stack([part.sum(0) for part in parts]).sum(0) / n
         variance = torch.stack([part.square().sum(0) for part in parts]).sum(0) / n - mean.square()
         return cls(mean, torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt())
+
+    @classmethod
+    def of_channels(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
+        """One mean and one spread a channel, over all its pixels."""
+        over, pixels = (0, *range(2, x.ndim)), sum(map(len, sites)) * x[0, 0].numel()
+        total = x.new_zeros(2, *x[0].sum(tuple(range(1, x.ndim - 1)), keepdim=True).shape, dtype=torch.float64)
+        for rows in sites:
+            part = x[rows]
+            total += torch.stack([t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (part, part.square())])
+        mean, square = total / pixels
+        variance = square - mean.square()
+        return cls(mean.float(), torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt().float())
 
     def __call__(self, x: Tensor) -> Tensor:
         return ((x - self.mean) / self.spread).float() if len(self.mean) else x
@@ -83,7 +95,7 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     dataset.check()
     cut = cut_rows(dataset, split, data_seed)
     labels, made = label(dataset, labelling, data_seed)
-    scale = Scale.of(dataset.x, cut.train)
+    scale = Scale.of(dataset.x, cut.train, split.standardise)
     order = torch.cat(cut.train)
     federation = Federation(
         name=dataset.name,

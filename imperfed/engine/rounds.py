@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from imperfed.engine.site import Answer, Bench, Job, Judge, Scores
 from imperfed.engine.stack import stackable, train_together
 from imperfed.engine.state import State, nbytes, shared
 from imperfed.engine.together import weighted_gradient
-from imperfed.errors import ImperfedError, QuorumError, UsageError, not_negative, positive, unknown
+from imperfed.errors import DivergedError, ImperfedError, QuorumError, UsageError, not_negative, positive, unknown
 from imperfed.network import Layout, Net, Network
 from imperfed.threads import one_thread
 
@@ -44,6 +45,7 @@ class Rounds:
     )
     retries: int = 2
     quorum: float = 0.5  # share of a round's sites that must answer
+    target: float = 0.0  # figure, as a fraction, of which the first round and the time until then are told; 0: none
 
     def __post_init__(self) -> None:
         positive(
@@ -53,9 +55,9 @@ class Rounds:
             evaluate_every=self.evaluate_every,
             checkpoint_every=self.checkpoint_every,
         )
-        not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum)
-        if self.participation > 1 or self.quorum > 1:
-            raise UsageError("rounds.participation and rounds.quorum are shares: at most 1")
+        not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
+        if max(self.participation, self.quorum, self.target) > 1:
+            raise UsageError("rounds.participation, rounds.quorum and rounds.target are shares: at most 1")
         if self.on_failure not in POLICIES:
             raise unknown("failure policy", self.on_failure, POLICIES)
 
@@ -70,6 +72,8 @@ class Report:
     failures: dict[int, str]
     down: int = 0
     up: int = 0
+    seconds: float = 0.0
+    """Of the round, without evaluation."""
     sent: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name and shape of everything that left a site."""
     notes: list[str] = field(default_factory=list)
@@ -148,7 +152,9 @@ class Engine:
     def run(self, watch: Callable[[Report], None], stop: Callable[[], bool], checkpoint: Path | None) -> bool:
         """Go on to the last round. False if `stop` asked for an earlier end; then a checkpoint has been written."""
         while self.state.round < self.rounds.rounds:
+            began = time.perf_counter()
             report = self.round(self.state.round)
+            report.seconds = time.perf_counter() - began
             self.state.round += 1
             last, stopped = self.state.round == self.rounds.rounds, stop()
             if last or self.state.round % self.rounds.evaluate_every == 0:
@@ -248,9 +254,11 @@ class Engine:
         if failures and self.rounds.on_failure == "stop":
             raise ImperfedError(f"round {round + 1}: {told}")
         if answered < max(1, math.ceil(self.rounds.quorum * asked)):
-            raise QuorumError(
-                f"round {round + 1}: {answered} of {asked} sites answered, below the quorum {self.rounds.quorum:g}. "
-                f"{told}"
+            diverged = all(reason.endswith("is not finite") for reason in failures.values())
+            what = "the run has diverged: " if diverged else ""
+            raise (DivergedError if diverged else QuorumError)(
+                f"round {round + 1}: {what}{answered} of {asked} sites answered, below the quorum "
+                f"{self.rounds.quorum:g}. {told}"
             )
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:

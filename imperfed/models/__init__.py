@@ -26,7 +26,7 @@ class ModelSpec:
     name: str = "mlp"
     hidden: int = 256  # mlp: width of every hidden layer
     layers: int = 2  # mlp: linear layers, so that 2 is one hidden layer
-    norm: str = "group"  # resnets: group or batch
+    norm: str = "group"  # resnets, vgg16: group or batch
 
     def __post_init__(self) -> None:
         positive("model", hidden=self.hidden, layers=self.layers)
@@ -60,6 +60,18 @@ def models() -> dict[str, Model]:
         "resnet10": _resnet("ResNet-10", (1, 1, 1, 1)),
         "resnet18": _resnet("ResNet-18", (2, 2, 2, 2)),
         "resnet34": _resnet("ResNet-34", (3, 4, 6, 3)),
+        "vgg16": Model(
+            "VGG-16 for small images (one linear layer instead of three); setting: norm",
+            f"images (channels, height, width) of at least {zoo.VGG_MIN} x {zoo.VGG_MIN} pixels",
+            lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.VGG_MIN,
+            lambda spec, shape, classes: zoo.vgg16(shape, classes, spec.norm),
+        ),
+        "firenet": Model(
+            "FireNet, AlexNet cut down to three convolutions, with dropout",
+            "images (channels, height, width) of any size",
+            lambda shape: len(shape) == 3,
+            lambda spec, shape, classes: zoo.firenet(shape, classes),
+        ),
     }
 
 

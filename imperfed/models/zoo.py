@@ -25,11 +25,17 @@ Shape = tuple[int, ...]
 LENET_MIN = 12
 """The smallest side of an image of which LeNet-5's two convolutions and poolings leave at least one pixel."""
 
+VGG_WIDTHS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+"""Channels of VGG-16's thirteen convolutions; a pooling follows each group."""
+
+VGG_MIN = 2 ** len(VGG_WIDTHS)
+"""The smallest side of an image of which five poolings leave at least one pixel."""
+
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "group": lambda channels: nn.GroupNorm(32, channels),  # the numbers of channels, 64 to 512, allow 32 groups
     "batch": nn.BatchNorm2d,
 }
-"""How a residual network normalises."""
+"""How a residual network or VGG-16 normalises."""
 
 
 def linear(shape: Shape, classes: int) -> Network:
@@ -96,6 +102,35 @@ def resnet(shape: Shape, classes: int, blocks: tuple[int, ...], norm: str) -> Ne
             inputs = outputs
     rep = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
     return Network(rep, nn.Linear(inputs, classes))
+
+
+def vgg16(shape: Shape, classes: int, norm: str) -> Network:
+    """VGG-16 for small images: thirteen normalised convolutions, and one linear layer instead of three."""
+    layers: list[nn.Module] = []
+    inputs = shape[0]
+    for widths in VGG_WIDTHS:
+        for width in widths:
+            layers += [conv_norm(inputs, width, 3, 1, norm), nn.ReLU()]
+            inputs = width
+        layers.append(nn.MaxPool2d(2))
+    return Network(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(inputs, classes))
+
+
+def firenet(shape: Shape, classes: int) -> Network:
+    """FireNet (Dunnings and Breckon 2018): AlexNet cut down to three convolutions, for telling fire from none."""
+    pixels = prod(-(-side // 32) for side in shape[1:])  # a stride of 4 and three poolings, each rounding up
+    layers: list[nn.Module] = []
+    for conv in (
+        nn.Conv2d(shape[0], 64, 5, stride=4, padding=2),
+        nn.Conv2d(64, 128, 4, padding="same"),
+        nn.Conv2d(128, 256, 1),
+    ):
+        # 1 + 0.0001 times the sum over 11 channels; torch divides the factor by their number.
+        layers += [conv, nn.ReLU(), nn.MaxPool2d(3, 2, padding=1), nn.LocalResponseNorm(11, alpha=0.0011)]
+    layers.append(nn.Flatten())
+    for inputs in (256 * pixels, 4096):
+        layers += [nn.Linear(inputs, 4096), nn.Tanh(), nn.Dropout(0.5)]
+    return Network(nn.Sequential(*layers), nn.Linear(4096, classes))
 
 
 class Block(nn.Module):

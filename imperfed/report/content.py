@@ -89,6 +89,10 @@ def tiles(run: Run) -> list[Tile]:
     if run.common:
         value, rows = run.common
         found.append(Tile("global model", per_cent(value), f"common test set, n = {count(rows)}"))
+    if target := (run.summary or {}).get("target"):
+        rounds = "not reached" if target["round"] is None else count(target["round"])
+        spent = "" if target["round"] is None else f", {target['seconds']:.1f} s of training"
+        found.append(Tile(f"rounds to {100 * target['value']:g} %", rounds, f"{target['of']}{spent}"))
     return found
 
 

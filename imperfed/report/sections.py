@@ -195,6 +195,9 @@ def dealt(facts: Record) -> list[str]:
         sentences.append(f"The server holds {many(public, 'unlabelled public input')} from {facts['public_from']}.")
     if facts["rows_left_out"]:
         sentences.append(f"{many(facts['rows_left_out'], 'row')} of the data belong to no site.")
+    if "counts" in facts:
+        held = len(facts["counts"]) - len(facts["classes_at_nobody"])
+        sentences.append(f"Of {many(len(facts['counts']), 'class', 'classes')}, {held} are held by some site.")
     if absent := facts.get("classes_at_nobody"):
         more = f" and {len(absent) - ABSENT} further classes" if len(absent) > ABSENT else ""
         sentences.append(f"No site holds a training row of {', '.join(absent[:ABSENT])}{more}.")
