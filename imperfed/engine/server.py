@@ -47,7 +47,8 @@ class Server:
         def train(down: Tree) -> Done:
             if trusted is None or not job.objective.accepts(Exact):
                 raise UsageError(f"{job.objective.name!r} cannot learn from the server's exactly labelled rows")
-            shelf = Shelf(trusted.x, trusted.labels, job.objective.open(trusted.labels))
+            labels, objective = trusted.labels, job.objective
+            shelf = Shelf(trusted.x, labels, objective.open(labels), objective.survey(labels))
             p = plan(job.algorithm, job.local, len(trusted.x), generator(job.seed, round, SERVER, "batches"))
             self.net.load(job.layout.join(down["w"], down["buffers"], self.bench.state.personal[0]))
             return descend(job.algorithm, job.objective, self.net, shelf, p, down, {}, job.local)[0]

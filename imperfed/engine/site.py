@@ -74,7 +74,8 @@ class Bench:
         """A site's own data, as views."""
         fed = self.job.federation
         a, b = fed.starts[site], fed.starts[site + 1]
-        return Shelf(fed.inputs(a, b), fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()})
+        labels, rows = fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()}
+        return Shelf(fed.inputs(a, b), labels, rows, self.job.objective.survey(labels))
 
     def down(self, site: int, opening: bool = False) -> Tree:
         """What a site receives; before round 0 no more than the model."""
