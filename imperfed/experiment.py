@@ -56,8 +56,8 @@ class Experiment:
         self.config = config
         self.scene, self.mending = _around(config, _scene(config))
         self.objective = _objective(config, self.scene)
-        self.judge = Evaluator(self.scene.oracle)
         federation = self.scene.federation
+        self.judge = Evaluator.of(self.scene.oracle, federation)
         self.engine = Engine(
             config.method,
             self.objective,
@@ -182,7 +182,7 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Figures of the models in a run's folder on the sites' test sets, computed anew."""
     config = folder.config()
     scene = _scene(config)
-    judge, federation = Evaluator(scene.oracle), scene.federation
+    judge, federation = Evaluator.of(scene.oracle, scene.federation), scene.federation
     shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
     with one_thread():
         return {
