@@ -21,7 +21,7 @@ from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, ImperfedError, UsageError, unknown
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.folder import Record, RunFolder
-from imperfed.labels import Exact
+from imperfed.labels import Annotated, Exact
 from imperfed.models import build
 from imperfed.network import Layout, Net, Network
 from imperfed.products import log_lines, metrics, summarise
@@ -115,8 +115,8 @@ class Experiment:
 def _scene(config: Config) -> Scene:
     labelling = config.labels
     wanted = config.method.objective
-    if labelling.kind == "auto" and wanted is not None and wanted.labels is Exact:
-        labelling = replace(labelling, kind="exact")
+    if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):
+        labelling = replace(labelling, kind=wanted.labels.kind)
     return federate(load(config.run.data), config.split, labelling, config.run.data_seed)
 
 

@@ -28,6 +28,8 @@ class Dataset:
     test_y: Tensor | None = None
     column: Tensor | None = None
     """int64 [n], a natural site of every example, such as the person it was recorded from."""
+    group: Tensor | None = None
+    """int64 [n], rows that belong together, such as the images of one patient: never both trained and tested on."""
     ids: tuple[str, ...] = ()
     """A stable name for every row; its position where nothing else was given."""
 
@@ -62,7 +64,13 @@ class Dataset:
             raise DataError(f"{where}: no examples; the features have shape {tuple(self.x.shape)}, expected [n, ...]")
         if self.y is None and self.candidates is None:
             raise DataError(f"{where}: neither true classes nor candidate sets; give at least one of them")
-        parts = {"true classes": self.y, "candidate sets": self.candidates, "sites": self.column, "ids": self.ids}
+        parts = {
+            "true classes": self.y,
+            "candidate sets": self.candidates,
+            "sites": self.column,
+            "groups": self.group,
+            "ids": self.ids,
+        }
         for what, values in parts.items():
             if values is not None and len(values) != len(self.x):
                 raise DataError(f"{where}: {len(self.x)} examples but {len(values)} {what}")

@@ -31,6 +31,7 @@ class Split:
     cover: bool = True  # classes: every class is held by some site, where there is room for all
     sizes: tuple[int, ...] = ()  # quantity: one size a site; they count as shares of all rows
     test: float = 0.2  # share of each site's rows on which it is measured; 0 for data without true classes
+    common_test: bool = False  # every site is measured on the official test set, and `test` is not used
     trusted: float = 0.0  # share of all rows, drawn i.i.d., that only the server holds, with their true classes
     public: float = 0.2  # share of the test inputs that the server may look at, taken away from evaluation
 
