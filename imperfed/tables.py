@@ -18,6 +18,9 @@ from imperfed.listing import about
 from imperfed.products import over_sites
 
 NAMED = 3  # sites named in a table before they are counted
+ROUNDING = 1e-9  # of a mean over sites
+APART = {ANNOTATED: "annotated, %", NEVER_ANNOTATED: "never, %"}
+"""Titles of the figures over the classes that a site annotates and over those that it never does."""
 
 
 def per_cent(fraction: float | None) -> str:
@@ -28,12 +31,12 @@ def per_cent(fraction: float | None) -> str:
 def run_table(console: Console, summary: Record, folder: Path) -> None:
     """A finished run, site by site, and the paths of what it wrote."""
     metric, labels, personal = summary["metric"], summary["labels"], summary["personal"]
-    apart = [name for name in (ANNOTATED, NEVER_ANNOTATED) if name in summary["sites"][0]]
+    apart = [name for name in APART if name in summary["sites"][0]]
     table = Table(title=f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds", title_justify="left")
-    for name in ("site", "training rows", "test rows", *(f"{name}, %" for name in (metric, *apart))):
+    for name in ("site", "training rows", "test rows", f"{metric}, %", *(APART[name] for name in apart)):
         table.add_column(name, justify="left" if name == "site" else "right")
     if labels:
-        table.add_column("filled in right, %" if "filled in" in labels else "labels resolved, %", justify="right")
+        table.add_column("filled in, %" if "filled in" in labels else "labels resolved, %", justify="right")
     for row in summary["sites"]:
         figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if labels else [])
         table.add_row(row["site"], str(row["train"]), str(row["test"]), *map(per_cent, figures))
@@ -65,17 +68,17 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def class_table(classes: Sequence[Record], sites: int) -> Table:
-    """Every class, who annotates it, and its AUROC as a mean over sites."""
-    table = Table(title="AUROC class by class, mean over sites", title_justify="left")
-    columns = {"auroc": "auroc, %", ANNOTATED: "where annotated, %", NEVER_ANNOTATED: "where never annotated, %"}
+    """Every class, who annotates it, and its AUROC: one where all sites share a model, two where it depends on that."""
+    pairs = [(row[ANNOTATED], row[NEVER_ANNOTATED]) for row in classes]
+    differ = any(abs(a - b) > ROUNDING for a, b in pairs if a is not None and b is not None)
+    columns = {"auroc": "auroc, %"} | (APART if differ else {})
+    table = Table(title="class by class, mean over sites", title_justify="left")
     for name in ("class", "annotated at", "positives", *columns.values()):
         table.add_column(name, justify="left" if name in ("class", "annotated at") else "right")
     for row in classes:
         where = row["annotated at"]
-        named = ", ".join(where) if len(where) <= NAMED else f"{len(where)} of {sites} sites"
-        table.add_row(
-            row["class"], named or "nobody", str(row["positives"]), *(per_cent(row[name]) for name in columns)
-        )
+        told = ", ".join(where) if len(where) <= NAMED else f"{len(where)} of {sites} sites"
+        table.add_row(row["class"], told or "nobody", str(row["positives"]), *(per_cent(row[name]) for name in columns))
     return table
 
 
