@@ -138,11 +138,13 @@ class Batch:
     """What the objective remembers of these examples."""
     draws: Tree
     """This step's random numbers, drawn before the round."""
+    survey: Tree = field(default_factory=dict)
+    """What the objective knows of all labels of the site together."""
 
     @classmethod
-    def of(cls, x: Tensor, labels: Any, real: Tensor, rows: Tree, draws: Tree) -> Batch:
+    def of(cls, x: Tensor, labels: Any, real: Tensor, rows: Tree, draws: Tree, survey: Tree | None = None) -> Batch:
         """A batch with its shares worked out."""
-        return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws)
+        return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws, survey or {})
 
     def mean(self, values: Tensor) -> Tensor:
         """The mean over the real rows; one a site where several sites step together."""
@@ -200,7 +202,7 @@ class Desk:
 
     def whole(self) -> Batch:
         """All rows of the site as one batch."""
-        return Batch.of(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {})
+        return Batch.of(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {}, self.batch.survey)
 
     def full_gradient(self) -> Tensor:
         """grad f_k of the shared weights as received: the mean loss over all rows, taken in slices to save memory."""
@@ -208,7 +210,8 @@ class Desk:
         self.net.train(True)
         for at in torch.arange(n).tensor_split(-(-n // SLICE)):
             rows = {name: t[at] for name, t in self.rows.items()}
-            batch = Batch.of(self.x[at], self.labels.take(at), self.x.new_ones(len(at)), rows, {})
+            real, survey = self.x.new_ones(len(at)), self.batch.survey
+            batch = Batch.of(self.x[at], self.labels.take(at), real, rows, {}, survey)
             values, _ = self.objective.loss(self.net, batch)
             total += self.net.backward(values.sum())[: len(total)]
         self.net.train(False)
@@ -323,6 +326,13 @@ class Objective(ABC):
 
     def open(self, labels: Any) -> Tree:
         """Memory of each example before the first round, [n, ...]."""
+        return {}
+
+    def survey(self, labels: Any) -> Tree:
+        """What holds of all labels of one site together, such as counts; every batch of that site carries it.
+
+        `loss` must broadcast it over rows: in one pass for all sites each row carries its own site's.
+        """
         return {}
 
     @abstractmethod

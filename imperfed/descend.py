@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -85,6 +85,8 @@ class Shelf:
     labels: Labels
     rows: Tree
     """Views into the engine's memory, [n, ...]; written only when a round has succeeded."""
+    survey: Tree = field(default_factory=dict)
+    """What the objective knows of all labels together."""
 
 
 def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[Tensor, Batch]]:
@@ -109,7 +111,7 @@ def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[T
                 index, real_h, share_h = index[:m], real_h[:m], share_h[:m]
             memory = {name: t.index_select(0, index) for name, t in rows.items()}
             draws = {name: t[h] if t.ndim == 1 else t[h, :m] for name, t in plan.draws.items()}
-            yield index, Batch(x[a : a + m], labels.between(a, a + m), real_h, share_h, memory, draws)
+            yield index, Batch(x[a : a + m], labels.between(a, a + m), real_h, share_h, memory, draws, shelf.survey)
 
 
 def descend(

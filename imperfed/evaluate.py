@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from imperfed.core import Federation
+from imperfed.labels import Annotated
 from imperfed.network import Net
 from imperfed.oracle import Oracle
 
 Scores = dict[str, tuple[float, int]]
 Metric = Callable[[Tensor, Tensor], float]
+
+
+def figure(value: float) -> float | None:
+    """A figure for a JSON file, which has no NaN: None where there is nothing to measure on."""
+    return value if math.isfinite(value) else None
 
 
 def accuracy_of(suggested: Tensor, y: Tensor) -> float:
@@ -27,25 +35,33 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
 
 def precision_at_1(logits: Tensor, y: Tensor) -> float:
     """Share of examples whose highest logit is one of the classes present."""
-    return float(y.gather(1, logits.argmax(1, keepdim=True)).double().mean())
+    return float((y.gather(1, logits.argmax(1, keepdim=True)) == 1).double().mean())
 
 
 def auroc(logits: Tensor, y: Tensor) -> float:
     """Area under the ROC curve, mean over the classes that have both present and absent examples; NaN if none has."""
+    return float(class_aurocs(logits, y).nanmean())
+
+
+def class_aurocs(scores: Tensor, y: Tensor) -> Tensor:
+    """The area under each class's ROC curve over the rows where its truth is known; NaN where all of them are alike."""
     from scipy.stats import rankdata
 
-    areas = []
+    areas = torch.full((y.shape[1],), torch.nan, dtype=torch.float64)
     for c in range(y.shape[1]):
-        present = y[:, c].bool()
+        known = y[:, c] >= 0
+        present = y[known, c] == 1
         n, m = int(present.sum()), int((~present).sum())
         if n and m:
-            ranks = torch.from_numpy(rankdata(logits[:, c].double().numpy()))
-            areas.append((float(ranks[present].sum()) - n * (n + 1) / 2) / (n * m))
-    return sum(areas) / len(areas) if areas else float("nan")
+            ranks = torch.from_numpy(rankdata(scores[known, c].double().numpy()))
+            areas[c] = (ranks[present].sum() - n * (n + 1) / 2) / (n * m)
+    return areas
 
 
 ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
 SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at_1}
+ANNOTATED, NEVER_ANNOTATED = "auroc annotated", "auroc never annotated"
+"""The mean over the classes that a site annotates itself, and over those that only others annotate."""
 
 
 def _metrics(y: Tensor) -> dict[str, Metric]:
@@ -57,6 +73,16 @@ class Evaluator:
     """Figures by name, from an oracle that nobody else may read."""
 
     oracle: Oracle
+    annotated: Tensor | None = None
+    """bool [K, C]: which classes each site annotates; None where no class is left out by anybody."""
+
+    @classmethod
+    def of(cls, oracle: Oracle, federation: Federation) -> Evaluator:
+        """With what the federation's labels say about who annotates what."""
+        if not isinstance(federation.labels, Annotated):
+            return cls(oracle)
+        sites = federation.labels.values.split(federation.sizes())
+        return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]))
 
     @property
     def sites(self) -> int:
@@ -70,13 +96,47 @@ class Evaluator:
 
     def site(self, site: int, net: Net) -> Scores:
         """Figures of a network on one site's own test set."""
-        return _scores(net, self.oracle.test_x[site], self.oracle.test_y[site])
+        own = None if self.annotated is None else self.annotated[site]
+        return self._scores(net, self.oracle.test_x[site], self.oracle.test_y[site], own)
 
     def common(self, net: Net) -> Scores:
         """Figures of a network on the test set of no site in particular; empty where there is none."""
         if self.oracle.common_x is None or self.oracle.common_y is None:
             return {}
-        return _scores(net, self.oracle.common_x, self.oracle.common_y)
+        return self._scores(net, self.oracle.common_x, self.oracle.common_y)
+
+    def _scores(self, net: Net, x: Tensor, y: Tensor, own: Tensor | None = None) -> Scores:
+        """Figures; a class that nobody annotates is left out of every mean, one that others do is told apart."""
+        logits, n = _logits(net, x), len(y)
+        scores = {name: (metric(logits, y), n) for name, metric in _metrics(y).items()}
+        if self.annotated is None:
+            return scores
+        areas, anybody = class_aurocs(logits, y), self.annotated.any(0)
+        scores["auroc"] = float(areas[anybody].nanmean()), n
+        if own is not None:
+            scores[ANNOTATED] = float(areas[own].nanmean()), n
+            scores[NEVER_ANNOTATED] = float(areas[anybody & ~own].nanmean()), n
+        return scores
+
+    def by_class(self, site: int, net: Net) -> Tensor:
+        """The AUROC of every class on one site's own test set; NaN where there is none."""
+        return class_aurocs(_logits(net, self.oracle.test_x[site]), self.oracle.test_y[site])
+
+    def filled_in(self, start: int, stop: int, missing: Tensor, belief: Tensor) -> dict[str, float | None] | None:
+        """How well missing labels (a mask) of these training rows were filled in; None where no truth is known."""
+        if self.oracle.truth is None:
+            return None
+        truth = torch.where(missing, self.oracle.truth[start:stop], -1)
+        known = truth >= 0
+        if not known.any():
+            return None
+        right = (belief >= 0.5) == (truth == 1)
+        return {
+            "accuracy": float(right[known].double().mean()),
+            "always absent": float((truth == 0)[known].double().mean()),
+            "auroc": figure(float(class_aurocs(belief, truth).nanmean())),
+            "n": int(known.sum()),
+        }
 
     def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
         """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
@@ -94,6 +154,5 @@ class Evaluator:
 
 
 @torch.no_grad()
-def _scores(net: Net, x: Tensor, y: Tensor) -> Scores:
-    logits = torch.cat([net(part) for part in x.split(1024)])
-    return {name: (metric(logits, y), len(y)) for name, metric in _metrics(y).items()}
+def _logits(net: Net, x: Tensor) -> Tensor:
+    return torch.cat([net(part) for part in x.split(1024)])

@@ -21,7 +21,7 @@ from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError, unknown
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.folder import Record, RunFolder
-from imperfed.labels import Exact
+from imperfed.labels import Annotated, Exact
 from imperfed.models import build
 from imperfed.network import Layout, Net, Network
 from imperfed.products import log_lines, metrics, summarise
@@ -59,8 +59,8 @@ class Experiment:
         self.config = config
         self.scene, self.mending = _around(config, _scene(config))
         self.objective = _objective(config, self.scene)
-        self.judge = Evaluator(self.scene.oracle)
         federation = self.scene.federation
+        self.judge = Evaluator.of(self.scene.oracle, federation)
         self.engine = Engine(
             config.method,
             self.objective,
@@ -123,8 +123,8 @@ class Experiment:
 def _scene(config: Config) -> Scene:
     labelling = config.labels
     wanted = config.method.objective
-    if labelling.kind == "auto" and wanted is not None and wanted.labels is Exact:
-        labelling = replace(labelling, kind="exact")
+    if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):
+        labelling = replace(labelling, kind=wanted.labels.kind)
     return federate(load(config.run.data), config.split, labelling, config.run.data_seed)
 
 
@@ -190,7 +190,7 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Figures of the models in a run's folder on the sites' test sets, computed anew."""
     config = folder.config()
     scene = _scene(config)
-    judge, federation = Evaluator(scene.oracle), scene.federation
+    judge, federation = Evaluator.of(scene.oracle, scene.federation), scene.federation
     shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
     with one_thread():
         return {

@@ -45,8 +45,8 @@ class Server:
 
         def train(down: Tree) -> Done:
             assert trusted is not None
-            labels = trusted.labels.told_as(job.objective.labels)
-            shelf = Shelf(trusted.x, labels, job.objective.open(labels))
+            objective, labels = job.objective, trusted.labels.told_as(job.objective.labels)
+            shelf = Shelf(trusted.x, labels, objective.open(labels), objective.survey(labels))
             p = plan(job.algorithm, job.local, len(trusted.x), generator(job.seed, round, SERVER, "batches"))
             self.net.load(job.layout.join(down["w"], down["buffers"], self.bench.state.personal[0]))
             with seeded(job.seed, round, SERVER, "layers train"):

@@ -77,7 +77,8 @@ class Bench:
     def rows(self, a: int, b: int) -> Shelf:
         """The data of the rows a .. b - 1, as views."""
         fed = self.job.federation
-        return Shelf(fed.inputs(a, b), fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()})
+        labels, rows = fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()}
+        return Shelf(fed.inputs(a, b), labels, rows, self.job.objective.survey(labels))
 
     def down(self, site: int, opening: bool = False) -> Tree:
         """What a site receives; before round 0 no more than the model."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from imperfed.core import Algorithm, Done
+from imperfed.core import Algorithm, Done, Objective
 from imperfed.descend import Plan, descend, plan
 from imperfed.engine.seeds import generator
 from imperfed.engine.site import Answer, Bench, Job, answer_of
@@ -34,7 +34,8 @@ def stackable(job: Job, network: Network) -> bool:
     plain = all(getattr(type(job.algorithm), hook) is getattr(Algorithm, hook) for hook in PLAIN_STEP)
     same_steps = job.local.epochs == 0
     small = job.layout.trainable == job.layout.size <= SMALL
-    return plain and same_steps and small and job.objective.by_itself and known(network)
+    by_rows = job.objective.by_itself and type(job.objective).survey is Objective.survey
+    return plain and same_steps and small and by_rows and known(network)
 
 
 def known(network: Network) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from imperfed.errors import UsageError, positive, unknown
-from imperfed.models import zoo
+from imperfed.models import densenet, zoo
 from imperfed.models.zoo import Shape
 from imperfed.network import Network
 
@@ -26,7 +26,7 @@ class ModelSpec:
     name: str = "mlp"
     hidden: int = 256  # mlp: width of every hidden layer
     layers: int = 2  # mlp: linear layers, so that 2 is one hidden layer
-    norm: str = "group"  # resnets, vgg16: group or batch
+    norm: str = "group"  # cnn, resnets, vgg16, densenet121: group or batch
 
     def __post_init__(self) -> None:
         positive("model", hidden=self.hidden, layers=self.layers)
@@ -57,6 +57,13 @@ def models() -> dict[str, Model]:
             lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.LENET_MIN,
             lambda spec, shape, classes: zoo.lenet5(shape, classes),
         ),
+        "cnn": Model(
+            "three convolutions with normalisation and the global average; 23,798 parameters on 1 x 64 x 64 and 6 "
+            "classes; setting: norm",
+            f"images (channels, height, width) of at least {zoo.CNN_MIN} x {zoo.CNN_MIN} pixels",
+            lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.CNN_MIN,
+            lambda spec, shape, classes: zoo.cnn(shape, classes, spec.norm),
+        ),
         "resnet10": _resnet("ResNet-10", (1, 1, 1, 1)),
         "resnet18": _resnet("ResNet-18", (2, 2, 2, 2)),
         "resnet34": _resnet("ResNet-34", (3, 4, 6, 3)),
@@ -71,6 +78,12 @@ def models() -> dict[str, Model]:
             "images (channels, height, width) of any size",
             lambda shape: len(shape) == 3,
             lambda spec, shape, classes: zoo.firenet(shape, classes),
+        ),
+        "densenet121": Model(
+            "DenseNet-121, 7 million parameters; setting: norm (batch: as published)",
+            f"images (channels, height, width) of at least {densenet.MIN_SIDE} x {densenet.MIN_SIDE} pixels",
+            lambda shape: len(shape) == 3 and min(shape[1:]) >= densenet.MIN_SIDE,
+            lambda spec, shape, classes: densenet.densenet121(shape, classes, spec.norm),
         ),
     }
 

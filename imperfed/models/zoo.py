@@ -32,10 +32,14 @@ VGG_MIN = 2 ** len(VGG_WIDTHS)
 """The smallest side of an image of which five poolings leave at least one pixel."""
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
-    "group": lambda channels: nn.GroupNorm(32, channels),  # the numbers of channels, 64 to 512, allow 32 groups
+    "group": lambda channels: nn.GroupNorm(32 if channels >= 64 else 8, channels),
     "batch": nn.BatchNorm2d,
 }
-"""How a residual network or VGG-16 normalises."""
+"""How a convolutional network normalises; all numbers of channels here are multiples of the groups."""
+
+CNN_WIDTHS = (16, 32, 64)
+CNN_MIN = 8
+"""The smallest side of an image of which the small network's stride and two poolings leave at least one pixel."""
 
 
 def linear(shape: Shape, classes: int) -> Network:
@@ -88,6 +92,17 @@ def lenet5(shape: Shape, classes: int) -> Network:
         nn.ReLU(),
     )
     return Network(rep, nn.Linear(84, classes))
+
+
+def cnn(shape: Shape, classes: int, norm: str) -> Network:
+    """Three 3 x 3 convolutions, the first of stride 2, poolings between them, and the global average."""
+    layers: list[nn.Module] = [ChannelsLast()]
+    for inputs, outputs in pairwise((shape[0], *CNN_WIDTHS)):
+        stem = outputs == CNN_WIDTHS[0]
+        pooled = [nn.MaxPool2d(2)] if outputs != CNN_WIDTHS[-1] else []
+        layers += [conv_norm(inputs, outputs, 3, 2 if stem else 1, norm), *pooled, nn.ReLU()]
+    rep = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Network(rep, nn.Linear(CNN_WIDTHS[-1], classes))
 
 
 def resnet(shape: Shape, classes: int, blocks: tuple[int, ...], norm: str) -> Network:

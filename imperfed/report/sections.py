@@ -190,7 +190,8 @@ def dealt(facts: Record) -> list[str]:
         f" each, and {many(tests, 'test row')}."
     ]
     if common := facts["common_test_rows"]:
-        sentences.append(f"A common test set of {many(common, 'row')} belongs to no site.")
+        measured = "; every site is measured on it" if facts.get("common_test") else ""
+        sentences.append(f"A common test set of {many(common, 'row')} belongs to no site{measured}.")
     if public := facts["public_rows"]:
         sentences.append(f"The server holds {many(public, 'unlabelled public input')} from {facts['public_from']}.")
     if facts["rows_left_out"]:
