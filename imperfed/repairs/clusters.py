@@ -1,0 +1,27 @@
+"""Groups of sites from their similarity: hierarchical agglomerative clustering, cut at a number of groups."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from imperfed.errors import UsageError, unknown
+
+LINKAGES = ("average", "complete", "ward")
+
+
+def cluster(R: Tensor, groups: int, linkage: str) -> Tensor:
+    """The group of each of K things from their similarities [K, K], numbered in the order of their first members."""
+    from scipy.cluster import hierarchy
+    from scipy.spatial.distance import squareform
+
+    if linkage not in LINKAGES:
+        raise unknown("linkage", linkage, LINKAGES)
+    if groups > len(R):
+        raise UsageError(f"{groups} groups were asked for, but only {len(R)} sites sent what they are formed by")
+    if groups == len(R):
+        return torch.arange(groups)
+    D = 1 - R
+    D.fill_diagonal_(0)
+    tree = hierarchy.linkage(squareform(D.numpy(), checks=False), method=linkage)
+    return torch.from_numpy(hierarchy.cut_tree(tree, n_clusters=groups)[:, 0]).long()
