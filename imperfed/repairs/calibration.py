@@ -78,7 +78,7 @@ def lead(R: Tensor) -> Tensor:
 
 
 def mixture_leads(F: Tensor, y: Tensor, classes: int) -> Tensor:
-    """`lead` of mixtures of every two classes, compared by their first direction with clean rows not in them; sorted."""
+    """`lead` of mixtures of every two classes, by one direction against clean rows that are not in them; sorted."""
     rows = [F[y == c] for c in range(classes)]
     clean = [part[1::2] for part in rows]
     lam, V = map(torch.stack, zip(*(spectrum(part, 1) for part in clean), strict=True))

@@ -93,7 +93,7 @@ class Correction:
         return Verdict(suggested, confidence.float(), why, noise)
 
     def estimate(self, flipped: Tensor, rates: Tensor) -> float:
-        """The number of wrong labels that so many flips tell of: clean labels are flipped too, and not all wrong ones."""
+        """The wrong labels that so many flips tell of: right labels are flipped too, and not all wrong ones are."""
         false, power = rates.tolist()
         share = (float(flipped.double().sum()) - false * len(flipped)) / max(power - false, 1e-3)
         return min(max(share, 0.0), float(len(flipped)))

@@ -32,7 +32,7 @@ NETWORK = "efficientnet-lite0"
 NAMES = ("auto", "raw", "pca", "hog", NETWORK)
 PCA_DIRECTIONS = 64
 CELLS, BINS, CLIP = 4, 9, 0.2
-"""HoG: cells along a side, orientations of half a turn, the most one number of a block may be before its second norm."""
+"""HoG: cells along a side, orientations of half a turn, the most a number of a block may be before its second norm."""
 PIXELS, PICTURES = 128, 50
 """The network: the side to which a picture is enlarged, pictures at once."""
 
