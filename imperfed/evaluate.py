@@ -160,9 +160,10 @@ class Evaluator:
         truth = self.oracle.truth
         return None if truth is None else accuracy_of(suggested, truth[start:stop])
 
-    def mended(self, given: Tensor, suggested: Tensor) -> dict[str, float] | None:
-        """How far a repair set the training labels right; None where truth is unknown."""
-        return None if self.oracle.truth is None else mending_figures(given, suggested, self.oracle.truth)
+    def mended(self, start: int, stop: int, given: Tensor, suggested: Tensor) -> dict[str, float] | None:
+        """How far a repair set the labels of these training rows right; None where truth is unknown."""
+        truth = self.oracle.truth
+        return None if truth is None else mending_figures(given, suggested, truth[start:stop])
 
     def rand_index(self, groups: tuple[int, ...]) -> float | None:
         """The adjusted Rand index of groups of sites against their tasks; None where sites have no tasks."""

@@ -18,6 +18,11 @@ def test_shares_before_and_after() -> None:
     figures = mending_figures(GIVEN, SUGGESTED, TRUTH)
     expected = {"noise before": 0.4, "noise after": 0.3, "changed": 0.4, "precision": 0.75, "recall": 0.75}
     assert figures == expected | {"damage": 1 / 6}
+    judge = Evaluator(Oracle(TRUTH, (), ()))
+    assert judge.mended(0, 10, GIVEN, SUGGESTED) == figures
+    part = judge.mended(4, 10, GIVEN[4:], SUGGESTED[4:])
+    assert part is not None
+    assert part["noise after"] == 2 / 6
 
 
 def test_a_share_of_nothing_is_none() -> None:
@@ -33,4 +38,4 @@ def test_groups_against_tasks() -> None:
     assert judge.rand_index((0, 1, 0, 1)) == -0.5
     assert judge.rand_index(()) is None
     assert Evaluator(Oracle(None, (), ())).rand_index((0, 1)) is None
-    assert Evaluator(Oracle(None, (), ())).mended(GIVEN, SUGGESTED) is None
+    assert Evaluator(Oracle(None, (), ())).mended(0, 10, GIVEN, SUGGESTED) is None

@@ -9,12 +9,17 @@ uniform             a site is noisy with probability rho; then its rate is drawn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
-from imperfed.errors import UsageError, unknown
+from imperfed.data.dataset import Dataset
+from imperfed.data.tasks import Tasks
+from imperfed.errors import DataError, UsageError, unknown
+from imperfed.labels import Exact
 
 if TYPE_CHECKING:
     from imperfed.data.candidates import Labelling
@@ -24,18 +29,46 @@ Index = npt.NDArray[np.int64]
 NOISES = ("none", "class-independent", "class-dependent", "uniform")
 
 
+def has_noise(labelling: Labelling, dataset: Dataset) -> bool:
+    """Whether the sites are told one class an example that may be wrong."""
+    return labelling.noise != "none" or dataset.given is not None
+
+
+def tell_exactly(
+    dataset: Dataset,
+    labelling: Labelling,
+    sites: Sequence[Tensor],
+    tasks: Tasks | None,
+    generator: np.random.Generator,
+) -> tuple[Exact, dict[str, Any]]:
+    """One class a row; and for the record, what noise there is and the share of wrong labels at each site."""
+    told = dataset.y if dataset.given is None else dataset.given
+    if told is None:
+        raise DataError(f"{dataset.name}: exact labels were asked for, but the data hold candidate sets only")
+    labels = Exact(told, len(dataset.classes))
+    if not has_noise(labelling, dataset):
+        return labels, {"labels": "exact"}
+    if dataset.given is not None and labelling.noise != "none":
+        raise UsageError(f"the labels of {dataset.name} come with the errors of annotators; leave noise = none")
+    if dataset.y is None or dataset.y.ndim > 1:
+        raise UsageError(f"{dataset.name}: noise is made from one true class an example, which the data do not have")
+    y, rows = dataset.y.numpy(), [held.numpy() for held in sites]
+    if dataset.given is None:
+        labels = Exact(torch.from_numpy(corrupt(labelling, y, labels.classes, rows, tasks, generator)), labels.classes)
+    wrong = labels.values.numpy() != y
+    made = "given" if dataset.given is not None else labelling.noise
+    return labels, {"labels": "exact", "noise": made, "noise_rates": [float(wrong[held].mean()) for held in rows]}
+
+
 def corrupt(
     labelling: Labelling,
     y: Index,
     classes: int,
     sites: Sequence[Index],
-    tasks: tuple[Index, Index] | None,
+    tasks: Tasks | None,
     generator: np.random.Generator,
 ) -> Index:
-    """The labels given to all rows: those of the sites' training rows corrupted, site by site.
-
-    `tasks`: the task of every class and of every site, where the split has tasks.
-    """
+    """The labels given to all rows: those of the sites' training rows corrupted, site by site."""
     if labelling.noise not in NOISES:
         raise unknown("noise", labelling.noise, NOISES)
     for name in ("noise_rate", "noisy_sites", "noise_floor"):

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from imperfed.errors import UsageError
 
+if TYPE_CHECKING:
+    from imperfed.data.partitions import Split
+
 Index = npt.NDArray[np.int64]
+Tasks = tuple[Index, Index]
+"""The task of every class, and of every site."""
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 OF_CIFAR10 = {
@@ -20,7 +26,7 @@ OF_CIFAR10 = {
 """Two tasks are the paper's; it does not say which three and five it took."""
 
 
-def task_of_classes(classes: Sequence[str], tasks: int, own: Sequence[int] = ()) -> Index:
+def task_of_classes(classes: Sequence[object], tasks: int, own: Sequence[int] = ()) -> Index:
     """The task of every class: `own` where given, by kind on CIFAR-10, else class c has task c mod T (odd and even)."""
     if not 1 <= tasks <= len(classes):
         raise UsageError(f"split.tasks must lie in 1 .. {len(classes)}, the number of classes; given: {tasks}")
@@ -39,6 +45,13 @@ def task_of_sites(sites: int, tasks: int) -> Index:
     if sites < tasks:
         raise UsageError(f"{tasks} tasks need as many sites; given: {sites}")
     return np.arange(sites) * tasks // sites
+
+
+def tasks_of(split: Split, classes: Sequence[str]) -> Tasks | None:
+    """The tasks of a split; None where it has none."""
+    if split.partition != "tasks":
+        return None
+    return task_of_classes(classes, split.tasks, split.task_of), task_of_sites(split.sites, split.tasks)
 
 
 def by_task(y: Index, task_of: Index, sites: int, impurity: float, generator: np.random.Generator) -> list[Index]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 
 from imperfed.errors import UsageError, unknown
 
-LINKAGES = ("average", "complete", "ward")
+Linkage = Literal["average", "complete", "ward"]
+LINKAGES: tuple[Linkage, ...] = get_args(Linkage)
 
 
 def cluster(R: Tensor, groups: int, linkage: str) -> Tensor:
@@ -15,7 +18,8 @@ def cluster(R: Tensor, groups: int, linkage: str) -> Tensor:
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
 
-    if linkage not in LINKAGES:
+    method = next((known for known in LINKAGES if known == linkage), None)
+    if method is None:
         raise unknown("linkage", linkage, LINKAGES)
     if groups > len(R):
         raise UsageError(f"{groups} groups were asked for, but only {len(R)} sites sent what they are formed by")
@@ -23,5 +27,5 @@ def cluster(R: Tensor, groups: int, linkage: str) -> Tensor:
         return torch.arange(groups)
     D = 1 - R
     D.fill_diagonal_(0)
-    tree = hierarchy.linkage(squareform(D.numpy(), checks=False), method=linkage)
-    return torch.from_numpy(hierarchy.cut_tree(tree, n_clusters=groups)[:, 0]).long()
+    tree = hierarchy.linkage(squareform(D.numpy(), checks=False), method=method)
+    return torch.from_numpy(hierarchy.cut_tree(tree, n_clusters=[groups])[:, 0]).long()

@@ -11,7 +11,7 @@ set of directions is of. A label with fewer than max(M, 10) rows is not shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +40,14 @@ class Verdict:
     why: Tensor
     noise: float
     """The share of wrong labels it estimates."""
+
+    @classmethod
+    def of_all(cls, verdicts: Sequence[Verdict]) -> Verdict:
+        """Those of several sites, one after the other; their mean noise."""
+        suggested, confidence, why = (
+            torch.cat(parts) for parts in zip(*((v.suggested, v.confidence, v.why) for v in verdicts), strict=True)
+        )
+        return cls(suggested, confidence, why, sum(v.noise for v in verdicts) / len(verdicts))
 
 
 @dataclass(frozen=True)
@@ -94,9 +102,9 @@ class Correction:
 
     def estimate(self, flipped: Tensor, rates: Tensor) -> float:
         """The wrong labels that so many flips tell of: right labels are flipped too, and not all wrong ones are."""
-        false, power = rates.tolist()
-        share = (float(flipped.double().sum()) - false * len(flipped)) / max(power - false, 1e-3)
-        return min(max(share, 0.0), float(len(flipped)))
+        false, power = map(float, rates)
+        wrong = (float(flipped.sum()) - false * len(flipped)) / max(power - false, 1e-3)
+        return min(max(wrong, 0.0), float(len(flipped)))
 
     def within_task(self, logs: Tensor) -> Tensor:
         """With known tasks, only the classes of the task that most rows seem to belong to."""

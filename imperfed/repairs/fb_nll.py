@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
-from imperfed.auxiliary import Mending, Repair
 
+from imperfed.auxiliary import Mending, Repair
 from imperfed.core import Federation, Tree
 from imperfed.errors import UsageError, positive, unknown
 from imperfed.labels import Exact, Labels
@@ -83,27 +83,24 @@ class FBNLL(Repair):
 
     def mend(self, federation: Federation, draw: torch.Generator) -> tuple[Federation, Mending]:
         """Hold the conversation in this process, and let every site correct its labels."""
-        self.check(federation)
+        given = self.check(federation)
         trusted = federation.trusted
         server: Tree = {"x": trusted.x, "y": trusted.labels.values} if trusted is not None else {}
         cuts = zip(federation.starts, federation.starts[1:], strict=False)
-        views = [View(k, federation.inputs(a, b), federation.labels.between(a, b)) for k, (a, b) in enumerate(cuts)]
+        views = [View(k, federation.inputs(a, b), given.between(a, b)) for k, (a, b) in enumerate(cuts)]
         talk = converse(self.steps(federation.classes), views, server)
         if "groups" in talk.server:
             federation = replace(federation, groups=tuple(talk.server["groups"].tolist()))
         if not self.correct:
-            given = federation.labels.values
-            verdict = Verdict(given, torch.ones(len(given)), torch.full_like(given, KEPT), 0.0)
+            verdict = Verdict(given.values, torch.ones(len(given)), torch.full_like(given.values, KEPT), 0.0)
             return federation, self.told(federation, talk, verdict, (None,) * len(views))
         correction = self.correction(federation.classes)
         verdicts = [correction.decide(view, had) for view, had in zip(views, talk.received, strict=True)]
-        parts = (torch.cat([getattr(v, part) for v in verdicts]) for part in ("suggested", "confidence", "why"))
-        verdict = Verdict(*parts, noise=0.0)
-        mending = self.told(federation, talk, verdict, tuple(v.noise for v in verdicts))
-        return replace(federation, labels=Exact(verdict.suggested, federation.labels.classes)), mending
+        mending = self.told(federation, talk, Verdict.of_all(verdicts), tuple(v.noise for v in verdicts))
+        return replace(federation, labels=Exact(mending.suggested, given.classes)), mending
 
-    def check(self, federation: Federation) -> None:
-        """Refuse what cannot be mended, before anything is sent."""
+    def check(self, federation: Federation) -> Exact:
+        """The labels as given; what cannot be mended is refused before anything is sent."""
         classes = len(federation.classes)
         if not isinstance(federation.labels, Exact):
             raise UsageError(f"repair {self.name} mends exact labels; the sites hold {federation.labels.kind}")
@@ -113,6 +110,7 @@ class FBNLL(Repair):
             )
         if federation.trusted is None and (self.correct or "pca" in (self.features, self.class_features)):
             raise UsageError(f"repair {self.name} needs clean rows at the server: set split.trusted, as 0.01")
+        return federation.labels
 
     def told(self, federation: Federation, talk: Talk, verdict: Verdict, noise: tuple[float | None, ...]) -> Mending:
         """What was done, for the label files and the log."""

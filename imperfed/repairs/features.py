@@ -27,6 +27,7 @@ from imperfed.core import Tree
 from imperfed.errors import UsageError, unknown
 from imperfed.repairs.protocol import View
 from imperfed.repairs.shelf import remembered
+from imperfed.repairs.spectra import spectrum
 
 NETWORK = "efficientnet-lite0"
 NAMES = ("auto", "raw", "pca", "hog", NETWORK)
@@ -82,8 +83,7 @@ def _compute(name: str, x: Tensor, basis: Tensor | None) -> Tensor:
 
 def pca_basis(x: Tensor) -> Tensor:
     """The server's part of pca: the first directions of its clean rows' second moment, float32 [d, p]."""
-    _, _, Vt = torch.linalg.svd(x.flatten(1).double(), full_matrices=False)
-    return Vt[:PCA_DIRECTIONS].T.float()
+    return spectrum(x.flatten(1).double(), PCA_DIRECTIONS)[1].float()
 
 
 def hog(x: Tensor) -> Tensor:

@@ -30,7 +30,8 @@ def moments_of(F: Tensor, center: bool) -> Tensor:
 
 def energy(F: Tensor, V: Tensor) -> Tensor:
     """e_m = |S v_m|: the second moment S of F along other rows' directions; V [..., d, M] -> [..., M]."""
-    return (F.T @ (F @ V) / len(F)).norm(dim=-2)  # Eq. 3
+    e: Tensor = torch.linalg.vector_norm(F.T @ (F @ V) / len(F), dim=-2)  # Eq. 3
+    return e
 
 
 def relevance(F: Tensor, eigenvalues: Tensor, V: Tensor) -> Tensor:
@@ -51,4 +52,5 @@ def similarity(R: Tensor, back: Tensor) -> Tensor:
 
 def projections(F: Tensor, V: Tensor) -> Tensor:
     """|V_c^T phi(x)| of every row and class; V [C, d, r] -> [n, C]. Its largest entry is the label of Eq. 7."""
-    return (F @ V).norm(dim=-1).T  # Eq. 7
+    norms: Tensor = torch.linalg.vector_norm(F @ V, dim=-1)  # Eq. 7
+    return norms.T
