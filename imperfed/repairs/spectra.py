@@ -16,11 +16,11 @@ def spectrum(F: Tensor, M: int, center: bool = False) -> tuple[Tensor, Tensor]:
     """The M largest eigenvalues of the second moment and their directions: lambda [M] descending, V [d, M]."""
     n, d = F.shape
     F = moments_of(F, center)
-    if n < d:  # the same numbers from the smaller side
-        _, sigma, Vt = torch.linalg.svd(F, full_matrices=False)
-        return sigma[:M].square() / n, Vt[:M].T  # Eq. 2
-    values, V = torch.linalg.eigh(F.T @ F / n)  # Eq. 2
-    return values.flip(0)[:M].clamp(min=0), V.flip(1)[:, :M]
+    values, vectors = torch.linalg.eigh((F.T @ F if d <= n else F @ F.T) / n)  # Eq. 2, from the smaller side
+    largest, V = values.flip(0)[:M].clamp(min=0), vectors.flip(1)[:, :M]
+    if d > n:
+        V = torch.nn.functional.normalize(F.T @ V, dim=0)
+    return largest, V
 
 
 def moments_of(F: Tensor, center: bool) -> Tensor:

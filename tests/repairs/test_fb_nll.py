@@ -79,7 +79,7 @@ def test_groups_are_the_same_bit_for_bit_whatever_the_labels() -> None:
 
 def test_pca_uses_directions_that_the_server_sends() -> None:
     repair = replace(REPAIR, features="pca")
-    assert [step.name for step in repair.steps(CLASSES)][0] == "basis"
+    assert repair.steps(CLASSES)[0].name == "basis"
     mended, _ = repair.mend(federation(label=3), draw())
     assert mended.groups == (0, 1, 0, 1)
     assert torch.equal(mended.labels.values, federation().labels.values)
