@@ -58,6 +58,23 @@ def class_aurocs(scores: Tensor, y: Tensor) -> Tensor:
     return areas
 
 
+def mending_figures(given: Tensor, suggested: Tensor, truth: Tensor) -> dict[str, float]:
+    """Shares of wrong labels before and after a repair, and of what it changed; NaN for a share of nothing.
+
+    precision: of the labels changed, those that were wrong; recall: of the wrong labels, those changed; damage: of the
+    right labels, those changed.
+    """
+    wrong, changed = given != truth, suggested != given
+    return {
+        "noise before": float(wrong.double().mean()),
+        "noise after": float((suggested != truth).double().mean()),
+        "changed": float(changed.double().mean()),
+        "precision": float(wrong[changed].double().mean()),
+        "recall": float(changed[wrong].double().mean()),
+        "damage": float(changed[~wrong].double().mean()),
+    }
+
+
 ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
 SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at_1}
 ANNOTATED, NEVER_ANNOTATED = "auroc annotated", "auroc never annotated"
@@ -142,6 +159,17 @@ class Evaluator:
         """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
         truth = self.oracle.truth
         return None if truth is None else accuracy_of(suggested, truth[start:stop])
+
+    def mended(self, start: int, stop: int, given: Tensor, suggested: Tensor) -> dict[str, float] | None:
+        """How far a repair set the labels of these training rows right; None where truth is unknown."""
+        truth = self.oracle.truth
+        return None if truth is None else mending_figures(given, suggested, truth[start:stop])
+
+    def rand_index(self, groups: tuple[int, ...]) -> float | None:
+        """The adjusted Rand index of groups of sites against their tasks; None where sites have no tasks."""
+        from sklearn.metrics import adjusted_rand_score
+
+        return float(adjusted_rand_score(self.oracle.tasks, groups)) if groups and self.oracle.tasks else None
 
     def mistaken(self, suggested: Tensor, classes: int) -> list[list[int]] | None:
         """How often each true class (row) was taken for each other (column); None where truth is unknown."""

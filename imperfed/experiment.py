@@ -22,6 +22,7 @@ from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError,
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Annotated, Exact
+from imperfed.mendings import write_mending
 from imperfed.models import build
 from imperfed.network import Layout, Net, Network
 from imperfed.products import log_lines, metrics, summarise
@@ -78,6 +79,8 @@ class Experiment:
         engine, trained = self.engine, self.engine.bench.job.federation.sites
         begun = lap = time.perf_counter()
         watch.begin(self.config, self.scene, engine.state.round)
+        for note in self.mending.notes if self.mending is not None and engine.state.round == 0 else ():
+            folder.log(note)
 
         def seen(report: Report) -> None:
             nonlocal lap
@@ -101,6 +104,9 @@ class Experiment:
         head = self._head() | {"seconds": round(time.perf_counter() - begun, 3)}
         if target := self.config.rounds.target:
             head["target"] = reached(folder.records(), self.judge.metric, target)
+        if self.mending is not None and self.config.repair is not None:
+            name, federation = self.config.repair.name, self.scene.federation
+            head["repair"] = write_mending(folder, name, self.mending, federation, self.judge)
         summary = summarise(folder, engine, self.scene, self.judge, head)
         write_report(folder)
         return summary
@@ -122,7 +128,7 @@ class Experiment:
 
 def _scene(config: Config) -> Scene:
     labelling = config.labels
-    wanted = config.method.objective
+    wanted = config.repair or config.method.objective  # a repair sees the labels first
     if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):
         labelling = replace(labelling, kind=wanted.labels.kind)
     return federate(load(config.run.data), config.split, labelling, config.run.data_seed)

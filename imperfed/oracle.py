@@ -22,3 +22,5 @@ class Oracle:
     common_x: Tensor | None = None
     """A test set of no site in particular, where the dataset has one."""
     common_y: Tensor | None = None
+    tasks: tuple[int, ...] = ()
+    """The task of every site, where the split has tasks."""

@@ -33,6 +33,8 @@ class Dataset:
     """int64 [n], a natural site of every example, such as the person it was recorded from."""
     group: Tensor | None = None
     """int64 [n], rows that belong together, such as the images of one patient: never both trained and tested on."""
+    given: Tensor | None = None
+    """int64 [n], one class an example as annotators gave it, right or wrong, where the data has such labels."""
     ids: tuple[str, ...] = ()
     """A stable name for every row; its position where nothing else was given."""
 
@@ -52,6 +54,8 @@ class Dataset:
             self._truth(self.y).check(where)
         if self.candidates is not None:
             Candidates(self.candidates, len(self.classes)).check(where)
+        if self.given is not None:
+            Exact(self.given, len(self.classes)).check(f"{where}, labels as given")
         if self.y is not None and self.candidates is not None:
             _check_covered(self.y, self.candidates, where)
         if self.test_x is not None and self.test_y is not None:
@@ -69,6 +73,7 @@ class Dataset:
             raise DataError(f"{where}: neither true classes nor candidate sets; give at least one of them")
         parts = {
             "true classes": self.y,
+            "labels as given": self.given,
             "candidate sets": self.candidates,
             "sites": self.column,
             "groups": self.group,

@@ -15,12 +15,14 @@ from imperfed.core import Federation, Trusted
 from imperfed.data.annotations import annotate, to_learn
 from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
+from imperfed.data.noise import has_noise, tell_exactly
 from imperfed.data.partitions import Index, Split, partition
+from imperfed.data.tasks import Tasks, tasks_of
 from imperfed.errors import DataError, UsageError, unknown
 from imperfed.labels import Annotated, Candidates, Exact, Labels
 from imperfed.oracle import Oracle
 
-STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5}
+STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6}
 """Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
 
 CONSTANT = 1e-12
@@ -97,7 +99,8 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         raise UsageError(f"data_seed must not be negative; given: {data_seed}")
     dataset = to_learn(dataset.check(), labelling)
     cut = cut_rows(dataset, split, data_seed)
-    labels, made = label(dataset, labelling, cut.train, data_seed)
+    tasks = tasks_of(split, dataset.classes)
+    labels, made = label(dataset, labelling, cut.train, tasks, data_seed)
     scale = Scale.of(dataset.x, cut.train, split.standardise)
     order = torch.cat(cut.train)
     federation = Federation(
@@ -111,11 +114,13 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         public=scale(cut.public),
         trusted=trust(dataset, cut.trusted, scale),
     ).check()
-    oracle = seal(dataset, cut, order, scale)
+    oracle = replace(seal(dataset, cut, order, scale), tasks=() if tasks is None else tuple(tasks[1].tolist()))
     return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
 
 
-def label(dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], data_seed: int) -> tuple[Labels, Facts]:
+def label(
+    dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], tasks: Tasks | None, data_seed: int
+) -> tuple[Labels, Facts]:
     """What is told about every row of the dataset, and how it came about."""
     classes = len(dataset.classes)
     if labelling.kind not in KINDS:
@@ -123,10 +128,8 @@ def label(dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], data_
     several = dataset.y is not None and dataset.y.ndim == 2
     if labelling.kind == "annotated" or (labelling.kind == "auto" and several):
         return annotate(dataset, labelling, sites, stream(data_seed, "sets"))
-    if labelling.kind == "exact":
-        if dataset.y is None:
-            raise DataError(f"{dataset.name}: exact labels were asked for, but the data hold candidate sets only")
-        return Exact(dataset.y, classes), {"labels": "exact"}
+    if labelling.kind == "exact" or (labelling.kind == "auto" and has_noise(labelling, dataset)):
+        return tell_exactly(dataset, labelling, sites, tasks, stream(data_seed, "noise"))
     if labelling.candidates == "given" or (labelling.kind == "auto" and dataset.candidates is not None):
         if dataset.candidates is None:
             raise DataError(f"{dataset.name}: no candidate sets come with the data; name a generator instead of given")
@@ -159,7 +162,8 @@ def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     trusted, rest = set_apart(dataset, split.trusted, stream(data_seed, "trusted"))
     # Where a row may have several classes, no partition can go by them.
     y, column = (None if t is None or t.ndim > 1 else t[rest] for t in (y, column))
-    sites = [rest[rows] for rows in partition(split, len(rest), y, column, stream(data_seed, "partition"))]
+    task_of = (tasks_of(split, dataset.classes) or (None,))[0]
+    sites = [rest[rows] for rows in partition(split, len(rest), y, column, stream(data_seed, "partition"), task_of)]
     train, test = keep_apart(dataset, test_share, sites, data_seed)
     cut = take_public(dataset, split, train, test, stream(data_seed, "public"))
     return replace(cut, trusted=torch.from_numpy(trusted), common_test=split.common_test)
