@@ -1,10 +1,12 @@
-"""What speaks against a site: one number each, high where rows of group t are taught the class u more often than others.
+"""What speaks against a site, one number each: high where rows of group t are taught class u more often than others.
 
-symbol    where it lives                                       shape
-t         column of the input that says "may be of group t"    index
-u         the unprivileged class                               index
-h, h_n    the global model, and what site n made of it         [S], [K, S]
-f_n       what these functions return, NaN where undefined     [K]
+    symbol    where it lives                                       shape
+    t         column of the input that says "may be of group t"    index
+    u         the unprivileged class                               index
+    h, h_n    the global model, and what site n made of it         [S], [K, S]
+    f_n       what these functions return, NaN where undefined     [K]
+
+`probe` and `path` look at the models themselves, without reconstructed rows.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from imperfed.core import Tree, Updates
 from imperfed.defences.inversion import Ensemble, Reconstruction
 from imperfed.errors import UsageError
 from imperfed.network import Net, Network
@@ -81,11 +84,12 @@ def linear_layers(network: Network, inputs: int) -> list[str]:
     return list(chain)
 
 
-def per_distance(now: Tensor, before: Tensor, distance: Tensor) -> Tensor:
-    """The change of a figure from h to h_n for every unit of |h_n - h|; NaN for a site that did not move."""
-    return (now - before) / distance
-
-
-def both_models(net: Net, server: dict[str, Tensor], w: Tensor, buffers: Tensor) -> tuple[Ensemble, Ensemble]:
-    """The sites' models, and the global one."""
-    return Ensemble(net, w, buffers), Ensemble(net, server["w"][None], server["buffers"][None])
+def shift(score: str, net: Net, server: Tree, updates: Updates, rows: Tensor, t: int, u: int) -> Tensor:
+    """f_n: how far `probe` or `path` moved from h to h_n for every unit of |h_n - h|; NaN if the site did not move."""
+    h_n, h = Ensemble(net, updates["w"], updates["buffers"]), Ensemble(net, server["w"][None], server["buffers"][None])
+    if score == "path":
+        layers = linear_layers(net.module, rows.shape[1])
+        now, before = path(h_n, layers, t, u), path(h, layers, t, u)
+    else:
+        now, before = probe(h_n, rows, t, u), probe(h, rows, t, u)
+    return (now - before) / (updates["w"] - server["w"]).norm(dim=1)

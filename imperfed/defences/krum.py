@@ -17,8 +17,61 @@ used: where several answers are kept they count alike.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import torch
 from torch import Tensor
+
+from imperfed.core import Tree, Updates
+from imperfed.defences.robust import Robust
+from imperfed.errors import not_negative, unknown
+
+NEIGHBOURS = {"n-f-2": 2, "n-f-1": 1}
+
+
+@dataclass(frozen=True)
+class Krum(Robust):
+    """Keep the one answer that lies nearest to its neighbours."""
+
+    name: ClassVar[str] = "krum"
+    neighbours: str = "n-f-2"  # how many of the nearest others a score counts; also n-f-1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.neighbours not in NEIGHBOURS:
+            raise unknown("number of neighbours", self.neighbours, NEIGHBOURS)
+
+    def needs(self) -> int:
+        return 2 * self.adversaries + 3
+
+    def keeps(self, n: int) -> int:
+        """How many of n answers are kept."""
+        return 1
+
+    def rule(self, server: Tree, updates: Updates) -> Updates:
+        n = len(updates.who)
+        s = scores(updates["w"] - server["w"], n - self.adversaries - NEIGHBOURS[self.neighbours])
+        kept = updates.only(lowest(s, self.keeps(n)))
+        return replace(kept, n=torch.ones_like(kept.n))
+
+
+@dataclass(frozen=True)
+class MultiKrum(Krum):
+    """Keep the m answers that lie nearest to their neighbours."""
+
+    name: ClassVar[str] = "multi-krum"
+    m: int = 0  # m, at most n - f; 0: n - f - 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        not_negative("defence", m=self.m)
+
+    def needs(self) -> int:
+        return max(super().needs(), self.m + self.adversaries)
+
+    def keeps(self, n: int) -> int:
+        return self.m or n - self.adversaries - 2
 
 
 def scores(V: Tensor, neighbours: int) -> Tensor:
@@ -29,7 +82,6 @@ def scores(V: Tensor, neighbours: int) -> Tensor:
     return D.sort(1).values[:, 1 : 1 + neighbours].sum(1)
 
 
-def lowest(scores: Tensor, m: int) -> list[int]:
-    """The m lowest scores, ties to the lowest index; in order of index."""
-    kept: list[int] = scores.argsort(stable=True)[:m].sort().values.tolist()
-    return kept
+def lowest(scores: Tensor, m: int) -> Tensor:
+    """Where the m lowest scores are, ties to the lowest index; in order of index."""
+    return scores.argsort(stable=True)[:m].sort().values

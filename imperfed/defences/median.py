@@ -14,7 +14,26 @@ claim are not used.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from torch import Tensor
+
+from imperfed.core import Tree, Updates
+from imperfed.defences.robust import Robust, everywhere
+
+
+@dataclass(frozen=True)
+class Median(Robust):
+    """The median of every number that the sites answer."""
+
+    name: ClassVar[str] = "median"
+
+    def needs(self) -> int:
+        return 2 * self.adversaries + 1
+
+    def rule(self, server: Tree, updates: Updates) -> Updates:
+        return everywhere(median, updates)
 
 
 def median(V: Tensor) -> Tensor:

@@ -14,7 +14,26 @@ claim are not used.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from torch import Tensor
+
+from imperfed.core import Tree, Updates
+from imperfed.defences.robust import Robust, everywhere
+
+
+@dataclass(frozen=True)
+class TrimmedMean(Robust):
+    """The mean of every number that the sites answer, without its highest and lowest values."""
+
+    name: ClassVar[str] = "trimmed-mean"
+
+    def needs(self) -> int:
+        return 2 * self.adversaries + 1
+
+    def rule(self, server: Tree, updates: Updates) -> Updates:
+        return everywhere(lambda V: trimmed_mean(V, self.adversaries), updates)
 
 
 def trimmed_mean(V: Tensor, b: int) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from fixtures import double, near
 from torch import Tensor, nn
 
+from imperfed.core import Updates
 from imperfed.defences import evidence
 from imperfed.defences.inversion import Ensemble, Reconstruction
 from imperfed.errors import UsageError
@@ -98,11 +99,21 @@ def test_path_multiplies_the_layers():
 
 @pytest.mark.parametrize("layer", [nn.Conv1d(1, 1, 1), nn.BatchNorm1d(2), nn.Linear(3, 2)])
 def test_path_needs_linear_layers_that_follow_one_another(layer: nn.Module):
-    with pytest.raises(UsageError, match="rep.0 is none"):
+    with pytest.raises(UsageError, match=r"rep\.0 is none"):
         evidence.linear_layers(Network(nn.Sequential(layer), nn.Linear(2, 3)), 2)
 
 
-def test_a_change_is_taken_for_every_unit_of_distance():
-    found = evidence.per_distance(torch.tensor([3.0, 1.0, 1.0]), torch.tensor([1.0]), torch.tensor([4.0, 2.0, 0.0]))
-    assert found[:2].tolist() == [0.5, 0.0]
-    assert found[2].isnan()
+@double()
+@pytest.mark.parametrize("score", ["probe", "path"])
+def test_the_change_from_the_global_model_is_taken_for_every_unit_of_distance(score: str):
+    W = torch.tensor([[[1.0, 0.5], [2.0, -1.0], [3.0, 4.0]], FLAT, LIKES_U])
+    h = W[2] + torch.tensor([[0.0, 0.3], [0.1, 0.0], [0.0, -0.5]])
+    W[1] = h  # a site that did not move
+    network = Network(nn.Identity(), nn.Linear(2, 3, bias=False))
+    net = Net(network, Layout.of(network, lambda name: False))
+    rows = W.flatten(1)
+    updates = Updates((0, 1, 2), torch.ones(3), {"w": rows, "buffers": rows[:, :0]})
+    found = evidence.shift(score, net, {"w": h.flatten(), "buffers": rows[0, :0]}, updates, torch.randn(9, 2), T, U)
+    centred = lambda W: W[U, T] - W[:, T].mean()  # noqa: E731
+    near(found[[0, 2]], [(centred(W[k]) - centred(h)) / (W[k] - h).norm() for k in (0, 2)])
+    assert found[1].isnan()

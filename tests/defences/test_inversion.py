@@ -106,7 +106,10 @@ def invert_in_numpy(w: np.ndarray, v: np.ndarray, x: np.ndarray, z: np.ndarray, 
     """Adam with its usual moments, by finite differences."""
     m, s = [np.zeros_like(x), np.zeros_like(z)], [np.zeros_like(x), np.zeros_like(z)]
     for t in range(1, steps + 1):
-        g = [slope(lambda a: loss_in_numpy(w, v, a, z, mu), x), slope(lambda a: loss_in_numpy(w, v, x, a, mu), z)]
+        g = [
+            slope(lambda a, z=z: loss_in_numpy(w, v, a, z, mu), x),
+            slope(lambda a, x=x: loss_in_numpy(w, v, x, a, mu), z),
+        ]
         m = [0.9 * m_ + 0.1 * g_ for m_, g_ in zip(m, g, strict=True)]
         s = [0.999 * s_ + 0.001 * g_**2 for s_, g_ in zip(s, g, strict=True)]
         move = [lr * m_ / (1 - 0.9**t) / (np.sqrt(s_ / (1 - 0.999**t)) + 1e-8) for m_, s_ in zip(m, s, strict=True)]

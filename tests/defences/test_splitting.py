@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imperfed.defences.splitting import chance, null_law, too_near, too_usual, two_means
+from imperfed.defences.splitting import chance, clear, distances, ratios_by_chance, too_near, too_usual, two_means
 
 APART = torch.tensor([0.02, 0.03, 0.05, 0.04, 0.31, 0.29, 0.33, 0.06, 0.30, 0.03], dtype=torch.float64)
 EVEN = torch.tensor([0.02, 0.07, 0.11, 0.16, 0.21, 0.24, 0.30, 0.33, 0.38, 0.42], dtype=torch.float64)
@@ -53,7 +53,7 @@ def test_no_cut_is_better(values: list[int]):
 def test_a_small_group_far_away_passes_the_guard_by_distance():
     ten = torch.tensor([0.0, 0.1, 0.2, 0.1, 0.0, 0.2, 0.1, 1.0, 1.1, 0.9])
     assert too_near(two_means(ten), 10, 4.0) is None
-    assert "11.91 standard deviations away, 12 are needed" in too_near(two_means(ten), 10, 12.0)
+    assert "11.91 standard deviations away, 12.00 are needed" in too_near(two_means(ten), 10, 12.0)
 
 
 def test_one_group_must_be_small_to_be_bad():
@@ -78,9 +78,22 @@ def test_the_stricter_guard():
 
 @pytest.mark.parametrize(("n", "five", "one"), [(4, 0.0098, 0.0018), (10, 0.0935, 0.0564), (30, 0.1624, 0.1341)])
 def test_the_null_law_has_the_known_critical_values(n: int, five: float, one: float):
-    law = null_law(n)
+    law = ratios_by_chance(n)
     assert float(law.quantile(0.05)) == pytest.approx(five, rel=0.06)
     assert float(law.quantile(0.01)) == pytest.approx(one, rel=0.15)
+
+
+@pytest.mark.parametrize(("n", "four"), [(10, 0.148), (20, 0.030), (40, 0.002)])
+def test_four_deviations_are_more_or_less_by_the_number_of_sites(n: int, four: float):
+    """The shares of 40,000 normal samples that a guard of four deviations lets through."""
+    assert clear(n, four) == pytest.approx(4.0, abs=0.15)
+
+
+def test_the_distances_of_samples_are_those_of_their_splits():
+    s = torch.randn(50, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).sort(-1).values
+    for sample, distance in zip(s, distances(s).tolist(), strict=True):
+        split = two_means(sample)
+        assert distance == pytest.approx(split.gap / split.low_sd if split.members <= 3 else 0.0)
 
 
 def test_chances():
