@@ -92,4 +92,5 @@ def shift(score: str, net: Net, server: Tree, updates: Updates, rows: Tensor, t:
         now, before = path(h_n, layers, t, u), path(h, layers, t, u)
     else:
         now, before = probe(h_n, rows, t, u), probe(h, rows, t, u)
-    return (now - before) / (updates["w"] - server["w"]).norm(dim=1)
+    distance: Tensor = (updates["w"] - server["w"]).norm(dim=1)
+    return (now - before) / distance

@@ -33,8 +33,8 @@ class Robust(Defence):
     def open(self, sites: int) -> Tree:
         if sites < self.needs():
             raise UsageError(
-                f"{self.name} against {self.adversaries} adversaries needs at least {self.needs()} sites, and there are "
-                f"{sites}; set defence.adversaries lower or use more sites"
+                f"{self.name} against {self.adversaries} adversaries needs at least {self.needs()} sites, and there "
+                f"are {sites}; set defence.adversaries lower or use more sites"
             )
         return {}
 

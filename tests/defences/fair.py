@@ -21,8 +21,8 @@ GROUPS, CLASSES, NUMBERS = ("red", "green", "blue"), ("low", "medium", "high"), 
 ATTRIBUTE = Attribute("colour", GROUPS, 1)
 T, U = 2, 2
 """The column of green, and the class high."""
-SIZES = tuple(60 + 8 * k for k in range(10))
-LOCAL = Local(steps=10, batch=32, lr=0.05)
+SIZES = tuple(240 + 20 * k for k in range(10))
+LOCAL = Local(steps=20, batch=32, lr=0.05)
 
 
 def rows(n: int, draw: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import pytest
 import torch
 from fair import CLASSES, GROUPS, SIZES, defended, federation, network
@@ -24,8 +26,11 @@ def a_hall(**parts) -> Hall:
     return Hall(Net(net, Layout.of(net, lambda n: False)), torch.zeros(0, 8), 0, 0.05, torch.Generator(), **known)
 
 
+@dataclass(frozen=True)
 class Told(FairFedPAPL):
-    """With scores that are told instead of computed."""
+    """With scores that are told instead of computed, and the guard of four deviations."""
+
+    deviations: float = 4.0
 
     def scores(self, server, updates, hall) -> Tensor:
         return updates["told"]
@@ -47,7 +52,7 @@ def test_a_split_moves_every_confidence_by_rho():
     kept, memory, hall = judge(Told(), Told().open(6), CLEAR)
     assert kept == (0, 1, 3, 4, 5)
     assert memory["q"].tolist() == pytest.approx([0.55, 0.55, 0.45, 0.55, 0.55, 0.55])
-    assert hall.notes == ["fairfedpapl: 1 of 6 sites above 0.550"]
+    assert hall.notes == ["fairfedpapl looked: 1 of 6 sites above 0.550"]
     assert [(s.site, s.out) for s in hall.suspicions] == [(k, k == 2) for k in range(6)]
     assert [s.score for s in hall.suspicions] == pytest.approx(CLEAR)
     assert hall.suspicions[2].confidence == pytest.approx(0.45)
@@ -90,7 +95,7 @@ def test_if_nobody_qualifies_no_answer_goes_through():
 
 def test_a_site_left_out_comes_back_with_its_confidence():
     memory = Told().open(6)
-    for f in (CLEAR, [0.0, 0.1, -3.0, 0.1, 0.0, 3.0]):
+    for f in (CLEAR, [0.0, 0.1, 0.1, 0.1, 0.0, 3.0]):
         kept, memory, _ = judge(Told(smoothing=0.0), memory, f)
     assert kept == (0, 1, 2, 3, 4)
     assert memory["q"].tolist() == pytest.approx([0.595, 0.595, 0.505, 0.595, 0.595, 0.495])
@@ -209,9 +214,10 @@ def test_a_site_that_sends_the_model_back_has_no_score():
     ],
 )
 def test_who_is_protected_must_be_said(settings, parts, message: str):
+    told, oracle = federation()
     with pytest.raises(UsageError, match=message):
-        FairFedPAPL(**settings).roles(a_hall(**parts))
-    assert FairFedPAPL(**GREEN).roles(a_hall()) == (2, 2)
+        defended(FedAvg(), FairFedPAPL(**settings), (replace(told, **parts), oracle))
+    assert FairFedPAPL(**GREEN).roles(told.attribute, told.classes) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +227,7 @@ def test_who_is_protected_must_be_said(settings, parts, message: str):
         ({"score": "labl"}, "label"),
         ({"guard": "lw"}, "law"),
         ({"freeze": "lo"}, "low"),
-        ({"rows": 0}, "defence.rows"),
+        ({"dummy_rows": 0}, "defence.dummy_rows"),
         ({"smoothing": 1.0}, "below 1"),
         ({"kappa": 0.7}, "confidences start at 0.5"),
     ],
