@@ -50,19 +50,3 @@ class IFCA(Algorithm):
 
 def both(tree: Tree) -> Tensor:
     return torch.stack([tree["w"], tree["other"]])
-
-
-@dataclass(frozen=True)
-class Krum(Algorithm):
-    name: ClassVar[str] = "krum"
-    f: int = 0
-
-    def scores(self, V: Tensor) -> Tensor:
-        """The sum of the squared distances to the n - f - 2 nearest others."""
-        D = (V.unsqueeze(0) - V.unsqueeze(1)).square().sum(-1)
-        nearest = max(1, len(V) - self.f - 2)
-        return D.sort(1).values[:, 1 : 1 + nearest].sum(1)
-
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        best = self.scores(updates["w"] - server["w"]).argmin()
-        return server | updates.average(one_hot(best, len(updates.who)).float())

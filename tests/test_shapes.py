@@ -1,11 +1,9 @@
-"""The interface fits what comes later: two methods reproduce figures worked out by hand, through the real engine."""
+"""The interface fits what comes later: a method reproduces figures worked out by hand, through the real engine."""
 
 from __future__ import annotations
 
-import pytest
-import torch
 from bowls import Bowl, bowls, only
-from shapes import IFCA, Krum
+from shapes import IFCA
 from toy import Watched, engine
 
 from imperfed.core import Algorithm
@@ -33,18 +31,3 @@ def test_ifca_leaves_a_model_that_nobody_picks() -> None:
     e = leap(IFCA(), [[2.0, 0.0]], (1.0, -2.0))
     assert e.state.server["w"].tolist() == [2.0, 0.0]
     assert e.state.server["other"].tolist() == [-1.0, 2.0]
-
-
-SEVEN = [[1.00, 2.00], [1.25, 1.82], [0.93, 2.11], [1.12, 2.27], [0.78, 1.91], [1.03, 1.66], [10.0, -10.0]]
-
-
-def test_krum_takes_the_answer_amid_the_others() -> None:
-    krum = Krum(f=1)
-    expected = [0.2557, 0.5748, 0.3277, 0.6136, 0.4730, 0.5280, 884.5479]
-    assert krum.scores(torch.tensor(SEVEN)).tolist() == pytest.approx(expected, abs=1e-4)
-    assert leap(krum, SEVEN, (0.5, -0.5)).state.server["w"].tolist() == pytest.approx([1.0, 2.0], abs=1e-6)
-
-
-def test_krum_breaks_ties_by_the_lowest_index() -> None:
-    e = leap(Krum(f=1), [[0.0], [1.0], [2.0], [3.0], [4.0]], (7.0,))
-    assert e.state.server["w"].tolist() == [1.0]

@@ -93,6 +93,26 @@ def cosine(a: list[Tensor], b: list[Tensor]) -> Tensor:
     return dot(a, b) / (dot(a, a).clamp(min=TINY**2).sqrt() * dot(b, b).clamp(min=TINY**2).sqrt())
 
 
+@dataclass(frozen=True)
+class Adam:
+    """Adam with its usual moments; PyTorch's own would load its compiler first, which takes longer than the descent."""
+
+    m: Tensor
+    s: Tensor
+    lr: float
+
+    @classmethod
+    def of(cls, like: Tensor, lr: float) -> Adam:
+        """Moments at 0."""
+        return cls(torch.zeros_like(like), torch.zeros_like(like), lr)
+
+    def move(self, g: Tensor, step: int) -> Tensor:
+        """What is taken off in a step; the first has number 1."""
+        self.m.lerp_(g, 1 - 0.9)
+        self.s.lerp_(g.square(), 1 - 0.999)
+        return self.lr * self.m / (1 - 0.9**step) / ((self.s / (1 - 0.999**step)).sqrt() + 1e-8)
+
+
 def invert(
     net: Net, w: Tensor, buffers: Tensor, v: Tensor, start: Dummies, steps: int, lr: float, mu: float
 ) -> Reconstruction:
@@ -100,12 +120,14 @@ def invert(
     ensemble, K = Ensemble(net, w, buffers), len(v)
     targets = [net.layout.view(v, name) for name in ensemble.shared]
     x, z = (t.expand(K, *t.shape).clone().requires_grad_() for t in (start.x, start.z))
-    adam = torch.optim.Adam([x, z], lr=lr)
-    for _ in range(steps):
+    x_adam, z_adam = Adam.of(x, lr), Adam.of(z, lr)
+    for step in range(1, steps + 1):
         match = cosine(ensemble.gradients(x, z.softmax(-1)), targets)
         L_rec = 1 - match + mu * total_variation(x)  # Eq. 5.2
-        x.grad, z.grad = torch.autograd.grad(L_rec.sum(), [x, z])
-        adam.step()
+        g_x, g_z = torch.autograd.grad(L_rec.sum(), [x, z])
+        with torch.no_grad():
+            x -= x_adam.move(g_x, step)
+            z -= z_adam.move(g_z, step)
     y = z.softmax(-1)
     reached = cosine(ensemble.gradients(x, y), targets)
     return Reconstruction(x.detach(), y.detach(), reached.detach())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shapes import IFCA, Krum
+from shapes import IFCA
 from toy import Plain
 
 from imperfed.algorithms import catalogue
@@ -38,5 +38,5 @@ def cases() -> list[Case]:
         if isinstance(algorithm, Algorithm):
             mine = references if algorithm.objective is None else [algorithm.objective]
             found += [Case(algorithm, objective) for objective in mine]
-    planned = (IFCA(), Krum())
+    planned = (IFCA(),)
     return list(dict.fromkeys(found)) + [Case(algorithm, Plain()) for algorithm in planned]

@@ -31,10 +31,10 @@ def test_all_are_found_by_name():
 @pytest.mark.parametrize("algorithm", [FedAvg(), Scaffold(), PFedPLL()], ids=lambda a: a.name)
 def test_it_works_around(algorithm: Algorithm, defence):
     sets = isinstance(algorithm, PFedPLL)
-    scene = federation(ADVERSARIES, candidates=sets)
-    e = defended(algorithm, defence, scene, LCP() if sets else None)
+    scene = federation(ADVERSARIES, sizes=tuple(range(24, 44, 2)), candidates=sets)
+    e = defended(algorithm, defence, scene, LCP() if sets else None, rounds=2)
     assert all(torch.isfinite(t).all() for t in e.state.server.values())
-    again = defended(algorithm, defence, scene, LCP() if sets else None)
+    again = defended(algorithm, defence, scene, LCP() if sets else None, rounds=2)
     assert all(torch.equal(t, again.state.server[name]) for name, t in e.state.server.items())
     assert e.reports[-1].losses.keys() == set(range(10))
 
