@@ -2,7 +2,7 @@
 
 python benchmarks/defence.py [--rounds 7]
 
-The sizes are those of COMPAS: 14 inputs, an MLP of 256 hidden units, three classes, 100 dummy rows, 20 steps. The two
+The sizes are those of COMPAS: 14 inputs, an MLP of 64 hidden units, three classes, 100 dummy rows, 20 steps. The two
 ways take turns, round by round; medians are compared. Time is that of the process, which other processes do not add to.
 """
 
@@ -33,7 +33,7 @@ ALIKE = 0.02
 
 
 def the_hall(round: int) -> Hall:
-    network = build(ModelSpec(), (INPUTS,), len(CLASSES), 0)
+    network = build(ModelSpec(hidden=64), (INPUTS,), len(CLASSES), 0)
     net = Net(network.eval(), Layout.of(network, lambda name: False))
     draw = torch.Generator().manual_seed(round)
     attribute = Attribute("group", tuple("abcdef"), INPUTS - 6)
