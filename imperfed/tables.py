@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from imperfed import suspicions
 from imperfed.algorithms import find
 from imperfed.compare import Line, best, further
 from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, Scores, figure
@@ -60,6 +61,8 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
             f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
             f"picking a candidate at random: {per_cent(labels['picking at random'])} %"
         )
+    for line in suspicions.told(summary.get("suspicions", {})):
+        console.print(line)
     console.print(f"{summary['seconds']:.1f} s. Written:")
     written(console, folder)
 
@@ -98,7 +101,7 @@ def filled_sentence(labels: Record) -> str:
 
 def written(console: Console, folder: Path) -> None:
     """The paths of a run's products that a user looks for first."""
-    for name in ("report.html", "summary.json", "metrics.jsonl", "models", "labels"):
+    for name in ("report.html", "summary.json", "metrics.jsonl", "models", "labels", "suspicions.parquet"):
         if (folder / name).exists():
             console.print(f"  {folder / name}")
 

@@ -113,6 +113,8 @@ class Engine:
         self.server = Server(self.bench, _net(network, layout), defence)
         self.on_duty = max(1, round(rounds.participation * len(self.sizes)))
         exchanges = algorithm.exchanges(0)
+        if defence:
+            defence.suits(federation)
         if defence and not all(e.trains or e.answer for e in exchanges):
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
         places = self.on_duty if any(e.trains for e in exchanges) else 0

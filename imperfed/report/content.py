@@ -10,6 +10,7 @@ from typing import Any
 from imperfed.report import missing, repair, sections
 from imperfed.report.reading import Event, Run
 from imperfed.report.sections import Picture
+from imperfed.report.suspicions import suspicions
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
 
 FOLDED = 30  # sites beyond which their table is folded
@@ -28,7 +29,7 @@ class Tile:
 def content(run: Run) -> dict[str, Any]:
     """Everything the page shows, in its order."""
     settings = run.config.run
-    own = (missing.missing_labels(run), repair.section(run))
+    own = (missing.missing_labels(run), repair.section(run), suspicions(run))
     later = (sections.candidate_sets(run), *own, sections.confidence(run), sections.data(run))
     return {
         "title": f"{settings.method} on {run.summary['data'] if run.summary else Path(settings.data).stem}",
