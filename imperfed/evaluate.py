@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from imperfed.fairness import Between, summary
 from imperfed.network import Net
 from imperfed.oracle import Oracle
 
@@ -57,6 +59,8 @@ class Evaluator:
     """Figures by name, from an oracle that nobody else may read."""
 
     oracle: Oracle
+    between: Between | None = None
+    """Whom fairness is measured between, where it is."""
 
     @property
     def sites(self) -> int:
@@ -70,13 +74,22 @@ class Evaluator:
 
     def site(self, site: int, net: Net) -> Scores:
         """Figures of a network on one site's own test set."""
-        return _scores(net, self.oracle.test_x[site], self.oracle.test_y[site])
+        x, y, groups = self.oracle.test_x[site], self.oracle.test_y[site], self.oracle.test_group
+        logits = _logits(net, x)
+        fair = {}
+        if self.between is not None:
+            fair = self.between.scores(x, y, logits.argmax(1), groups[site] if groups else None)
+        return _scores(logits, y) | fair
 
     def common(self, net: Net) -> Scores:
         """Figures of a network on the test set of no site in particular; empty where there is none."""
         if self.oracle.common_x is None or self.oracle.common_y is None:
             return {}
-        return _scores(net, self.oracle.common_x, self.oracle.common_y)
+        return _scores(_logits(net, self.oracle.common_x), self.oracle.common_y)
+
+    def fairness(self, sites: Sequence[Scores], seed: int) -> dict[str, Any]:
+        """Fairness on the test rows of all sites together, from their figures; empty where it is not measured."""
+        return {} if self.between is None else summary(self.between, sites, seed)
 
     def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
         """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
@@ -94,6 +107,9 @@ class Evaluator:
 
 
 @torch.no_grad()
-def _scores(net: Net, x: Tensor, y: Tensor) -> Scores:
-    logits = torch.cat([net(part) for part in x.split(1024)])
+def _logits(net: Net, x: Tensor) -> Tensor:
+    return torch.cat([net(part) for part in x.split(1024)])
+
+
+def _scores(logits: Tensor, y: Tensor) -> Scores:
     return {name: (metric(logits, y), len(y)) for name, metric in _metrics(y).items()}

@@ -22,3 +22,5 @@ class Oracle:
     common_x: Tensor | None = None
     """A test set of no site in particular, where the dataset has one."""
     common_y: Tensor | None = None
+    test_group: tuple[Tensor, ...] = ()
+    """The true group of every test row, a site each; empty without a sensitive attribute, or where nobody knows."""

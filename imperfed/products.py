@@ -13,6 +13,7 @@ from imperfed.core import Federation
 from imperfed.data.federate import Scene
 from imperfed.engine.rounds import Engine, Report
 from imperfed.evaluate import Evaluator
+from imperfed.fairness import FAIR, course
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Candidates
 
@@ -32,7 +33,10 @@ def metrics(report: Report, trained: Sequence[str], evaluated: Sequence[str]) ->
         add(trained[k], "train/loss", loss)
     for k, scores in report.personal.items():
         for metric, (value, n) in scores.items():
-            add(evaluated[k], f"test/personal/{metric}", value, n=n)
+            if not metric.startswith(FAIR):
+                add(evaluated[k], f"test/personal/{metric}", value, n=n)
+    for metric, (value, n) in course(list(report.personal.values())).items():
+        add("*", metric, value, n=n)
     for metric, (value, n) in report.common.items():
         add("*", f"test/global/{metric}", value, n=n)
     add("*", "bytes/down", report.down)
@@ -150,6 +154,7 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
         "input": list(federation.x.shape[1:]),
         "classes": list(federation.classes),
         "labels": labels,
+        "fairness": judge.fairness(list(personal.values()), head["seed"]),
         "facts": scene.facts,
     }
     folder.write("summary.json", json.dumps(summary, indent=2, allow_nan=False))

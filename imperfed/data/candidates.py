@@ -55,6 +55,7 @@ class Labelling:
     normalise: str = "mean"  # instance: by the mean of all classes, of the wrong ones (mean-wrong), or by the max
     temperature: float = 1.0  # instance: divides the clean network's logits
     mean_size: float = 0.0  # instance: if positive, the temperature is found that gives this expected size
+    attribute_flip: float = 0.3  # probability that another group joins a row's own, for data with a sensitive attribute
 
 
 def generate(

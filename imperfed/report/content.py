@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from imperfed.report import sections
+from imperfed.report.fair import fairness
 from imperfed.report.reading import Event, Run
 from imperfed.report.sections import Picture
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
@@ -28,7 +29,7 @@ class Tile:
 def content(run: Run) -> dict[str, Any]:
     """Everything the page shows, in its order."""
     settings = run.config.run
-    later = (sections.candidate_sets(run), sections.confidence(run), sections.data(run))
+    later = (sections.candidate_sets(run), sections.confidence(run), fairness(run), sections.data(run))
     return {
         "title": f"{settings.method} on {run.summary['data'] if run.summary else Path(settings.data).stem}",
         "about": about(run),
