@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from imperfed.core import Federation
+from imperfed.fairness import Between, summary
 from imperfed.labels import Annotated
 from imperfed.network import Net
 from imperfed.oracle import Oracle
@@ -92,14 +94,16 @@ class Evaluator:
     oracle: Oracle
     annotated: Tensor | None = None
     """bool [K, C]: which classes each site annotates; None where no class is left out by anybody."""
+    between: Between | None = None
+    """Whom fairness is measured between, where it is."""
 
     @classmethod
-    def of(cls, oracle: Oracle, federation: Federation) -> Evaluator:
+    def of(cls, oracle: Oracle, federation: Federation, between: Between | None = None) -> Evaluator:
         """With what the federation's labels say about who annotates what."""
         if not isinstance(federation.labels, Annotated):
-            return cls(oracle)
+            return cls(oracle, between=between)
         sites = federation.labels.values.split(federation.sizes())
-        return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]))
+        return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]), between)
 
     @property
     def sites(self) -> int:
@@ -113,18 +117,22 @@ class Evaluator:
 
     def site(self, site: int, net: Net) -> Scores:
         """Figures of a network on one site's own test set."""
-        own = None if self.annotated is None else self.annotated[site]
-        return self._scores(net, self.oracle.test_x[site], self.oracle.test_y[site], own)
+        x, y, groups = self.oracle.test_x[site], self.oracle.test_y[site], self.oracle.test_group
+        logits = _logits(net, x)
+        fair = {}
+        if self.between is not None:
+            fair = self.between.scores(x, y, logits.argmax(1), groups[site] if groups else None)
+        return self._scores(logits, y, None if self.annotated is None else self.annotated[site]) | fair
 
     def common(self, net: Net) -> Scores:
         """Figures of a network on the test set of no site in particular; empty where there is none."""
         if self.oracle.common_x is None or self.oracle.common_y is None:
             return {}
-        return self._scores(net, self.oracle.common_x, self.oracle.common_y)
+        return self._scores(_logits(net, self.oracle.common_x), self.oracle.common_y)
 
-    def _scores(self, net: Net, x: Tensor, y: Tensor, own: Tensor | None = None) -> Scores:
+    def _scores(self, logits: Tensor, y: Tensor, own: Tensor | None = None) -> Scores:
         """Figures; a class that nobody annotates is left out of every mean, one that others do is told apart."""
-        logits, n = _logits(net, x), len(y)
+        n = len(y)
         scores = {name: (metric(logits, y), n) for name, metric in _metrics(y).items()}
         if self.annotated is None:
             return scores
@@ -154,6 +162,10 @@ class Evaluator:
             "auroc": figure(float(class_aurocs(belief, truth).nanmean())),
             "n": int(known.sum()),
         }
+
+    def fairness(self, sites: Sequence[Scores], seed: int) -> dict[str, Any]:
+        """Fairness on the test rows of all sites together, from their figures; empty where it is not measured."""
+        return {} if self.between is None else summary(self.between, sites, seed)
 
     def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
         """Share of the labels worked out for these training rows that are true; None where truth is unknown."""

@@ -61,7 +61,7 @@ class Experiment:
         self.scene, self.mending = _around(config, _scene(config))
         self.objective = _objective(config, self.scene)
         federation = self.scene.federation
-        self.judge = Evaluator.of(self.scene.oracle, federation)
+        self.judge = _judge(config, self.scene)
         self.engine = Engine(
             config.method,
             self.objective,
@@ -165,6 +165,12 @@ def _objective(config: Config, scene: Scene) -> Objective:
     return objective
 
 
+def _judge(config: Config, scene: Scene) -> Evaluator:
+    federation = scene.federation
+    between = config.fairness.between(federation.attribute, federation.classes, federation.name)
+    return Evaluator.of(scene.oracle, federation, between)
+
+
 def _network(config: Config, shape: tuple[int, ...], classes: int) -> Network:
     return build(config.model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
 
@@ -174,6 +180,8 @@ def start(config: Config, out: Path, watch: Watch) -> tuple[RunFolder, Record]:
     watch.prepare(config)
     with closing(Experiment(config)) as experiment:
         folder = RunFolder.create(out, config)
+        for note in experiment.scene.facts.get("attack", ()):
+            folder.log(note)
         federation = experiment.scene.federation
         sites = [name for name, n in zip(federation.sites, federation.sizes(), strict=True) for _ in range(n)]
         folder.save_table("split.parquet", {"id": list(federation.ids), "site": sites})
@@ -196,7 +204,7 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Figures of the models in a run's folder on the sites' test sets, computed anew."""
     config = folder.config()
     scene = _scene(config)
-    judge, federation = Evaluator.of(scene.oracle, scene.federation), scene.federation
+    judge, federation = _judge(config, scene), scene.federation
     shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
     with one_thread():
         return {

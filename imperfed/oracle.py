@@ -24,3 +24,5 @@ class Oracle:
     common_y: Tensor | None = None
     tasks: tuple[int, ...] = ()
     """The task of every site, where the split has tasks."""
+    test_group: tuple[Tensor, ...] = ()
+    """The true group of every test row, a site each; empty without a sensitive attribute, or where nobody knows."""

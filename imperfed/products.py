@@ -14,6 +14,7 @@ from imperfed.core import Federation
 from imperfed.data.federate import Scene
 from imperfed.engine.rounds import Engine, Report
 from imperfed.evaluate import Evaluator, figure
+from imperfed.fairness import FAIR, course
 from imperfed.filled import apart, by_class, write_filled
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Annotated, Candidates
@@ -34,7 +35,10 @@ def metrics(report: Report, trained: Sequence[str], evaluated: Sequence[str]) ->
         add(trained[k], "train/loss", loss)
     for k, scores in report.personal.items():
         for metric, (value, n) in scores.items():
-            add(evaluated[k], f"test/personal/{metric}", value, n=n)
+            if not metric.startswith(FAIR):
+                add(evaluated[k], f"test/personal/{metric}", value, n=n)
+    for metric, (value, n) in course(list(report.personal.values())).items():
+        add("*", metric, value, n=n)
     for metric, (value, n) in report.common.items():
         add("*", f"test/global/{metric}", value, n=n)
     for site, metric, value in suspicions.figures(report.suspicions, trained):
@@ -163,6 +167,7 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
         "by class": by_class(engine, federation, judge),
         "labels": labels,
         "suspicions": write_suspicions(folder, scene.facts.get("adversaries")),
+        "fairness": judge.fairness(list(personal.values()), head["seed"]),
         "facts": scene.facts,
     }
     folder.write("summary.json", json.dumps(summary, indent=2, allow_nan=False))

@@ -14,6 +14,7 @@ from imperfed import suspicions
 from imperfed.algorithms import find
 from imperfed.compare import Line, best, further
 from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, Scores, figure
+from imperfed.fairness import FAIR, in_words
 from imperfed.folder import Record
 from imperfed.listing import about
 from imperfed.products import over_sites
@@ -61,6 +62,11 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
             f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
             f"picking a candidate at random: {per_cent(labels['picking at random'])} %"
         )
+    fair = summary.get("fairness")
+    if fair:
+        console.print(f"fairness of {fair['target']} against the rest, class {fair['unprivileged']}:")
+        for line in in_words(fair):
+            console.print(f"  {line}")
     for line in suspicions.told(summary.get("suspicions", {})):
         console.print(line)
     console.print(f"{summary['seconds']:.1f} s. Written:")
@@ -144,7 +150,7 @@ def figures_table(console: Console, figures: dict[str, Scores], as_json: bool) -
         print(json.dumps({s: {m: {"value": figure(v), "n": n} for m, (v, n) in f.items()} for s, f in figures.items()}))
         return
     table = Table()
-    names = list(next(iter(figures.values())))
+    names = [name for name in next(iter(figures.values())) if not name.startswith(FAIR)]
     for name in ("site", *(f"{n}, %" for n in names), "n"):
         table.add_column(name, justify="left" if name == "site" else "right")
     for site, scores in figures.items():

@@ -64,6 +64,7 @@ class Labelling:
     noise_rate: float = 0.4  # class-independent, class-dependent: share of a site's labels
     noisy_sites: float = 0.6  # uniform: rho, the probability that a site is noisy
     noise_floor: float = 0.5  # uniform: tau, the least rate of a noisy site
+    attribute_flip: float = 0.3  # probability that another group joins a row's own, for data with a sensitive attribute
 
 
 def generate(

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Federation, Trusted
+from imperfed.core import Attribute, Federation, Trusted
 from imperfed.data.annotations import annotate, to_learn
+from imperfed.data.attributes import blur, true_groups
 from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
 from imperfed.data.noise import has_noise, tell_exactly
@@ -22,7 +23,7 @@ from imperfed.errors import DataError, UsageError, unknown
 from imperfed.labels import Annotated, Candidates, Exact, Labels
 from imperfed.oracle import Oracle
 
-STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6}
+STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6, "attribute": 9}
 """Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
 
 CONSTANT = 1e-12
@@ -33,13 +34,16 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scale:
-    """Mean and spread of each feature over all training rows; empty for images left as they are."""
+    """Mean and spread of each feature over all training rows; empty for images left as they are.
+
+    The columns of a sensitive attribute are left as they are, too: 0 and 1 say who belongs to a group.
+    """
 
     mean: Tensor
     spread: Tensor
 
     @classmethod
-    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
+    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False, attribute: Attribute | None = None) -> Scale:
         """From counts, sums and sums of squares, which are all that would have to leave a site for it."""
         if x.ndim != 2:
             return cls.of_channels(x, sites) if images else cls(x.new_empty(0), x.new_empty(0))
@@ -47,7 +51,11 @@ class Scale:
         n = sum(map(len, parts))
         mean = torch.stack([part.sum(0) for part in parts]).sum(0) / n
         variance = torch.stack([part.square().sum(0) for part in parts]).sum(0) / n - mean.square()
-        return cls(mean, torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt())
+        spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
+        if attribute is not None:
+            attribute.of(mean[None]).zero_()
+            attribute.of(spread[None]).fill_(1.0)
+        return cls(mean, spread)
 
     @classmethod
     def of_channels(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
@@ -98,10 +106,12 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     if data_seed < 0:
         raise UsageError(f"data_seed must not be negative; given: {data_seed}")
     dataset = to_learn(dataset.check(), labelling)
+    known = None if dataset.attribute is None else true_groups(dataset.x, dataset.attribute)
     cut = cut_rows(dataset, split, data_seed)
     tasks = tasks_of(split, dataset.classes)
     labels, made = label(dataset, labelling, cut.train, tasks, data_seed)
-    scale = Scale.of(dataset.x, cut.train, split.standardise)
+    dataset = blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
+    scale = Scale.of(dataset.x, cut.train, split.standardise, dataset.attribute)
     order = torch.cat(cut.train)
     federation = Federation(
         name=dataset.name,
@@ -113,8 +123,13 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         ids=tuple(dataset.ids[row] for row in order.tolist()),
         public=scale(cut.public),
         trusted=trust(dataset, cut.trusted, scale),
+        attribute=dataset.attribute,
     ).check()
-    oracle = replace(seal(dataset, cut, order, scale), tasks=() if tasks is None else tuple(tasks[1].tolist()))
+    oracle = replace(
+        seal(dataset, cut, order, scale),
+        tasks=() if tasks is None else tuple(tasks[1].tolist()),
+        test_group=() if known is None else tuple(known[rows] for rows in cut.test),
+    )
     return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
 
 
@@ -269,6 +284,13 @@ def facts_of(federation: Federation, oracle: Oracle, cut: Cut, rows: int) -> Fac
     if isinstance(federation.labels, Annotated):
         parts = federation.labels.values.split(federation.sizes())
         facts["annotated_rows"] = torch.stack([(y >= 0).sum(0) for y in parts], 1).tolist()  # [class][site]
+    if federation.attribute is not None:
+        groups = federation.attribute.of(federation.x)
+        facts |= {
+            "attribute": federation.attribute.name,
+            "groups": dict(zip(federation.attribute.values, groups.sum(0).int().tolist(), strict=True)),
+            "mean_groups": float(groups.sum(1).mean()),
+        }
     if oracle.truth is not None:
         sites = oracle.truth.split(federation.sizes())
         counts = torch.stack([held(y, len(federation.classes)) for y in sites], 1)

@@ -103,6 +103,8 @@ class Engine:
         with seeded(seed, 0, SERVER, "build"):
             network = algorithm.build(copy.deepcopy(network))
             layout = Layout.of(network, algorithm.stays)
+            if defence and (algorithm.gathers or layout.shared == 0):
+                raise UsageError(f"{defence.name} looks at what sites send; under {algorithm.name} they send nothing")
             row = layout.row(network)
             state = State.fresh(algorithm, objective, federation, layout, row, guard(defence))
         self.rounds = rounds

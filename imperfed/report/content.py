@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from imperfed.report import missing, repair, sections
+from imperfed.report.fair import fairness
 from imperfed.report.reading import Event, Run
 from imperfed.report.sections import Picture
 from imperfed.report.suspicions import suspicions
@@ -29,7 +30,7 @@ class Tile:
 def content(run: Run) -> dict[str, Any]:
     """Everything the page shows, in its order."""
     settings = run.config.run
-    own = (missing.missing_labels(run), repair.section(run), suspicions(run))
+    own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
     later = (sections.candidate_sets(run), *own, sections.confidence(run), sections.data(run))
     return {
         "title": f"{settings.method} on {run.summary['data'] if run.summary else Path(settings.data).stem}",
