@@ -34,19 +34,20 @@ def per_cent(fraction: float | None) -> str:
 def run_table(console: Console, summary: Record, folder: Path) -> None:
     """A finished run, site by site, and the paths of what it wrote."""
     metric, labels, personal = summary["metric"], summary["labels"], summary["personal"]
-    apart = [name for name in APART if name in summary["sites"][0]]
+    apart = [name for name in APART if any(row.get(name) is not None for row in summary["sites"])]
+    resolved = bool(labels) and ("filled in" not in labels or labels["accuracy"] is not None)
     table = Table(title=f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds", title_justify="left")
     for name in ("site", "training rows", "test rows", f"{metric}, %", *(APART[name] for name in apart)):
         table.add_column(name, justify="left" if name == "site" else "right")
-    if labels:
+    if resolved:
         table.add_column("filled in, %" if "filled in" in labels else "labels resolved, %", justify="right")
     for row in summary["sites"]:
-        figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if labels else [])
+        figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if resolved else [])
         table.add_row(row["site"], str(row["train"]), str(row["test"]), *map(per_cent, figures))
     table.add_section()
     rows = str(sum(row["train"] for row in summary["sites"]))
     figures = [personal["mean"], *(mean([row[name] for row in summary["sites"]]) for name in apart)]
-    figures += [labels["accuracy"]] if labels else []
+    figures += [labels["accuracy"]] if resolved else []
     table.add_row("mean over sites", rows, str(personal["n"]), *map(per_cent, figures))
     console.print(table)
     if summary.get("by class"):

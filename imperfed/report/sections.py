@@ -53,7 +53,8 @@ def learning(run: Run) -> Section:
         svg = plots.curves("tests", told, tests, f"{what}, %", "the only site", common)
         n = sum(n for _, n in course[max(course)].values())
         also = f"; global model on the common test set, n = {count(run.common[1])}" if run.common else ""
-        pictures.append(Picture(svg, f"Test {what} of the sites' models on their own test rows, n = {count(n)}{also}."))
+        rows = "the common test set" if run.config.split.common_test else "their own test rows"
+        pictures.append(Picture(svg, f"Test {what} of the sites' models on {rows}, n = {count(n)}{also}."))
     if course := run.history.get("train/loss", {}):
         losses = {r: [value for value, _ in sites.values()] for r, sites in course.items()}
         told = f"training loss, mean over sites: {from_to(losses)}"
@@ -187,9 +188,10 @@ def data(run: Run) -> Section | None:
 def dealt(facts: Record) -> list[str]:
     """The cut in sentences."""
     rows, tests = facts["rows"], sum(facts["test_rows"])
+    own = "" if facts.get("common_test") else f", and {many(tests, 'test row')}"
     sentences = [
         f"{many(sum(rows), 'training row')} at {many(len(rows), 'site')}, from {count(min(rows))} to {count(max(rows))}"
-        f" each, and {many(tests, 'test row')}."
+        f" each{own}."
     ]
     if common := facts["common_test_rows"]:
         measured = "; every site is measured on it" if facts.get("common_test") else ""
