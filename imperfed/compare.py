@@ -33,6 +33,8 @@ class Line:
     """When each run reached the target, where one was set."""
     diverged: tuple[str, ...] = ()
     """What was said of the runs that diverged; they are in no figure."""
+    filled: bool = False
+    """Whether `labels` are the AUROC of missing labels filled in; otherwise the share of labels resolved."""
 
     @property
     def mean(self) -> float:
@@ -86,18 +88,25 @@ def compare(
 
 def line(method: str, summaries: Sequence[Record], paper: Mapping[str, float], diverged: Sequence[str] = ()) -> Line:
     """A method's line from the summaries of its runs, and what was said of those that diverged."""
-    resolved = [s["labels"]["accuracy"] for s in summaries if s["labels"].get("accuracy") is not None]
+    filled = any("filled in" in s["labels"] for s in summaries)
+    resolved = [s["labels"].get("auroc" if filled else "accuracy") for s in summaries]
     common = [s["global"][s["metric"]]["value"] for s in summaries if s["global"]]
     return Line(
         method,
         tuple(s["personal"]["mean"] for s in summaries),
-        tuple(resolved),
+        tuple(share for share in resolved if share is not None),
         statistics.fmean(s["seconds"] for s in summaries) if summaries else math.nan,
         paper.get(method),
         tuple(common),
         tuple(s["target"] for s in summaries if "target" in s),
         tuple(diverged),
+        filled,
     )
+
+
+def labels_title(lines: Sequence[Line]) -> str:
+    """What the labels worked out are measured by."""
+    return "labels filled in, AUROC, %" if any(line.filled for line in lines) else "labels resolved, %"
 
 
 def best(lines: Sequence[Line]) -> float:
@@ -145,7 +154,7 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     if any(one.common for one in lines):
         columns["global model, %"] = [spread(one.common) for one in lines]
     columns["paper, %"] = [f"{one.paper:.2f}" if one.paper is not None else "" for one in lines]
-    columns["labels resolved, %"] = [f"{100 * statistics.fmean(x.labels):.2f}" if x.labels else "" for x in lines]
+    columns[labels_title(lines)] = [f"{100 * statistics.fmean(x.labels):.2f}" if x.labels else "" for x in lines]
     columns |= further(lines)
     columns["s a run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
     table = [columns, ["---"] * len(columns), *zip(*columns.values(), strict=True)]

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from imperfed import suspicions
 from imperfed.algorithms import find
-from imperfed.compare import Line, best, further
+from imperfed.compare import Line, best, further, labels_title
 from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, Scores, figure
 from imperfed.fairness import FAIR, in_words
 from imperfed.folder import Record
@@ -40,14 +40,14 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
     for name in ("site", "training rows", "test rows", f"{metric}, %", *(APART[name] for name in apart)):
         table.add_column(name, justify="left" if name == "site" else "right")
     if resolved:
-        table.add_column("filled in, %" if "filled in" in labels else "labels resolved, %", justify="right")
+        table.add_column("filled in, auroc, %" if "filled in" in labels else "labels resolved, %", justify="right")
     for row in summary["sites"]:
         figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if resolved else [])
         table.add_row(row["site"], str(row["train"]), str(row["test"]), *map(per_cent, figures))
     table.add_section()
     rows = str(sum(row["train"] for row in summary["sites"]))
     figures = [personal["mean"], *(mean([row[name] for row in summary["sites"]]) for name in apart)]
-    figures += [labels["accuracy"]] if resolved else []
+    figures += [labels["auroc" if "filled in" in labels else "accuracy"]] if resolved else []
     table.add_row("mean over sites", rows, str(personal["n"]), *map(per_cent, figures))
     console.print(table)
     if summary.get("by class"):
@@ -127,7 +127,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     if any(line.paper for line in lines):
         columns["paper, %"] = [f"{line.paper:.2f}" if line.paper else "" for line in lines]
     if any(line.labels for line in lines):
-        columns["labels resolved, %"] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
+        columns[labels_title(lines)] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
     columns |= further(lines)
     columns["s a run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
     table = Table(title=f"mean over sites, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")

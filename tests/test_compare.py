@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cli.terminal import QUICK, TINY, done, imperfed, summary, write
 
+from imperfed import compare
 from imperfed.algorithms import catalogue
 from imperfed.cli import DEMO
 from imperfed.compare import Line, markdown, paper_figures
@@ -130,3 +131,15 @@ def test_the_papers_figures_are_per_cent_and_of_known_methods() -> None:
     for data in ("mnist", "fashion-mnist", "cifar10", "lost", "birdsong", "fg-net", "italian"):
         assert set(paper_figures(data)) <= set(catalogue())
         assert all(1 < value <= 100 for value in paper_figures(data).values())
+
+
+def test_labels_filled_in_are_measured_by_their_auroc() -> None:
+    filled = {"filled in": 9, "accuracy": 0.3, "auroc": 0.8}
+    one = {"personal": {"mean": 0.6}, "global": {}, "metric": "auroc", "seconds": 1.0}
+    lines = [
+        compare.line("fedpsl", [one | {"labels": filled}], {}),
+        compare.line("fedavg", [one | {"labels": filled | {"auroc": None}}], {}),
+    ]
+    assert [x.labels for x in lines] == [(0.8,), ()]
+    assert "labels filled in, AUROC, %" in markdown(lines, [0])
+    assert "80.00" in markdown(lines, [0])
