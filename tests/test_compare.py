@@ -79,7 +79,7 @@ def test_a_method_may_have_settings_of_its_own(tmp_path: Path) -> None:
 
 def test_a_run_that_diverges_is_a_row_and_not_the_end(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
-    words = ("--data", data, "--seeds", "3,5", *TINY, "--set", "target=0.999", "--out", tmp_path / "out")
+    words = ("--data", data, "--seeds", "3,5", *TINY, "--set", "rounds.target=0.999", "--out", tmp_path / "out")
     said = done("compare", "cc lr=1e30, cc", *words)
     (folder,) = (tmp_path / "out").iterdir()
     bad, good = results(folder)["lines"]
