@@ -47,12 +47,14 @@ class Line:
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
 
-def paper_figures(data: str) -> dict[str, float]:
-    """The papers' figures for a dataset by method, in per cent."""
+def paper_figures(data: str, kind: str = "auto") -> dict[str, float]:
+    """The papers' figures for a dataset by method, in per cent, where they are of this kind of labels."""
     figures: dict[str, float] = {}
     for study in resources.files("imperfed.studies").iterdir():
         if study.name.endswith(".toml"):
-            figures |= tomllib.loads(study.read_text(encoding="utf-8")).get("figures", {}).get(data, {})
+            told = tomllib.loads(study.read_text(encoding="utf-8"))
+            if kind in ("auto", told.get("labels", kind)):
+                figures |= told.get("figures", {}).get(data, {})
     return figures
 
 
@@ -72,7 +74,8 @@ def compare(
     if configs[0][0].split.test == 0:
         raise UsageError("compare measures methods on the sites' test rows; set test above 0")
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
-    paper = paper_figures(configs[0][0].run.data) if paper is None else paper
+    first = configs[0][0]
+    paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
     lines: list[Line] = []
     for method, runs in zip(methods, configs, strict=True):
         summaries, diverged = [], []
@@ -126,21 +129,23 @@ def further(lines: Sequence[Line]) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
     if targets := [target for line in lines for target in line.targets]:
         goal = f"to {100 * targets[0]['value']:g} %"
+        usual = min(target["of"] for target in targets)  # the global model, where any line has one
         for title, key in ((f"rounds {goal}", "round"), (f"s {goal}", "seconds")):
-            columns[title] = [_mean_of(line.targets, key) for line in lines]
+            columns[title] = [_mean_of(line.targets, key, usual) for line in lines]
     if any(line.diverged for line in lines):
         counts = [(len(line.diverged), len(line.diverged) + len(line.values)) for line in lines]
         columns["diverged"] = [f"{bad} of {runs}" if bad else "" for bad, runs in counts]
     return columns
 
 
-def _mean_of(targets: Sequence[Record], key: str) -> str:
-    """The mean over the runs that reached the target, and how many did where some did not."""
+def _mean_of(targets: Sequence[Record], key: str, usual: str) -> str:
+    """The mean over the runs that reached the target, how many did where some did not, and by which other figure."""
     there = [target[key] for target in targets if target[key] is not None]
     if not there:
         return "not reached" if targets else ""
     some = f" ({len(there)} of {len(targets)})" if len(there) < len(targets) else ""
-    return f"{statistics.fmean(there):.1f}{some}"
+    other = "" if targets[0]["of"] == usual else f" ({targets[0]['of']})"
+    return f"{statistics.fmean(there):.1f}{some}{other}"
 
 
 def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:

@@ -132,7 +132,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     columns["s a run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
     table = Table(title=f"mean over sites, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
     for name in columns:
-        table.add_column(name, justify="left" if name == "method" else "right")
+        table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
     for line, *cells in zip(lines, *columns.values(), strict=True):
         table.add_row(*cells, style="bold" if line.mean == top else None)
     console.print(table)

@@ -198,6 +198,8 @@ def dealt(facts: Record) -> list[str]:
         sentences.append(f"A common test set of {many(common, 'row')} belongs to no site{measured}.")
     if public := facts["public_rows"]:
         sentences.append(f"The server holds {many(public, 'unlabelled public input')} from {facts['public_from']}.")
+    if trusted := facts.get("trusted_rows"):
+        sentences.append(f"The server holds {many(trusted, 'labelled row')} of its own, which no site has.")
     if facts["rows_left_out"]:
         sentences.append(f"{many(facts['rows_left_out'], 'row')} of the data belong to no site.")
     if "counts" in facts:

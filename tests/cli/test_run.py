@@ -195,7 +195,7 @@ def test_a_run_that_diverges_says_so_and_logs_it(
 def test_a_target_is_told_with_its_round_and_seconds(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
     words = ("run", "cc", "--data", data, *TINY, "--rounds", 3, "--out", tmp_path)
-    told = done(*words, "--set", "target=0.01")
+    told = done(*words, "--set", "rounds.target=0.01")
     target = strict((told.folder / "summary.json").read_text())["target"]
     seconds = [r["value"] for r in records(told.folder) if r["metric"] == "seconds"]
     assert len(seconds) == 3
