@@ -66,7 +66,8 @@ class IFCA(Algorithm):
         total = torch.zeros(self.clusters)
         for at in torch.arange(n).split(SLICE):
             rows = {name: t[at] for name, t in desk.rows.items()}
-            batch = Batch.of(desk.x[at], desk.labels.take(at), desk.x.new_ones(len(at)), rows, {})
+            real, survey = desk.x.new_ones(len(at)), desk.batch.survey
+            batch = Batch.of(desk.x[at], desk.labels.take(at), real, rows, {}, survey)
             total += torch.stack([desk.objective.loss(net, batch)[0].sum() for net in nets])
         return {"losses": total / n}
 
