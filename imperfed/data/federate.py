@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Attribute, Federation, Trusted
+from imperfed.core import Attribute, Federation
 from imperfed.data.annotations import annotate, to_learn
 from imperfed.data.attributes import blur, true_groups
 from imperfed.data.candidates import KINDS, Labelling, generate
@@ -19,8 +19,9 @@ from imperfed.data.dataset import Dataset
 from imperfed.data.noise import has_noise, tell_exactly
 from imperfed.data.partitions import Index, Split, partition
 from imperfed.data.tasks import Tasks, tasks_of
+from imperfed.data.trusted import set_apart, trust
 from imperfed.errors import DataError, UsageError, unknown
-from imperfed.labels import Annotated, Candidates, Exact, Labels
+from imperfed.labels import Annotated, Candidates, Labels
 from imperfed.oracle import Oracle
 
 STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6, "attribute": 9}
@@ -122,7 +123,7 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         classes=dataset.classes,
         ids=tuple(dataset.ids[row] for row in order.tolist()),
         public=scale(cut.public),
-        trusted=trust(dataset, cut.trusted, scale),
+        trusted=trust(dataset, cut.trusted, scale(dataset.x[cut.trusted])),
         attribute=dataset.attribute,
     ).check()
     oracle = replace(
@@ -206,25 +207,6 @@ def keep_apart(
         train.append(rows[~out].sort().values)
         test.append(rows[out])
     return train, test
-
-
-def set_apart(dataset: Dataset, share: float, generator: np.random.Generator) -> tuple[Index, Index]:
-    """The rows that only the server holds, and all others, both in order."""
-    rows = np.arange(len(dataset))
-    if not share:
-        return rows[:0], rows
-    if dataset.y is None or dataset.y.ndim > 1:
-        raise DataError(f"{dataset.name}: rows at the server are labelled with their true class, which is not known")
-    order = generator.permutation(rows)
-    cut = max(1, share_of(share, len(rows)))
-    return np.sort(order[:cut]), np.sort(order[cut:])
-
-
-def trust(dataset: Dataset, rows: Tensor, scale: Scale) -> Trusted | None:
-    """The server's own labelled rows, if it has any."""
-    if dataset.y is None or not len(rows):
-        return None
-    return Trusted(scale(dataset.x[rows]), Exact(dataset.y[rows], len(dataset.classes)))
 
 
 def take_public(
