@@ -192,6 +192,12 @@ def test_a_run_that_diverges_says_so_and_logs_it(
         assert pages == [RunFolder(run)]
 
 
+def test_classes_that_nobody_holds_are_counted(tmp_path: Path) -> None:
+    few = ("--set", "kind=exact", "--set", "partition=classes", "--set", "per_site=2", "--set", "sites=2")
+    assert ", 4 of 10 classes held by some site" in done("run", "fedavg", *QUICK, *few, "--out", tmp_path).out
+    assert "held by some site" not in done("run", "cc", *QUICK, "--out", tmp_path).out
+
+
 def test_a_target_is_told_with_its_round_and_seconds(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
     words = ("run", "cc", "--data", data, *TINY, "--rounds", 3, "--out", tmp_path)
