@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pyarrow import parquet
@@ -190,6 +191,15 @@ def test_a_run_that_diverges_says_so_and_logs_it(
     if code == 5:
         assert said.err.startswith("error: round 1: the run has diverged: 0 of 4 sites answered")
         assert pages == [RunFolder(run)]
+
+
+def test_rows_at_the_server_may_be_marked_in_the_file(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz", trusted=np.arange(40) % 4 == 0)
+    words = ("--set", "kind=exact", "--set", "partition=iid", "--set", "sites=2", "--out", tmp_path)
+    said = done("run", "pfedmo", "--data", data, *QUICK, *words)
+    facts = summary(said.folder)["facts"]
+    assert facts["trusted_rows"] == 10
+    assert sum(facts["rows"]) + sum(facts["test_rows"]) + facts["public_rows"] == 30
 
 
 def test_classes_that_nobody_holds_are_counted(tmp_path: Path) -> None:
