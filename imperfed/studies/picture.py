@@ -44,13 +44,13 @@ def draw(path: Path) -> None:
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     shown = left.imshow(similarities(Setting("mnist", "hog", 3, "uniform")), cmap="viridis")
-    ticks = range(0, SITES, 5)
-    left.set(title=f"Similarity of {SITES} sites, three tasks", xlabel="site", ylabel="site", xticks=ticks, yticks=ticks)
+    at = range(0, SITES, 5)
+    left.set(title=f"Similarity of {SITES} sites, three tasks", xlabel="site", ylabel="site", xticks=at, yticks=at)
     figure.colorbar(shown, ax=left)
     pairs = [noise(Setting("mnist", "hog", 3, kind)) for kind in NOISES[1:]]
     for side, (label, colour) in enumerate(zip(("before", "after"), COLOURS, strict=True)):
-        at = [i + 0.4 * side - 0.2 for i in range(len(pairs))]
-        bars = right.bar(at, [pair[side] for pair in pairs], 0.36, color=colour, label=label)
+        middle = [i + 0.4 * side - 0.2 for i in range(len(pairs))]
+        bars = right.bar(middle, [pair[side] for pair in pairs], 0.36, color=colour, label=label)
         right.bar_label(bars, fmt="%.1f")
     right.set(title="Wrong labels, %", xticks=range(len(pairs)), xticklabels=NOISES[1:], ylim=(0, 55))
     right.legend(frameon=False, ncols=2, loc="upper left")
