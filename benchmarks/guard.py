@@ -33,6 +33,7 @@ GUARDS: dict[str, dict[str, Any]] = {
     "4 deviations": {"deviations": 4.0},
     "level 0.05": {"level": 0.05},
     "level 0.01": {"level": 0.01},
+    "level 0.01, no patience": {"level": 0.01, "patience": 0},
     "level 0.001": {"level": 0.001},
     "law, 0.05": {"guard": "law", "level": 0.05},
 }
