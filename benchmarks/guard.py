@@ -30,11 +30,11 @@ from imperfed.experiment import Experiment
 RESULTS = Path(__file__).parent / "results" / "guard.jsonl"
 GUARDS: dict[str, dict[str, Any]] = {
     "none": {"guard": "none"},
-    "4 deviations": {"deviations": 4.0},
-    "level 0.05": {"level": 0.05},
-    "level 0.01": {"level": 0.01},
-    "level 0.01, no patience": {"level": 0.01, "patience": 0},
-    "level 0.001": {"level": 0.001},
+    "4 deviations": {"gap": 0.0},
+    "4 deviations, 0.3 apart": {},
+    "the same, no patience": {"patience": 0},
+    "distance, 0.05": {"guard": "distance", "level": 0.05},
+    "distance, 0.01": {"guard": "distance", "level": 0.01},
     "law, 0.05": {"guard": "law", "level": 0.05},
 }
 KEYS = ("data", "split", "attack", "score", "seed", "rounds")

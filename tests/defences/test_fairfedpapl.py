@@ -28,9 +28,8 @@ def a_hall(**parts) -> Hall:
 
 @dataclass(frozen=True)
 class Told(FairFedPAPL):
-    """With scores that are told instead of computed, the guard of four deviations, and no patience."""
+    """With scores that are told instead of computed, and no patience."""
 
-    deviations: float = 4.0
     patience: int = 0
 
     def scores(self, server, updates, hall) -> Tensor:
@@ -66,6 +65,27 @@ def test_without_a_split_nothing_changes():
     assert "no split" in hall.notes[0]
     assert "no split" in judge(Told(), Told().open(6), [0.3] * 6)[2].notes[0]
     assert judge(Told(guard="none"), Told().open(6), MIXED)[0] == (0, 1, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "the means are 0.246 apart, 0.3 is needed"),
+        ({"gap": 0.2}, None),
+        ({"gap": 0.2, "deviations": 12.0}, "12.00 are needed"),
+        ({"guard": "distance"}, "are needed"),
+        ({"guard": "distance", "level": 0.02}, None),
+        ({"score": "path"}, "are needed"),
+        ({"score": "path", "guard": "gap"}, "the means are 0.246 apart"),
+        ({"guard": "law"}, "a group of 1, below 2"),
+        ({"guard": "none"}, None),
+    ],
+)
+def test_the_guards(settings, why: str | None):
+    """Six scores whose highest is 11 deviations, but only 0.246, away from the others."""
+    kept, _, hall = judge(Told(**settings), Told().open(6), [0.3 * f for f in CLEAR])
+    assert kept == ((0, 1, 2, 3, 4, 5) if why else (0, 1, 3, 4, 5))
+    assert (why or "1 of 6 sites above") in hall.notes[0]
 
 
 def test_scores_are_smoothed_over_the_rounds_in_which_a_site_has_one():
