@@ -61,7 +61,11 @@ def settled(table: Path, method: str, **chosen: str) -> dict[str, object]:
         words["attack.adversaries"] = 2
     if chosen.get("defence"):
         known = options(defences()[chosen["defence"]])
-        words |= {f"defence.{key}": n for key, n in {"adversaries": 2, "rows": 8, "steps": 2}.items() if key in known}
+        words |= {
+            f"defence.{key}": n
+            for key, n in {"adversaries": 2, "dummy_rows": 8, "dummy_steps": 2}.items()
+            if key in known
+        }
     return words
 
 

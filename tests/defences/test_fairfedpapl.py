@@ -28,9 +28,9 @@ def a_hall(**parts) -> Hall:
 
 @dataclass(frozen=True)
 class Told(FairFedPAPL):
-    """With scores that are told instead of computed, and the guard of four deviations."""
+    """With scores that are told instead of computed, and no patience."""
 
-    deviations: float = 4.0
+    patience: int = 0
 
     def scores(self, server, updates, hall) -> Tensor:
         return updates["told"]
@@ -67,6 +67,27 @@ def test_without_a_split_nothing_changes():
     assert judge(Told(guard="none"), Told().open(6), MIXED)[0] == (0, 1, 3, 5)
 
 
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "the means are 0.246 apart, 0.3 is needed"),
+        ({"gap": 0.2}, None),
+        ({"gap": 0.2, "deviations": 12.0}, "12.00 are needed"),
+        ({"guard": "distance"}, "are needed"),
+        ({"guard": "distance", "level": 0.02}, None),
+        ({"score": "path"}, "are needed"),
+        ({"score": "path", "guard": "gap"}, "the means are 0.246 apart"),
+        ({"guard": "law"}, "a group of 1, below 2"),
+        ({"guard": "none"}, None),
+    ],
+)
+def test_the_guards(settings, why: str | None):
+    """Six scores whose highest is 11 deviations, but only 0.246, away from the others."""
+    kept, _, hall = judge(Told(**settings), Told().open(6), [0.3 * f for f in CLEAR])
+    assert kept == ((0, 1, 2, 3, 4, 5) if why else (0, 1, 3, 4, 5))
+    assert (why or "1 of 6 sites above") in hall.notes[0]
+
+
 def test_scores_are_smoothed_over_the_rounds_in_which_a_site_has_one():
     memory = judge(Told(), Told().open(6), CLEAR)[1]
     _, memory, hall = judge(Told(), memory, [1.0, 1.0, torch.nan, -1.0], (5, 1, 2, 3))
@@ -75,6 +96,16 @@ def test_scores_are_smoothed_over_the_rounds_in_which_a_site_has_one():
     assert memory["seen"].tolist() == [1, 2, 1, 2, 1, 2]
     assert "no score for site 2, left out of the split" in hall.notes[-1]
     assert [s.score is None for s in hall.suspicions] == [False, False, True, False]
+
+
+def test_a_site_is_judged_when_it_has_had_a_score_in_so_many_rounds():
+    patient, memory = Told(patience=2), Told().open(6)
+    kept, memory, hall = judge(patient, memory, CLEAR)
+    assert kept == (0, 1, 2, 3, 4, 5)
+    assert hall.notes == ["fairfedpapl looked: no split, 0 scores are too few or all equal"]
+    late = memory | {"seen": torch.tensor([1.0, 1, 1, 1, 1, 0])}
+    assert judge(patient, late, CLEAR)[1]["q"].tolist() == pytest.approx([0.55, 0.55, 0.45, 0.55, 0.55, 0.5])
+    assert judge(Told(variant="thesis", patience=2), Told().open(6), CLEAR)[0] == (0, 1, 3, 4, 5)
 
 
 def test_an_undefined_score_changes_no_confidence_and_is_not_zero():
@@ -142,7 +173,8 @@ def area(scores: dict[int, float], adversaries: tuple[int, ...]) -> float:
 @pytest.mark.parametrize("score", ["label", "pool", "probe", "path"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_adversaries_are_found_and_nobody_else(score: str, seed: int):
-    e = defended(FedAvg(), FairFedPAPL(score=score, **GREEN), federation(ADVERSARIES, seed), rounds=4)
+    e = defended(FedAvg(), FairFedPAPL(score=score, patience=2, **GREEN), federation(ADVERSARIES, seed), rounds=4)
+    assert not any(s.out for s in e.reports[0].suspicions)
     assert area(suspicions(e, 3), ADVERSARIES) > 0.9
     out = {s.site for s in e.reports[3].suspicions if s.out}
     assert out == set(ADVERSARIES)
@@ -160,9 +192,9 @@ def rate_of_u(e: Watched) -> float:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_where_nobody_attacks_nobody_is_out(seed: int):
-    e = defended(FedAvg(), FairFedPAPL(**GREEN), federation((), seed), rounds=5)
+    e = defended(FedAvg(), FairFedPAPL(**GREEN), federation((), seed), rounds=8)
     assert not any(s.out for r in e.reports for s in r.suspicions)
-    plain = defended(FedAvg(), None, federation((), seed), rounds=5)
+    plain = defended(FedAvg(), None, federation((), seed), rounds=8)
     assert torch.equal(e.state.server["w"], plain.state.server["w"])
 
 

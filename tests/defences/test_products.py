@@ -25,6 +25,7 @@ WORDS = {
     "steps": 20,
     "local.lr": 0.05,
     "defence": "fairfedpapl",
+    "defence.patience": 2,
     "defence.target": "green",
     "defence.unprivileged": "high",
 }
