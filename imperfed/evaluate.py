@@ -25,9 +25,30 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
     return accuracy_of(logits.argmax(1), y)
 
 
-def precision_at_1(logits: Tensor, y: Tensor) -> float:
-    """Share of examples whose highest logit is one of the classes present."""
-    return float(y.gather(1, logits.argmax(1, keepdim=True)).double().mean())
+def precision_at(k: int) -> Metric:
+    """P@k: the share of the k highest logits of an example that are classes present, mean over examples.
+
+    Divided by k also where fewer classes than k are present; with fewer than k classes in all, by their number.
+    """
+
+    def precision(logits: Tensor, y: Tensor) -> float:
+        return float(y.gather(1, logits.topk(min(k, y.shape[1])).indices).double().mean())
+
+    return precision
+
+
+def mean_average_precision(logits: Tensor, y: Tensor) -> float:
+    """mAP: area under each class's precision-recall curve, in steps, mean over the classes present; NaN if none is.
+
+    Examples of equal logit stand together: their precision is that after the last of them.
+    """
+    areas = []
+    for c in y.any(0).nonzero().flatten().tolist():
+        scores, order = logits[:, c].sort(descending=True)
+        hits = y[order, c].double()
+        last = torch.searchsorted(-scores, -scores, right=True)  # examples ranked at least as high
+        areas.append(float((hits.cumsum(0)[last - 1] / last * hits).sum() / hits.sum()))
+    return sum(areas) / len(areas) if areas else float("nan")
 
 
 def auroc(logits: Tensor, y: Tensor) -> float:
@@ -45,7 +66,9 @@ def auroc(logits: Tensor, y: Tensor) -> float:
 
 
 ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
-SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at_1}
+SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at(1)}
+RANKED: dict[str, Metric] = {f"p@{k}": precision_at(k) for k in (1, 3, 5)} | {"map": mean_average_precision}
+"""Of many classes an example, of which a short list is wanted."""
 
 
 def _metrics(y: Tensor) -> dict[str, Metric]:
