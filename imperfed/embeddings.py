@@ -184,7 +184,7 @@ def without_self(t: Tensor, a: int, value: float = 0.0) -> Tensor:
 @torch.no_grad()
 def gradient(W: Tensor, force: Force) -> Tensor:
     """The gradient of sum_u sum_u' h(d(w_u, w_u')) at W, through the normalisation of its rows."""
-    length = W.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    length: Tensor = W.norm(dim=1, keepdim=True).clamp(min=1e-12)
     V = W / length
     G = torch.zeros_like(V)
     size = max(1, BLOCK // len(V))
