@@ -7,11 +7,11 @@
     sigma_uu'    server, counts n_u and co_uu'           never
     N_K(u)       found anew each round by the server     never
 
-All of FedAwS, with a weight a pair: classes that seldom come together are pushed apart harder. With every weight 1 it is
-FedAwS, with `lam` 0 FedAvg.
+All of FedAwS, with a weight a pair: classes that seldom come together are pushed apart harder. With every weight 1 it
+is FedAwS, with `lam` 0 FedAvg.
 
-Departs from the paper in: the weights gamma of Eq. 10 are taken times C - 1, so that their mean is 1 and lambda means what
-it means in FedAwS; the margin nu is 1 also with neighbours (see FedAwS); the steps are FedAwS's.
+Departs from the paper in: the weights gamma of Eq. 10 are taken times C - 1, so that their mean is 1 and lambda means
+what it means in FedAwS; the margin nu is 1 also with neighbours (see FedAwS); the steps are FedAwS's.
 """
 
 from __future__ import annotations

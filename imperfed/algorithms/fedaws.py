@@ -13,9 +13,10 @@ With `lam` 0 this is FedAvg on the positive loss, every site moving its own rows
 nobody on duty holds stay as they were.
 
 Departs from the paper in: lambda eta is a product of two settings, since the papers contradict themselves about eta;
-where several sites hold a class, its row is their mean by the number of their rows; where a site holds several, `one_pass`
-moves a row along the mean over all rows of its class. The margin (K+1)-th distance (`nu` 0) and Eq. 7 (`mined`), which
-the papers call equivalent, are options: with a squared hinge the first has no gradient where classes are packed.
+where several sites hold a class, its row is their mean by the number of their rows; where a site holds several,
+`one_pass` moves a row along the mean over all rows of its class. The margin (K+1)-th distance (`nu` 0) and Eq. 7
+(`mined`), which the papers call equivalent, are options: with a squared hinge the first has no gradient where classes
+are packed.
 """
 
 from __future__ import annotations

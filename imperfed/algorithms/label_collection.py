@@ -75,7 +75,7 @@ class Collecting:
 
 @torch.no_grad()
 def collect(desk: Desk) -> Tree:
-    """A site's answer (Alg. 1, lines 6 to 8): a digest of every example and of its label, and the rows of W it trains."""
+    """A site's answer (Alg. 1, lines 6 to 8): digests of its examples and of their labels, and the rows it trains."""
     w, buffers = desk.down["w"].double(), desk.down["buffers"].double()
     parts = desk.x.double().split(PART)
     g = torch.cat([normalize(desk.net.at(w, buffers, x, features=True)) for x in parts])

@@ -4,8 +4,8 @@ import torch
 from fixtures import double, near
 from positives import Hand, run, split, spread
 
-from imperfed.algorithms.fedaws import FedAwS
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
+from imperfed.algorithms.fedaws import FedAwS
 from imperfed.descend import Local
 from imperfed.errors import UsageError
 
