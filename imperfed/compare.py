@@ -15,6 +15,7 @@ from imperfed.config import Config
 from imperfed.errors import UsageError
 from imperfed.experiment import Watch, start
 from imperfed.folder import Record, free, whole
+from imperfed.products import headline
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Line:
     labels: tuple[float, ...]
     seconds: float
     paper: float | None
+    over: str = "mean over sites"
+    """What the figures are of."""
 
     @property
     def mean(self) -> float:
@@ -60,7 +63,7 @@ def compare(
     # all settings are checked before any run
     configs = [[config(method, seed) for seed in seeds] for method in methods]
     if configs[0][0].split.test == 0:
-        raise UsageError("compare measures methods on the sites' test rows; set test above 0")
+        raise UsageError("compare measures methods on test rows; set test above 0")
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(configs[0][0].run.data)
     lines: list[Line] = []
@@ -76,10 +79,11 @@ def line(method: str, summaries: Sequence[Record], paper: dict[str, float]) -> L
     resolved = [s["labels"]["accuracy"] for s in summaries if s["labels"].get("accuracy") is not None]
     return Line(
         method,
-        tuple(s["personal"]["mean"] for s in summaries),
+        tuple(headline(s) or 0.0 for s in summaries),
         tuple(resolved),
         statistics.fmean(s["seconds"] for s in summaries),
         paper.get(method),
+        "mean over sites" if summaries[0]["personal"]["n"] else f"{summaries[0]['metric']} on the common test set",
     )
 
 
@@ -87,7 +91,7 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     """The table as it stands on a results page."""
     best = max(line.mean for line in lines)
     rows = [
-        "| method | mean over sites, % | paper, % | labels resolved, % | s a run |",
+        f"| method | {lines[0].over}, % | paper, % | labels resolved, % | s a run |",
         "| --- | --- | --- | --- | --- |",
     ]
     for one in lines:

@@ -71,6 +71,10 @@ RANKED: dict[str, Metric] = {f"p@{k}": precision_at(k) for k in (1, 3, 5)} | {"m
 """Of many classes an example, of which a short list is wanted."""
 
 
+VALIDATION = "validation "
+"""Before the name of a figure on validation rows."""
+
+
 def _metrics(y: Tensor) -> dict[str, Metric]:
     return ONE_CLASS if y.ndim == 1 else SEVERAL_CLASSES
 
@@ -89,17 +93,32 @@ class Evaluator:
     @property
     def metric(self) -> str:
         """The name of the figure that tables lead with."""
-        return next(iter(_metrics(self.oracle.test_y[0])))
+        return next(iter(self._common if not self.sites else _metrics(self.oracle.test_y[0])))
+
+    @property
+    def _common(self) -> dict[str, Metric]:
+        y = self.oracle.common_y if self.oracle.common_y is not None else self.oracle.validation_y
+        several = y is not None and y.ndim > 1
+        return RANKED if several and not self.sites else _metrics(y) if y is not None else ONE_CLASS
 
     def site(self, site: int, net: Net) -> Scores:
         """Figures of a network on one site's own test set."""
-        return _scores(net, self.oracle.test_x[site], self.oracle.test_y[site])
+        y = self.oracle.test_y[site]
+        return _scores(net, self.oracle.test_x[site], y, _metrics(y))
 
     def common(self, net: Net) -> Scores:
-        """Figures of a network on the test set of no site in particular; empty where there is none."""
-        if self.oracle.common_x is None or self.oracle.common_y is None:
-            return {}
-        return _scores(net, self.oracle.common_x, self.oracle.common_y)
+        """Figures of a network on the test set of no site in particular; empty where there is none.
+
+        Those on validation rows are called so; settings are chosen by them.
+        """
+        scores: Scores = {}
+        for prefix, x, y in (
+            ("", self.oracle.common_x, self.oracle.common_y),
+            (VALIDATION, self.oracle.validation_x, self.oracle.validation_y),
+        ):
+            if x is not None and y is not None:
+                scores |= {f"{prefix}{name}": score for name, score in _scores(net, x, y, self._common).items()}
+        return scores
 
     def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
         """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
@@ -117,6 +136,6 @@ class Evaluator:
 
 
 @torch.no_grad()
-def _scores(net: Net, x: Tensor, y: Tensor) -> Scores:
+def _scores(net: Net, x: Tensor, y: Tensor, metrics: dict[str, Metric]) -> Scores:
     logits = torch.cat([net(part) for part in x.split(1024)])
-    return {name: (metric(logits, y), len(y)) for name, metric in _metrics(y).items()}
+    return {name: (metric(logits, y), len(y)) for name, metric in metrics.items()}

@@ -22,3 +22,6 @@ class Oracle:
     common_x: Tensor | None = None
     """A test set of no site in particular, where the dataset has one."""
     common_y: Tensor | None = None
+    validation_x: Tensor | None = None
+    """Further rows of no site, on which settings are chosen so that the test set is looked at once."""
+    validation_y: Tensor | None = None

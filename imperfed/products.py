@@ -11,6 +11,7 @@ from torch import Tensor
 
 from imperfed.core import Federation
 from imperfed.data.federate import Scene
+from imperfed.data.sparse import width
 from imperfed.engine.rounds import Engine, Report
 from imperfed.evaluate import Evaluator
 from imperfed.folder import Record, RunFolder
@@ -123,6 +124,13 @@ def over_sites(scores: Sequence[tuple[float, int]]) -> Record:
     }
 
 
+def headline(summary: Record) -> float | None:
+    """The figure a run is compared by: the mean over sites, or that on the common test set where sites have none."""
+    common = summary["global"].get(summary["metric"], {})
+    own: float | None = summary["personal"]["mean"]
+    return own if own is not None else common.get("value")
+
+
 def figure(value: float) -> float | None:
     """A figure for a JSON file, which has no NaN: None where there is nothing to measure on."""
     return value if math.isfinite(value) else None
@@ -135,7 +143,8 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
     labels = write_labels(folder, engine.beliefs(), scene, judge)
     write_models(folder, engine, scene)
     shares = labels.pop("sites", [None] * len(federation.sites))
-    own = [personal[k][metric] for k in range(len(federation.sites))]
+    nothing = {metric: (math.nan, 0)}  # of a site without a test set of its own
+    own = [personal.get(k, nothing)[metric] for k in range(len(federation.sites))]
     table = [
         {"site": name, "train": rows, "test": n, metric: figure(value), "labels": share}
         for name, rows, (value, n), share in zip(federation.sites, federation.sizes(), own, shares, strict=True)
@@ -147,7 +156,9 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
         "personal": over_sites(own),
         "global": {name: {"value": figure(value), "n": n} for name, (value, n) in common.items()},
         "sites": table,
+        "account": engine.bench.job.algorithm.account(engine.state.servers[0]),
         "input": list(federation.x.shape[1:]),
+        "features": width(federation.x),
         "classes": list(federation.classes),
         "labels": labels,
         "facts": scene.facts,

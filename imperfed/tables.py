@@ -25,6 +25,26 @@ def per_cent(fraction: float | None) -> str:
 
 def run_table(console: Console, summary: Record, folder: Path) -> None:
     """A finished run, site by site, and the paths of what it wrote."""
+    labels = summary["labels"]
+    if not summary["personal"]["n"] and summary["global"]:  # sites without test sets, of which there may be thousands
+        rows = sum(row["train"] for row in summary["sites"])
+        title = f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds"
+        console.print(f"{title}: {len(summary['sites'])} sites, {rows} training rows")
+    else:
+        sites_table(console, summary)
+    for name, one in summary["global"].items():
+        console.print(f"global model, common test set: {name} {per_cent(one['value'])} % (n = {one['n']})")
+    if labels and labels["accuracy"] is not None:
+        console.print(
+            f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
+            f"picking a candidate at random: {per_cent(labels['picking at random'])} %"
+        )
+    console.print(f"{summary['seconds']:.1f} s. Written:")
+    written(console, folder)
+
+
+def sites_table(console: Console, summary: Record) -> None:
+    """The figures of the sites."""
     metric, labels = summary["metric"], summary["labels"]
     table = Table(title=f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds", title_justify="left")
     for name in ("site", "training rows", "test rows", f"{metric}, %") + (("labels resolved, %",) if labels else ()):
@@ -42,15 +62,6 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
     table.add_section()
     table.add_row(*mean, *([per_cent(labels["accuracy"])] if labels else []))
     console.print(table)
-    for name, one in summary["global"].items():
-        console.print(f"global model, common test set: {name} {per_cent(one['value'])} % (n = {one['n']})")
-    if labels and labels["accuracy"] is not None:
-        console.print(
-            f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
-            f"picking a candidate at random: {per_cent(labels['picking at random'])} %"
-        )
-    console.print(f"{summary['seconds']:.1f} s. Written:")
-    written(console, folder)
 
 
 def written(console: Console, folder: Path) -> None:
@@ -71,7 +82,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     if any(line.labels for line in lines):
         columns["labels resolved, %"] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
     columns["s a run"] = [f"{line.seconds:.1f}" for line in lines]
-    table = Table(title=f"mean over sites, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
+    table = Table(title=f"{lines[0].over}, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
     for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right")
     for line, *cells in zip(lines, *columns.values(), strict=True):

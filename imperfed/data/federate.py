@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core import Federation, Trusted
+from imperfed.data.by_label import by_label, draw
 from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
 from imperfed.data.partitions import Index, Split, partition
@@ -81,6 +82,8 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     if data_seed < 0:
         raise UsageError(f"data_seed must not be negative; given: {data_seed}")
     dataset.check()
+    if split.partition == "label":
+        return federate_by_label(dataset, split, stream(data_seed, "partition"))
     cut = cut_rows(dataset, split, data_seed)
     labels, made = label(dataset, labelling, data_seed)
     scale = Scale.of(dataset.x, cut.train)
@@ -98,6 +101,14 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     ).check()
     oracle = seal(dataset, cut, order, scale)
     return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
+
+
+def federate_by_label(dataset: Dataset, split: Split, generator: np.random.Generator) -> Scene:
+    """One site a label, with one label known of every row."""
+    apart = draw(dataset, split, generator)
+    scale = Scale.of(dataset.x, (apart.train,))
+    test_x = None if dataset.test_x is None else scale(dataset.test_x)
+    return Scene(*by_label(replace(dataset, x=scale(dataset.x), test_x=test_x), apart), scale)
 
 
 def label(dataset: Dataset, labelling: Labelling, data_seed: int) -> tuple[Labels, Facts]:

@@ -31,6 +31,7 @@ class Split:
     cover: bool = True  # classes: every class is held by some site, where there is room for all
     sizes: tuple[int, ...] = ()  # quantity: one size a site; they count as shares of all rows
     test: float = 0.2  # share of each site's rows on which it is measured; 0 for data without true classes
+    validation: float = 0.0  # label: share of all rows, at no site, on which settings are chosen
     trusted: float = 0.0  # share of all rows, drawn i.i.d., that only the server holds, with their true classes
     public: float = 0.2  # share of the test inputs that the server may look at, taken away from evaluation
 
@@ -40,7 +41,7 @@ def partition(
 ) -> list[Index]:
     """The rows of each site, as `split` says."""
     if split.partition not in PARTITIONS:
-        raise unknown("partition", split.partition, PARTITIONS)
+        raise unknown("partition", split.partition, [*PARTITIONS, "label"])
     if split.partition == "column":
         if column is None:
             raise DataError("the dataset names no site for its rows; partition = column needs such a column")
@@ -49,9 +50,9 @@ def partition(
         return iid(rows, split.sites, generator)
     if split.partition == "quantity":
         return quantity(rows, split.sites, split.sizes, generator)
-    if y is None:
+    if y is None or y.ndim > 1:
         raise DataError(
-            f"partition = {split.partition} goes by true classes, which this dataset does not have; "
+            f"partition = {split.partition} goes by one true class a row, which this dataset does not have; "
             "use iid, quantity or column"
         )
     if split.partition == "dirichlet":

@@ -54,6 +54,11 @@ def learning(run: Run) -> Section:
         n = sum(n for _, n in course[max(course)].values())
         also = f"; global model on the common test set, n = {count(run.common[1])}" if run.common else ""
         pictures.append(Picture(svg, f"Test {what} of the sites' models on their own test rows, n = {count(n)}{also}."))
+    elif course := run.course(COMMON):
+        what, tests = named(run.metric), in_per_cent(course)
+        svg = plots.curves("tests", f"{what} in per cent: {from_to(tests)}", tests, f"{what}, %", "global model")
+        n = next(iter(course[max(course)].values()))[1]
+        pictures.append(Picture(svg, f"Test {what} of the global model on the common test set, n = {count(n)}."))
     if course := run.history.get("train/loss", {}):
         losses = {r: [value for value, _ in sites.values()] for r, sites in course.items()}
         told = f"training loss, mean over sites: {from_to(losses)}"
