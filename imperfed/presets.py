@@ -1,8 +1,8 @@
 """Where a run on a built-in dataset starts from: the settings of the papers' tables, as far as they are stated.
 
 Candidate sets: pFedPLL, table 4 (T = 100, tau = 40, lr 0.01, Dirichlet 0.5, K = 4, batch 256; real candidate sets batch
-32 and a 2-layer MLP); the sizes of hidden layers are stated nowhere and are ours. One site a label: FedALC, table VI and
-Sec. V (300 rounds, K = 5), with steps that did better than the paper's 0.1 and 0.0001. The demo on `digits` is ours
+32 and a 2-layer MLP); the sizes of hidden layers are stated nowhere and are ours. One site a label: FedALC, table VI
+and Sec. V (300 rounds, K = 5), with steps that did better than the paper's 0.1 and 0.0001. The demo on `digits` is ours
 throughout.
 """
 
