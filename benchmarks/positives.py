@@ -84,7 +84,9 @@ def train(
             if (round + 1) % every == 0:
                 net.load(job.layout.join(server["w"], server["buffers"], server["w"][:0]))
                 scores = Evaluator(oracle).common(net)
-                course.append({"round": round + 1, "loss": float(losses.mean())} | {k: v for k, (v, _) in scores.items()})
+                course.append(
+                    {"round": round + 1, "loss": float(losses.mean())} | {k: v for k, (v, _) in scores.items()}
+                )
     return course
 
 
@@ -145,7 +147,9 @@ def main() -> None:
     for name, line in lines.items():
         print(f"| {name} | {means(line if isinstance(line, list) else line['figures'])} |")
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / f"positives-{given.data}.json").write_text(json.dumps({"how": vars(given) | how, "lines": lines}, default=str))
+    (given.out / f"positives-{given.data}.json").write_text(
+        json.dumps({"how": vars(given) | how, "lines": lines}, default=str)
+    )
 
 
 if __name__ == "__main__":

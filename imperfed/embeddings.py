@@ -151,7 +151,7 @@ class Spread:
         values = (g.gather(1, at) * self.slope(near, nu_u))[:, :-1]  # only u' in N_K(u)
         row = torch.arange(b - a, device=d.device).repeat_interleave(self.neighbours)
         where = torch.stack([row, at[:, :-1].reshape(-1)])
-        return torch.sparse_coo_tensor(where, values.reshape(-1), d.shape)
+        return torch.sparse_coo_tensor(where, values.reshape(-1), d.shape, check_invariants=False)
 
     def slope(self, d: Tensor, nu: Tensor | float) -> Tensor:
         """-dh/dd where g = 1."""

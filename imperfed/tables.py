@@ -12,7 +12,7 @@ from rich.table import Table
 
 from imperfed.algorithms import find
 from imperfed.compare import Line
-from imperfed.evaluate import Scores
+from imperfed.evaluate import VALIDATION, Scores
 from imperfed.folder import Record
 from imperfed.listing import about
 from imperfed.products import figure, over_sites
@@ -33,7 +33,9 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
     else:
         sites_table(console, summary)
     for name, one in summary["global"].items():
-        console.print(f"global model, common test set: {name} {per_cent(one['value'])} % (n = {one['n']})")
+        where = "validation rows" if name.startswith(VALIDATION) else "common test set"
+        value = f"{name.removeprefix(VALIDATION)} {per_cent(one['value'])} %"
+        console.print(f"global model, {where}: {value} (n = {one['n']})")
     if labels and labels["accuracy"] is not None:
         console.print(
             f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "

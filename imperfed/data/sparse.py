@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from imperfed.data.dataset import Dataset
-from imperfed.data.readers import contents, decoding, existing, numbered
+from imperfed.data.readers import contents, decoding, existing, numbered, read_mat
 from imperfed.errors import DataError
 
 Whole = npt.NDArray[np.int64]
@@ -67,12 +67,23 @@ def names_in(path: Path) -> set[str]:
         return {name for name, _, _ in scipy.io.whosmat(existing(path), appendmat=False)}
 
 
+def layout_of(there: set[str]) -> tuple[tuple[str, str], ...] | None:
+    """The layout that these variables make up, if any."""
+    return next((pairs for pairs in LAYOUTS if {name for pair in pairs for name in pair} <= there), None)
+
+
+def read_own_mat(path: Path) -> Dataset:
+    """A MATLAB file of the user's own: several labels an example, or candidate sets."""
+    there = names_in(path)
+    return read_mat(path) if "partial_target" in there or not layout_of(there) else read_multilabel_mat(path)
+
+
 def read_multilabel_mat(path: Path) -> Dataset:
     """Features and several labels an example, under any of the names that such files use."""
     import scipy.io
 
     there = names_in(path)
-    layout = next((pairs for pairs in LAYOUTS if {name for pair in pairs for name in pair} <= there), None)
+    layout = layout_of(there)
     if layout is None:
         known = " or ".join(", ".join(name for pair in pairs for name in pair) for pairs in LAYOUTS)
         raise DataError(f"{path}: found {', '.join(sorted(there)) or 'nothing'}; a multi-label file holds {known}")
@@ -86,7 +97,7 @@ def read_multilabel_mat(path: Path) -> Dataset:
     test_x, test_y = parts[1] if len(parts) > 1 else (None, None)
     if test_x is not None:
         x, test_x = _same_length(x, test_x)
-    return Dataset(path.stem, x, y, None, numbered(y.shape[1]), test_x, test_y)
+    return Dataset(path.stem, x, y, None, numbered(y.shape[1]), test_x, test_y).check(str(path))
 
 
 def _features(matrix: Any, where: str) -> Tensor:
@@ -151,7 +162,7 @@ def read_xc(path: Path) -> Dataset:
             values.append(_value(value, where))
         first.append(len(at))
     x = pack(np.array(first), np.array(at, np.int64), np.array(values, np.float32), features, str(path))
-    return Dataset(path.stem, x, y, None, numbered(classes))
+    return Dataset(path.stem, x, y, None, numbered(classes)).check(str(path))
 
 
 def _header(line: str, path: Path) -> tuple[int, int, int]:
