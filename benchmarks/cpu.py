@@ -92,14 +92,17 @@ def make(work: Work, variant: str) -> Runner:
 
 
 def check_same_work(raw: Any, engine: Any) -> None:
-    """Round 0 of both: as many steps over batches of the same shape, and parameters of the same shapes."""
+    """Round 0 of both: as many examples of one shape in as many steps, and parameters of the same shapes.
+
+    Where several sites step together, their batches come as one: it counts as a batch a site.
+    """
     work, bench = raw.work, engine.bench
     of_raw: Counter[tuple[int, ...]] = Counter()
-    hook = raw.net.register_forward_pre_hook(lambda _, inputs: of_raw.update([tuple(inputs[0].shape)]))
+    hook = raw.net.register_forward_pre_hook(lambda _, inputs: count(of_raw, inputs[0], work.batch))
     raw.round(0)
     hook.remove()
     job, of_engine = bench.job, Counter[tuple[int, ...]]()
-    bench.job = replace(job, objective=watching(job.objective, of_engine))
+    bench.job = replace(job, objective=watching(job.objective, of_engine, work.batch))
     engine.round(0)
     bench.job = job
     assert of_raw == of_engine == {(work.batch, *work.shape): work.on_duty * work.steps}, (of_raw, of_engine)
@@ -107,12 +110,18 @@ def check_same_work(raw: Any, engine: Any) -> None:
     assert shapes[0] == shapes[1], shapes
 
 
-def watching(objective: Any, seen: Counter[tuple[int, ...]]) -> Any:
+def count(seen: Counter[tuple[int, ...]], x: torch.Tensor, batch: int) -> None:
+    """Note the batches of this size in an input, and what is over."""
+    sites, over = divmod(len(x), batch)
+    seen.update({(batch, *x.shape[1:]): sites} | ({(over, *x.shape[1:]): 1} if over else {}))
+
+
+def watching(objective: Any, seen: Counter[tuple[int, ...]], size: int) -> Any:
     """An objective that notes the shape of every batch it is asked about."""
 
     class Watching(type(objective)):  # type: ignore[misc]
         def loss(self, net: Any, batch: Any) -> Any:
-            seen.update([tuple(batch.x.shape)])
+            count(seen, batch.x, size)
             return objective.loss(net, batch)
 
     return Watching()

@@ -1,4 +1,4 @@
-"""FedALC and its rivals on multi-label text: `python benchmarks/positives.py --data bibtex`, with `--device cuda` on a GPU.
+"""FedALC and its rivals on multi-label text: `python benchmarks/positives.py --data bibtex [--device cuda]`.
 
 Settings and the round to stop at are chosen by validation P@1 with the first seed; then all seeds are run. Every figure
 is of the method's own hooks on one pass a round (`one_pass`); the loop below only puts them on a device.

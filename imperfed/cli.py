@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -69,9 +69,9 @@ def run(
 @app.command()
 def compare(
     methods: Annotated[
-        str, typer.Argument(help="Names with commas between them; method+objective picks an objective.")
+        str, typer.Argument(help="Names with commas, settings behind a name: 'fedprox mu=1, fedavg'; or a study.toml.")
     ],
-    data: Data = "digits",
+    data: Data = "",
     seeds: Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")] = "0",
     rounds: Rounds = None,
     model: Model = None,
@@ -85,8 +85,15 @@ def compare(
         numbers = [int(s) for s in seeds.split(",")]
     except ValueError:
         raise UsageError(f"--seeds takes whole numbers with commas between them; got {seeds!r}") from None
+    words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
+    if methods.endswith(".toml"):
+        from imperfed.study import read_study
+
+        study = read_study(methods)
+        _compare(study.methods, numbers, study.settings | words, out, study.paper)
+        return
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    _compare(names, numbers, _words(settings, rounds, model, device, workers) | {"data": data}, out)
+    _compare(names, numbers, words, out)
 
 
 @app.command()
@@ -167,13 +174,18 @@ def _words(
     settings: list[str], rounds: int | None, model: str | None, device: str | None, workers: int | None
 ) -> dict[str, str]:
     """What was said on the command line, as key=value."""
+    return _settings(settings) | _given(rounds=rounds, model=model, device=device, workers=workers)
+
+
+def _settings(said: Sequence[str]) -> dict[str, str]:
+    """Settings written as key=value."""
     words = {}
-    for setting in settings:
+    for setting in said:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise UsageError(f"--set takes key=value; got {setting!r}")
+            raise UsageError(f"a setting is written as key=value; got {setting!r}")
         words[key.strip()] = value.strip()
-    return words | _given(rounds=rounds, model=model, device=device, workers=workers)
+    return words
 
 
 def _config(what: str, words: dict[str, str]) -> Config:
@@ -185,7 +197,9 @@ def _config(what: str, words: dict[str, str]) -> Config:
     return resolve(words={"method": what} | words)
 
 
-def _compare(names: Sequence[str], seeds: list[int], words: dict[str, str], out: Path) -> None:
+def _compare(
+    names: Sequence[str], seeds: list[int], words: dict[str, Any], out: Path, paper: dict[str, float] | None = None
+) -> None:
     from imperfed.compare import compare as compare_methods
     from imperfed.config import resolve
     from imperfed.tables import compare_table
@@ -195,11 +209,12 @@ def _compare(names: Sequence[str], seeds: list[int], words: dict[str, str], out:
             raise UsageError(f"{key} is what a comparison varies and cannot be set for all of its runs")
 
     def config(method: str, seed: int) -> Config:
-        return resolve(words={"data_seed": seed} | words | {"method": method, "seed": seed})
+        name, *own = method.split()
+        return resolve(words={"data_seed": seed} | words | _settings(own) | {"method": name, "seed": seed})
 
     show = _show()
     with show.interruptible():
-        folder, lines = compare_methods(names, seeds, config, out, show.watch)
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper)
     compare_table(show.console, lines, seeds, folder)
 
 

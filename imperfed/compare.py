@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import statistics
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from imperfed.config import Config
-from imperfed.errors import UsageError
+from imperfed.errors import DivergedError, UsageError
 from imperfed.experiment import Watch, start
 from imperfed.folder import Record, free, whole
 from imperfed.products import headline
+
+SITES = "mean over sites"
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,19 @@ class Line:
     labels: tuple[float, ...]
     seconds: float
     paper: float | None
-    over: str = "mean over sites"
+    common: tuple[float, ...] = ()
+    """Of the global model on the common test set."""
+    targets: tuple[Record, ...] = ()
+    """When each run reached the target, where one was set."""
+    diverged: tuple[str, ...] = ()
+    """What was said of the runs that diverged; they are in no figure."""
+    over: str = SITES
     """What the figures are of."""
 
     @property
     def mean(self) -> float:
-        """Mean over the seeds."""
-        return statistics.fmean(self.values)
+        """Mean over the seeds; NaN where no run came to its end."""
+        return statistics.fmean(self.values) if self.values else math.nan
 
     @property
     def spread(self) -> float:
@@ -56,6 +65,7 @@ def compare(
     config: Callable[[str, int], Config],
     out: Path,
     watch: Callable[[], Watch],
+    paper: Mapping[str, float] | None = None,
 ) -> tuple[Path, list[Line]]:
     """Run every method with every seed (which is also the seed of the split) in a new folder below `out`."""
     if not methods:
@@ -65,41 +75,93 @@ def compare(
     if configs[0][0].split.test == 0:
         raise UsageError("compare measures methods on test rows; set test above 0")
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
-    paper = paper_figures(configs[0][0].run.data)
+    paper = paper_figures(configs[0][0].run.data) if paper is None else paper
     lines: list[Line] = []
     for method, runs in zip(methods, configs, strict=True):
-        summaries = [start(one, folder, watch())[1] for one in runs]
-        lines.append(line(method, summaries, paper))
+        summaries, diverged = [], []
+        for one in runs:
+            try:
+                summaries.append(start(one, folder, watch())[1])
+            except DivergedError as error:
+                diverged.append(str(error))
+        lines.append(line(method, summaries, paper, diverged))
         write(folder, lines, seeds)
     return folder, lines
 
 
-def line(method: str, summaries: Sequence[Record], paper: dict[str, float]) -> Line:
-    """A method's line from the summaries of its runs."""
+def line(method: str, summaries: Sequence[Record], paper: Mapping[str, float], diverged: Sequence[str] = ()) -> Line:
+    """A method's line from the summaries of its runs, and what was said of those that diverged."""
     resolved = [s["labels"]["accuracy"] for s in summaries if s["labels"].get("accuracy") is not None]
+    common = [s["global"][s["metric"]]["value"] for s in summaries if s["global"]]
     return Line(
         method,
         tuple(headline(s) or 0.0 for s in summaries),
         tuple(resolved),
-        statistics.fmean(s["seconds"] for s in summaries),
+        statistics.fmean(s["seconds"] for s in summaries) if summaries else math.nan,
         paper.get(method),
-        "mean over sites" if summaries[0]["personal"]["n"] else f"{summaries[0]['metric']} on the common test set",
+        tuple(common),
+        tuple(s["target"] for s in summaries if "target" in s),
+        tuple(diverged),
+        over(summaries),
     )
+
+
+def over(summaries: Sequence[Record]) -> str:
+    """What a run's leading figure is of."""
+    common = bool(summaries) and not summaries[0]["personal"]["n"]
+    return f"{summaries[0]['metric']} on the common test set" if common else SITES
+
+
+def best(lines: Sequence[Line]) -> float:
+    """The highest mean over sites among the methods that came to their end."""
+    return max((line.mean for line in lines if line.values), default=math.nan)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and sample standard deviation in per cent; nothing where there are no values."""
+    if not values:
+        return ""
+    return f"{100 * statistics.fmean(values):.2f} ± {100 * (statistics.stdev(values) if len(values) > 1 else 0):.2f}"
+
+
+def further(lines: Sequence[Line]) -> dict[str, list[str]]:
+    """Columns that only some comparisons have: time to the target, and runs that diverged."""
+    columns: dict[str, list[str]] = {}
+    if targets := [target for line in lines for target in line.targets]:
+        goal = f"to {100 * targets[0]['value']:g} %"
+        for title, key in ((f"rounds {goal}", "round"), (f"s {goal}", "seconds")):
+            columns[title] = [_mean_of(line.targets, key) for line in lines]
+    if any(line.diverged for line in lines):
+        counts = [(len(line.diverged), len(line.diverged) + len(line.values)) for line in lines]
+        columns["diverged"] = [f"{bad} of {runs}" if bad else "" for bad, runs in counts]
+    return columns
+
+
+def _mean_of(targets: Sequence[Record], key: str) -> str:
+    """The mean over the runs that reached the target, and how many did where some did not."""
+    there = [target[key] for target in targets if target[key] is not None]
+    if not there:
+        return "not reached" if targets else ""
+    some = f" ({len(there)} of {len(targets)})" if len(there) < len(targets) else ""
+    return f"{statistics.fmean(there):.1f}{some}"
 
 
 def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     """The table as it stands on a results page."""
-    best = max(line.mean for line in lines)
-    rows = [
-        f"| method | {lines[0].over}, % | paper, % | labels resolved, % | s a run |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for one in lines:
-        figure = f"{100 * one.mean:.2f} ± {100 * one.spread:.2f}"
-        figure = f"**{figure}**" if one.mean == best else figure
-        paper = f"{one.paper:.2f}" if one.paper is not None else ""
-        labels = f"{100 * statistics.fmean(one.labels):.2f}" if one.labels else ""
-        rows.append(f"| {one.method} | {figure} | {paper} | {labels} | {one.seconds:.1f} |")
+    top = best(lines)
+    figures = [spread(one.values) for one in lines]
+    columns = {
+        "method": [one.method for one in lines],
+        f"{lines[0].over}, %": [f"**{f}**" if one.mean == top else f for one, f in zip(lines, figures, strict=True)],
+    }
+    if any(one.common for one in lines) and lines[0].over == SITES:
+        columns["global model, %"] = [spread(one.common) for one in lines]
+    columns["paper, %"] = [f"{one.paper:.2f}" if one.paper is not None else "" for one in lines]
+    columns["labels resolved, %"] = [f"{100 * statistics.fmean(x.labels):.2f}" if x.labels else "" for x in lines]
+    columns |= further(lines)
+    columns["s a run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
+    table = [columns, ["---"] * len(columns), *zip(*columns.values(), strict=True)]
+    rows = [f"| {' | '.join(cells)} |" for cells in table]
     rows.append(
         f"\nSeeds {', '.join(map(str, seeds))}, each with its own split; ± is the sample standard deviation over them."
     )
@@ -108,7 +170,9 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
 
 def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
     """`table.md` and `results.json`, anew after every method, so that nothing is lost."""
-    results = [{"method": one.method, "values": one.values, "labels": one.labels, "paper": one.paper} for one in lines]
+    keys = {"method": "method", "values": "values", "labels": "labels", "paper": "paper"}
+    keys |= {"global": "common", "targets": "targets", "diverged": "diverged"}
+    results = [{key: getattr(one, name) for key, name in keys.items()} for one in lines]
     whole(
         out / "results.json",
         lambda path: path.write_text(json.dumps({"seeds": list(seeds), "lines": results}, indent=2)),

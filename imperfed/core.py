@@ -133,20 +133,24 @@ class Batch:
     labels: Any
     real: Tensor
     share: Tensor
-    """1 / (number of real rows) on real rows, 0 on padding."""
+    """1 / (number of real rows) on real rows, 0 on padding; a row a site where several sites step together."""
     rows: Tree
     """What the objective remembers of these examples."""
     draws: Tree
     """This step's random numbers, drawn before the round."""
+    survey: Tree = field(default_factory=dict)
+    """What the objective knows of all labels of the site together."""
 
     @classmethod
-    def of(cls, x: Tensor, labels: Any, real: Tensor, rows: Tree, draws: Tree) -> Batch:
+    def of(cls, x: Tensor, labels: Any, real: Tensor, rows: Tree, draws: Tree, survey: Tree | None = None) -> Batch:
         """A batch with its shares worked out."""
-        return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws)
+        return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws, survey or {})
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean over the real rows."""
-        return values @ self.share
+        """The mean over the real rows; one a site where several sites step together."""
+        if self.share.ndim == 1:
+            return values @ self.share
+        return (values.view_as(self.share) * self.share).sum(-1)
 
 
 @dataclass
@@ -198,7 +202,7 @@ class Desk:
 
     def whole(self) -> Batch:
         """All rows of the site as one batch."""
-        return Batch.of(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {})
+        return Batch.of(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {}, self.batch.survey)
 
     def full_gradient(self) -> Tensor:
         """grad f_k of the shared weights as received: the mean loss over all rows, taken in slices to save memory."""
@@ -206,7 +210,8 @@ class Desk:
         self.net.train(True)
         for at in torch.arange(n).tensor_split(-(-n // SLICE)):
             rows = {name: t[at] for name, t in self.rows.items()}
-            batch = Batch.of(self.x[at], self.labels.take(at), self.x.new_ones(len(at)), rows, {})
+            real, survey = self.x.new_ones(len(at)), self.batch.survey
+            batch = Batch.of(self.x[at], self.labels.take(at), real, rows, {}, survey)
             values, _ = self.objective.loss(self.net, batch)
             total += self.net.backward(values.sum())[: len(total)]
         self.net.train(False)
@@ -311,6 +316,8 @@ class Objective(ABC):
     labels: ClassVar[type[Labels]]
     reference: ClassVar[bool] = False
     """Whether it is what an algorithm minimises on this kind of labels when nothing else was chosen."""
+    by_itself: ClassVar[bool] = True
+    """Whether an example's loss and memory depend on that example alone, not on others in its batch."""
 
     @classmethod
     def accepts(cls, kind: type[Labels]) -> bool:
@@ -319,6 +326,13 @@ class Objective(ABC):
 
     def open(self, labels: Any) -> Tree:
         """Memory of each example before the first round, [n, ...]."""
+        return {}
+
+    def survey(self, labels: Any) -> Tree:
+        """What holds of all labels of one site together, such as counts; every batch of that site carries it.
+
+        `loss` must broadcast it over rows: in one pass for all sites each row carries its own site's.
+        """
         return {}
 
     @abstractmethod
@@ -343,6 +357,11 @@ class Algorithm:
     """Whether the sites' rows are brought together first: the reference nobody may have in practice."""
     objective: Objective | None = None
     """None: the reference objective of the labels' kind."""
+
+    @property
+    def trusts(self) -> bool:
+        """Whether it asks for labelled rows at the server (`split.trusted`)."""
+        return False
 
     # -- the model ------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -45,6 +45,8 @@ class Plan:
     rows: Tensor
     """[steps, B]; a padding slot holds n, one past the last row."""
     draws: Tree
+    sites: int = 1
+    """Sites whose batches lie side by side in a row, each B / sites slots."""
 
 
 def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator) -> Plan:
@@ -83,6 +85,8 @@ class Shelf:
     labels: Labels
     rows: Tree
     """Views into the engine's memory, [n, ...]; written only when a round has succeeded."""
+    survey: Tree = field(default_factory=dict)
+    """What the objective knows of all labels together."""
 
 
 def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[Tensor, Batch]]:
@@ -96,7 +100,8 @@ def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[T
         at = slots.clamp(max=n - 1).view(-1)
         x, labels = shelf.x.index_select(0, at), shelf.labels.take(at)
         real = (slots < n).to(shelf.x.dtype)
-        share = real / real.sum(1, keepdim=True)
+        own = real if plan.sites == 1 else real.view(len(real), plan.sites, -1)
+        share = own / own.sum(-1, keepdim=True)
         for step, (index, real_h, share_h) in enumerate(
             zip(slots.unbind(), real.unbind(), share.unbind(), strict=True)
         ):
@@ -106,7 +111,7 @@ def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[T
                 index, real_h, share_h = index[:m], real_h[:m], share_h[:m]
             memory = {name: t.index_select(0, index) for name, t in rows.items()}
             draws = {name: t[h] if t.ndim == 1 else t[h, :m] for name, t in plan.draws.items()}
-            yield index, Batch(x[a : a + m], labels.between(a, a + m), real_h, share_h, memory, draws)
+            yield index, Batch(x[a : a + m], labels.between(a, a + m), real_h, share_h, memory, draws, shelf.survey)
 
 
 def descend(
@@ -138,4 +143,4 @@ def descend(
             net.train(True)
     net.train(False)
     done = Done(net, slots, down, memory, len(losses), local.lr)
-    return done, torch.stack(losses).mean(), {name: t[:-1] for name, t in scratch.items()}
+    return done, torch.stack(losses).mean(0), {name: t[:-1] for name, t in scratch.items()}

@@ -30,6 +30,12 @@ class QuorumError(ImperfedError):
     exit_code = 4
 
 
+class DivergedError(QuorumError):
+    """The weights are no longer finite numbers: those of too many sites, or those merged from them."""
+
+    exit_code = 5
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
     """An error that names the unknown thing, the nearest known name and the whole choice."""
     names = sorted(known)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from imperfed.core import Federation
+from imperfed.labels import Annotated
 from imperfed.network import Net
 from imperfed.oracle import Oracle
 
 Scores = dict[str, tuple[float, int]]
 Metric = Callable[[Tensor, Tensor], float]
+
+
+def figure(value: float) -> float | None:
+    """A figure for a JSON file, which has no NaN: None where there is nothing to measure on."""
+    return value if math.isfinite(value) else None
 
 
 def accuracy_of(suggested: Tensor, y: Tensor) -> float:
@@ -32,7 +40,7 @@ def precision_at(k: int) -> Metric:
     """
 
     def precision(logits: Tensor, y: Tensor) -> float:
-        return float(y.gather(1, logits.topk(min(k, y.shape[1])).indices).double().mean())
+        return float((y.gather(1, logits.topk(min(k, y.shape[1])).indices) == 1).double().mean())
 
     return precision
 
@@ -43,9 +51,9 @@ def mean_average_precision(logits: Tensor, y: Tensor) -> float:
     Examples of equal logit stand together: their precision is that after the last of them.
     """
     areas = []
-    for c in y.any(0).nonzero().flatten().tolist():
+    for c in (y == 1).any(0).nonzero().flatten().tolist():
         scores, order = logits[:, c].sort(descending=True)
-        hits = y[order, c].double()
+        hits = (y[order, c] == 1).double()
         last = torch.searchsorted(-scores, -scores, right=True)  # examples ranked at least as high
         areas.append(float((hits.cumsum(0)[last - 1] / last * hits).sum() / hits.sum()))
     return sum(areas) / len(areas) if areas else float("nan")
@@ -53,20 +61,28 @@ def mean_average_precision(logits: Tensor, y: Tensor) -> float:
 
 def auroc(logits: Tensor, y: Tensor) -> float:
     """Area under the ROC curve, mean over the classes that have both present and absent examples; NaN if none has."""
+    return float(class_aurocs(logits, y).nanmean())
+
+
+def class_aurocs(scores: Tensor, y: Tensor) -> Tensor:
+    """The area under each class's ROC curve over the rows where its truth is known; NaN where all of them are alike."""
     from scipy.stats import rankdata
 
-    areas = []
+    areas = torch.full((y.shape[1],), torch.nan, dtype=torch.float64)
     for c in range(y.shape[1]):
-        present = y[:, c].bool()
+        known = y[:, c] >= 0
+        present = y[known, c] == 1
         n, m = int(present.sum()), int((~present).sum())
         if n and m:
-            ranks = torch.from_numpy(rankdata(logits[:, c].double().numpy()))
-            areas.append((float(ranks[present].sum()) - n * (n + 1) / 2) / (n * m))
-    return sum(areas) / len(areas) if areas else float("nan")
+            ranks = torch.from_numpy(rankdata(scores[known, c].double().numpy()))
+            areas[c] = (ranks[present].sum() - n * (n + 1) / 2) / (n * m)
+    return areas
 
 
 ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
 SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at(1)}
+ANNOTATED, NEVER_ANNOTATED = "auroc annotated", "auroc never annotated"
+"""The mean over the classes that a site annotates itself, and over those that only others annotate."""
 RANKED: dict[str, Metric] = {f"p@{k}": precision_at(k) for k in (1, 3, 5)} | {"map": mean_average_precision}
 """Of many classes an example, of which a short list is wanted."""
 
@@ -84,6 +100,16 @@ class Evaluator:
     """Figures by name, from an oracle that nobody else may read."""
 
     oracle: Oracle
+    annotated: Tensor | None = None
+    """bool [K, C]: which classes each site annotates; None where no class is left out by anybody."""
+
+    @classmethod
+    def of(cls, oracle: Oracle, federation: Federation) -> Evaluator:
+        """With what the federation's labels say about who annotates what."""
+        if not isinstance(federation.labels, Annotated):
+            return cls(oracle)
+        sites = federation.labels.values.split(federation.sizes())
+        return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]))
 
     @property
     def sites(self) -> int:
@@ -93,18 +119,17 @@ class Evaluator:
     @property
     def metric(self) -> str:
         """The name of the figure that tables lead with."""
-        return next(iter(self._common if not self.sites else _metrics(self.oracle.test_y[0])))
+        tested = [y for y in (*self.oracle.test_y[:1], self.oracle.common_y, self.oracle.validation_y) if y is not None]
+        return next(iter(self._metrics(tested[0]) if tested else ONE_CLASS))
 
-    @property
-    def _common(self) -> dict[str, Metric]:
-        y = self.oracle.common_y if self.oracle.common_y is not None else self.oracle.validation_y
-        several = y is not None and y.ndim > 1
-        return RANKED if several and not self.sites else _metrics(y) if y is not None else ONE_CLASS
+    def _metrics(self, y: Tensor) -> dict[str, Metric]:
+        """Without test sets at the sites each of them knows one label: what counts is a short list of labels."""
+        return RANKED if y.ndim > 1 and not self.sites else _metrics(y)
 
     def site(self, site: int, net: Net) -> Scores:
         """Figures of a network on one site's own test set."""
-        y = self.oracle.test_y[site]
-        return _scores(net, self.oracle.test_x[site], y, _metrics(y))
+        own = None if self.annotated is None else self.annotated[site]
+        return self._scores(net, self.oracle.test_x[site], self.oracle.test_y[site], own)
 
     def common(self, net: Net) -> Scores:
         """Figures of a network on the test set of no site in particular; empty where there is none.
@@ -117,8 +142,41 @@ class Evaluator:
             (VALIDATION, self.oracle.validation_x, self.oracle.validation_y),
         ):
             if x is not None and y is not None:
-                scores |= {f"{prefix}{name}": score for name, score in _scores(net, x, y, self._common).items()}
+                scores |= {f"{prefix}{name}": score for name, score in self._scores(net, x, y).items()}
         return scores
+
+    def _scores(self, net: Net, x: Tensor, y: Tensor, own: Tensor | None = None) -> Scores:
+        """Figures; a class that nobody annotates is left out of every mean, one that others do is told apart."""
+        logits, n = _logits(net, x), len(y)
+        scores = {name: (metric(logits, y), n) for name, metric in self._metrics(y).items()}
+        if self.annotated is None:
+            return scores
+        areas, anybody = class_aurocs(logits, y), self.annotated.any(0)
+        scores["auroc"] = float(areas[anybody].nanmean()), n
+        if own is not None:
+            scores[ANNOTATED] = float(areas[own].nanmean()), n
+            scores[NEVER_ANNOTATED] = float(areas[anybody & ~own].nanmean()), n
+        return scores
+
+    def by_class(self, site: int, net: Net) -> Tensor:
+        """The AUROC of every class on one site's own test set; NaN where there is none."""
+        return class_aurocs(_logits(net, self.oracle.test_x[site]), self.oracle.test_y[site])
+
+    def filled_in(self, start: int, stop: int, missing: Tensor, belief: Tensor) -> dict[str, float | None] | None:
+        """How well missing labels (a mask) of these training rows were filled in; None where no truth is known."""
+        if self.oracle.truth is None:
+            return None
+        truth = torch.where(missing, self.oracle.truth[start:stop], -1)
+        known = truth >= 0
+        if not known.any():
+            return None
+        right = (belief >= 0.5) == (truth == 1)
+        return {
+            "accuracy": float(right[known].double().mean()),
+            "always absent": float((truth == 0)[known].double().mean()),
+            "auroc": figure(float(class_aurocs(belief, truth).nanmean())),
+            "n": int(known.sum()),
+        }
 
     def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
         """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
@@ -136,6 +194,5 @@ class Evaluator:
 
 
 @torch.no_grad()
-def _scores(net: Net, x: Tensor, y: Tensor, metrics: dict[str, Metric]) -> Scores:
-    logits = torch.cat([net(part) for part in x.split(1024)])
-    return {name: (metric(logits, y), len(y)) for name, metric in metrics.items()}
+def _logits(net: Net, x: Tensor) -> Tensor:
+    return torch.cat([net(part) for part in x.split(1024)])

@@ -19,14 +19,15 @@ from imperfed.data.sources import load
 from imperfed.data.sparse import width
 from imperfed.engine.rounds import Engine, Report
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
-from imperfed.errors import DataError, ImperfedError, UsageError, unknown
+from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError, unknown
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.folder import Record, RunFolder
-from imperfed.labels import Exact
+from imperfed.labels import Annotated, Exact
 from imperfed.models import build
 from imperfed.network import Layout, Net, Network
 from imperfed.products import log_lines, metrics, summarise
 from imperfed.report import write_report
+from imperfed.target import reached, time_taken
 from imperfed.threads import one_thread
 
 DEVICES = ("auto", "cpu")
@@ -54,11 +55,13 @@ class Experiment:
     def __init__(self, config: Config) -> None:
         if config.run.device not in DEVICES:
             raise unknown("device", config.run.device, DEVICES)
+        if config.method.trusts and not config.split.trusted:
+            raise UsageError(f"{config.run.method} needs labelled rows at the server; set split.trusted, such as 0.05")
         self.config = config
         self.scene, self.mending = _around(config, _scene(config))
         self.objective = _objective(config, self.scene)
-        self.judge = Evaluator(self.scene.oracle)
         federation = self.scene.federation
+        self.judge = Evaluator.of(self.scene.oracle, federation)
         self.engine = Engine(
             config.method,
             self.objective,
@@ -80,7 +83,8 @@ class Experiment:
         def seen(report: Report) -> None:
             nonlocal lap
             lap, before = time.perf_counter(), lap
-            folder.append(metrics(report, trained, self.scene.federation.sites))
+            timed = [time_taken(report)] if self.config.rounds.target else []
+            folder.append(metrics(report, trained, self.scene.federation.sites) + timed)
             for line in log_lines(report, trained):
                 folder.log(line)
             watch.round(report, lap - before)
@@ -89,11 +93,15 @@ class Experiment:
             ended = engine.run(seen, watch.stop, folder.checkpoint)
         except ImperfedError as error:
             folder.log(f"failed: {error}")
+            if isinstance(error, DivergedError):
+                write_report(folder)
             raise
         if not ended:
             folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
             raise Interrupted(f"interrupted; go on with: imperfed resume {folder.path}")
         head = self._head() | {"seconds": round(time.perf_counter() - begun, 3)}
+        if target := self.config.rounds.target:
+            head["target"] = reached(folder.records(), self.judge.metric, target)
         summary = summarise(folder, engine, self.scene, self.judge, head)
         write_report(folder)
         return summary
@@ -116,8 +124,8 @@ class Experiment:
 def _scene(config: Config) -> Scene:
     labelling = config.labels
     wanted = config.method.objective
-    if labelling.kind == "auto" and wanted is not None and wanted.labels is Exact:
-        labelling = replace(labelling, kind="exact")
+    if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):
+        labelling = replace(labelling, kind=wanted.labels.kind)
     return federate(load(config.run.data), config.split, labelling, config.run.data_seed)
 
 
@@ -189,7 +197,7 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Figures of the models in a run's folder on the sites' test sets, computed anew."""
     config = folder.config()
     scene = _scene(config)
-    judge, federation = Evaluator(scene.oracle), scene.federation
+    judge, federation = Evaluator.of(scene.oracle, scene.federation), scene.federation
     shape = _shape(federation)
     with one_thread():
         if not judge.sites:

@@ -68,6 +68,13 @@ class Exact(OneClass):
 
     kind: ClassVar[str] = "exact"
 
+    def told_as(self, kind: type[Labels]) -> Labels:
+        """The same labels in another kind: the class itself, or a row of a matrix in which it alone is present."""
+        if issubclass(kind, OneClass):
+            return kind(self.values, self.classes)
+        dtype = {Annotated: torch.int8, Memberships: torch.float32}.get(kind, torch.bool)
+        return kind(torch.eye(self.classes, dtype=dtype)[self.values], self.classes)
+
 
 @dataclass(frozen=True)
 class Positive(OneClass):

@@ -186,6 +186,11 @@ class Net:
         grads = torch.autograd.grad(loss, self.parameters, create_graph=True, materialize_grads=True)
         return torch.cat([g.reshape(-1) for g in grads])
 
+    def through(self, w: Tensor) -> Callable[[Tensor], Tensor]:
+        """The network at other weights [shared | personal], which may have a history; mode and buffers are its own."""
+        weights = {n: self.layout.view(w, n) for n, f in self.layout.fields.items() if f.trainable}
+        return lambda x: torch.func.functional_call(self.module, weights, (x,))
+
     def at(self, w: Tensor, buffers: Tensor, x: Tensor, features: bool = False) -> Tensor:
         """The network's answer at other shared weights, its own personal part kept; in evaluation mode."""
         row = torch.cat([w, self.w[self.layout.shared :], buffers, self.row[self.layout.shared_end :]])

@@ -13,9 +13,10 @@ from imperfed.core import Federation
 from imperfed.data.federate import Scene
 from imperfed.data.sparse import width
 from imperfed.engine.rounds import Engine, Report
-from imperfed.evaluate import Evaluator
+from imperfed.evaluate import Evaluator, figure
+from imperfed.filled import apart, by_class, write_filled
 from imperfed.folder import Record, RunFolder
-from imperfed.labels import Candidates
+from imperfed.labels import Annotated, Candidates
 
 SENT = "sent/"
 """Metrics of this prefix count the numbers of one name that each site sent in a round."""
@@ -71,6 +72,8 @@ def write_models(folder: RunFolder, engine: Engine, scene: Scene) -> None:
 def write_labels(folder: RunFolder, belief: Tensor | None, scene: Scene, judge: Evaluator) -> Record:
     """`labels/<site>.parquet`, and how many of the labels worked out are right where that is known."""
     federation = scene.federation
+    if belief is not None and isinstance(federation.labels, Annotated):
+        return write_filled(folder, belief, federation, judge)
     if belief is None or not isinstance(federation.labels, Candidates):
         return {}
     confidence, suggested = belief.max(1)
@@ -131,11 +134,6 @@ def headline(summary: Record) -> float | None:
     return own if own is not None else common.get("value")
 
 
-def figure(value: float) -> float | None:
-    """A figure for a JSON file, which has no NaN: None where there is nothing to measure on."""
-    return value if math.isfinite(value) else None
-
-
 def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator, head: Record) -> Record:
     """Write models, labels and `summary.json`, and return the summary."""
     federation, metric = scene.federation, judge.metric
@@ -146,8 +144,10 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
     nothing = {metric: (math.nan, 0)}  # of a site without a test set of its own
     own = [personal.get(k, nothing)[metric] for k in range(len(federation.sites))]
     table = [
-        {"site": name, "train": rows, "test": n, metric: figure(value), "labels": share}
-        for name, rows, (value, n), share in zip(federation.sites, federation.sizes(), own, shares, strict=True)
+        {"site": name, "train": rows, "test": n, metric: figure(value), "labels": share} | apart(personal.get(k, {}))
+        for k, (name, rows, (value, n), share) in enumerate(
+            zip(federation.sites, federation.sizes(), own, shares, strict=True)
+        )
     ]
     summary = head | {
         "sent": sent(folder.records()),
@@ -160,6 +160,7 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
         "input": list(federation.x.shape[1:]),
         "features": width(federation.x),
         "classes": list(federation.classes),
+        "by class": by_class(engine, federation, judge),
         "labels": labels,
         "facts": scene.facts,
     }

@@ -125,4 +125,6 @@ def describe(scene: Scene) -> str:
     text = f"{federation.name}: {len(sizes)} sites of {min(sizes)} to {max(sizes)} rows, {federation.labels.kind}"
     if "mean_size" in facts:
         text += f" of mean size {facts['mean_size']:.2f} among {len(federation.classes)} classes"
+    if absent := facts.get("classes_at_nobody"):
+        text += f", {len(federation.classes) - len(absent)} of {len(federation.classes)} classes held by some site"
     return text

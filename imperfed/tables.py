@@ -11,11 +11,17 @@ from rich.console import Console
 from rich.table import Table
 
 from imperfed.algorithms import find
-from imperfed.compare import Line
-from imperfed.evaluate import VALIDATION, Scores
+from imperfed.compare import Line, best, further
+from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, VALIDATION, Scores, figure
 from imperfed.folder import Record
 from imperfed.listing import about
-from imperfed.products import figure, over_sites
+from imperfed.products import over_sites
+from imperfed.target import sentence
+
+NAMED = 3  # sites named in a table before they are counted
+ROUNDING = 1e-9  # of a mean over sites
+APART = {ANNOTATED: "annotated, %", NEVER_ANNOTATED: "never, %"}
+"""Titles of the figures over the classes that a site annotates and over those that it never does."""
 
 
 def per_cent(fraction: float | None) -> str:
@@ -32,11 +38,17 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
         console.print(f"{title}: {len(summary['sites'])} sites, {rows} training rows")
     else:
         sites_table(console, summary)
+    if summary.get("by class"):
+        console.print(class_table(summary["by class"], len(summary["sites"])))
     for name, one in summary["global"].items():
         where = "validation rows" if name.startswith(VALIDATION) else "common test set"
         value = f"{name.removeprefix(VALIDATION)} {per_cent(one['value'])} %"
         console.print(f"global model, {where}: {value} (n = {one['n']})")
-    if labels and labels["accuracy"] is not None:
+    if "target" in summary:
+        console.print(sentence(summary["target"]))
+    if "filled in" in labels:
+        console.print(filled_sentence(labels))
+    elif labels and labels["accuracy"] is not None:
         console.print(
             f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
             f"picking a candidate at random: {per_cent(labels['picking at random'])} %"
@@ -47,23 +59,54 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
 
 def sites_table(console: Console, summary: Record) -> None:
     """The figures of the sites."""
-    metric, labels = summary["metric"], summary["labels"]
+    metric, labels, personal = summary["metric"], summary["labels"], summary["personal"]
+    apart = [name for name in APART if name in summary["sites"][0]]
     table = Table(title=f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds", title_justify="left")
-    for name in ("site", "training rows", "test rows", f"{metric}, %") + (("labels resolved, %",) if labels else ()):
+    for name in ("site", "training rows", "test rows", f"{metric}, %", *(APART[name] for name in apart)):
         table.add_column(name, justify="left" if name == "site" else "right")
+    if labels:
+        table.add_column("filled in, %" if "filled in" in labels else "labels resolved, %", justify="right")
     for row in summary["sites"]:
-        cells = [row["site"], str(row["train"]), str(row["test"]), per_cent(row[metric])]
-        table.add_row(*cells, *([per_cent(row["labels"])] if labels else []))
-    personal = summary["personal"]
-    mean = [
-        "mean over sites",
-        str(sum(r["train"] for r in summary["sites"])),
-        str(personal["n"]),
-        per_cent(personal["mean"]),
-    ]
+        figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if labels else [])
+        table.add_row(row["site"], str(row["train"]), str(row["test"]), *map(per_cent, figures))
     table.add_section()
-    table.add_row(*mean, *([per_cent(labels["accuracy"])] if labels else []))
+    rows = str(sum(row["train"] for row in summary["sites"]))
+    figures = [personal["mean"], *(mean([row[name] for row in summary["sites"]]) for name in apart)]
+    figures += [labels["accuracy"]] if labels else []
+    table.add_row("mean over sites", rows, str(personal["n"]), *map(per_cent, figures))
     console.print(table)
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean of the figures that there are."""
+    there = [value for value in values if value is not None]
+    return statistics.fmean(there) if there else None
+
+
+def class_table(classes: Sequence[Record], sites: int) -> Table:
+    """Every class, who annotates it, and its AUROC: one where all sites share a model, two where it depends on that."""
+    pairs = [(row[ANNOTATED], row[NEVER_ANNOTATED]) for row in classes]
+    differ = any(abs(a - b) > ROUNDING for a, b in pairs if a is not None and b is not None)
+    columns = {"auroc": "auroc, %"} | (APART if differ else {})
+    table = Table(title="class by class, mean over sites", title_justify="left")
+    for name in ("class", "annotated at", "positives", *columns.values()):
+        table.add_column(name, justify="left" if name in ("class", "annotated at") else "right")
+    for row in classes:
+        where = row["annotated at"]
+        told = ", ".join(where) if len(where) <= NAMED else f"{len(where)} of {sites} sites"
+        table.add_row(row["class"], told or "nobody", str(row["positives"]), *(per_cent(row[name]) for name in columns))
+    return table
+
+
+def filled_sentence(labels: Record) -> str:
+    """How well missing labels were filled in."""
+    if labels["accuracy"] is None:
+        return f"labels filled in: {labels['filled in']}; the true ones are unknown"
+    right, absent = per_cent(labels["accuracy"]), per_cent(labels["always absent"])
+    return (
+        f"labels filled in: {labels['filled in']}, AUROC {per_cent(labels['auroc'])} %, right at 0.5: {right} % of "
+        f"{labels['n']}; saying absent every time: {absent} %"
+    )
 
 
 def written(console: Console, folder: Path) -> None:
@@ -75,22 +118,30 @@ def written(console: Console, folder: Path) -> None:
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
     """Methods side by side, best in bold, what each of them is, and the paths of what was written."""
-    best = max(line.mean for line in lines)
-    columns = {"method": [line.method for line in lines], "test, %": [per_cent(line.mean) for line in lines]}
+    top = best(lines)
+    columns = {
+        "method": [line.method for line in lines],
+        "test, %": [per_cent(line.mean) if line.values else "" for line in lines],
+    }
     if len(seeds) > 1:
-        columns["±"] = [per_cent(line.spread) for line in lines]
+        columns["±"] = [per_cent(line.spread) if line.values else "" for line in lines]
+    if any(line.common for line in lines):
+        columns["global model, %"] = [per_cent(statistics.fmean(x.common)) if x.common else "" for x in lines]
     if any(line.paper for line in lines):
         columns["paper, %"] = [f"{line.paper:.2f}" if line.paper else "" for line in lines]
     if any(line.labels for line in lines):
         columns["labels resolved, %"] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
-    columns["s a run"] = [f"{line.seconds:.1f}" for line in lines]
+    columns |= further(lines)
+    columns["s a run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
     table = Table(title=f"{lines[0].over}, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
     for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right")
     for line, *cells in zip(lines, *columns.values(), strict=True):
-        table.add_row(*cells, style="bold" if line.mean == best else None)
+        table.add_row(*cells, style="bold" if line.mean == top else None)
     console.print(table)
-    for part in dict.fromkeys(part for line in lines for part in line.method.split("+")):
+    for said in dict.fromkeys(said for line in lines for said in line.diverged):
+        console.print(f"diverged: {said}")
+    for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
         console.print(f"{part}: {about(find(part))}")
     console.print("Written:")
     for path in sorted(folder.iterdir()):

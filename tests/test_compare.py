@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.terminal import QUICK, TINY, done, summary, write
+from cli.terminal import QUICK, TINY, done, imperfed, summary, write
 
 from imperfed.algorithms import catalogue
 from imperfed.cli import DEMO
@@ -62,6 +62,47 @@ def test_a_second_comparison_gets_its_own_folder_and_the_same_figures(tmp_path: 
     one, other = (tmp_path / "out").iterdir()
     assert results(one) == results(other)
     assert len(list(other.glob("cc-*"))) == 1
+
+
+def test_a_method_may_have_settings_of_its_own(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz")
+    said = done("compare", "fedprox+cc mu=0.5 lr=0.02, cc", "--data", data, *TINY, "--out", tmp_path / "out")
+    (folder,) = (tmp_path / "out").iterdir()
+    configs = {RunFolder(p).config().run.method: RunFolder(p).config() for p in folder.iterdir() if p.is_dir()}
+    assert configs["fedprox"].flat()["method.mu"] == 0.5
+    assert (configs["fedprox"].local.lr, configs["cc"].local.lr) == (0.02, 0.01)
+    assert [line["method"] for line in results(folder)["lines"]] == ["fedprox+cc mu=0.5 lr=0.02", "cc"]
+    assert "fedprox+cc mu=0.5 lr=0.02" in said.out
+    wrong = imperfed("compare", "fedprox+cc mu", "--data", data, *TINY, "--out", tmp_path / "out")
+    assert (wrong.code, wrong.err) == (2, "error: a setting is written as key=value; got 'mu'\n")
+
+
+def test_a_run_that_diverges_is_a_row_and_not_the_end(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz")
+    words = ("--data", data, "--seeds", "3,5", *TINY, "--set", "target=0.999", "--out", tmp_path / "out")
+    said = done("compare", "cc lr=1e30, cc", *words)
+    (folder,) = (tmp_path / "out").iterdir()
+    bad, good = results(folder)["lines"]
+    assert (bad["values"], len(bad["diverged"])) == ([], 2)
+    assert (len(good["values"]), good["diverged"]) == (2, [])
+    table = (folder / "table.md").read_text()
+    assert "| cc lr=1e30 |  |  |  |  |  | 2 of 2 |  |" in table
+    assert "diverged: round 1: the run has diverged" in said.out
+    assert said.out.count("2 of 2") == 1
+
+
+def test_time_to_a_target_is_the_mean_over_the_runs_that_reached_it() -> None:
+    def after(round: int | None, seconds: float | None) -> dict[str, Any]:
+        return {"value": 0.85, "of": "global model", "round": round, "seconds": seconds}
+
+    a = Line("a", (0.5, 0.7), (), 1.0, None, (0.86, 0.9), (after(3, 1.25), after(6, 2.25)))
+    b = Line("b", (0.5, 0.7), (), 1.0, None, (0.86, 0.8), (after(4, 1.5), after(None, None)))
+    c = Line("c", (0.5, 0.7), (), 1.0, None, (0.6, 0.8), (after(None, None),) * 2)
+    text = markdown([a, b, c], SEEDS)
+    assert "| rounds to 85 % | s to 85 % |" in text
+    assert "| 88.00 ± 2.83 |  |  | 4.5 | 1.8 | 1.0 |" in text
+    assert "| 83.00 ± 4.24 |  |  | 4.0 (1 of 2) | 1.5 (1 of 2) | 1.0 |" in text
+    assert "| 70.00 ± 14.14 |  |  | not reached | not reached | 1.0 |" in text
 
 
 def test_the_demo_compares_the_method_with_its_references(tmp_path: Path) -> None:

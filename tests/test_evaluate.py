@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, average_precision_score, roc_auc_score
 from torch import Tensor, nn
 
-from imperfed.evaluate import Evaluator, accuracy, accuracy_of, auroc, mean_average_precision, precision_at
+from imperfed.evaluate import (
+    ANNOTATED,
+    NEVER_ANNOTATED,
+    Evaluator,
+    accuracy,
+    accuracy_of,
+    auroc,
+    mean_average_precision,
+    precision_at,
+)
 from imperfed.network import Layout, Net, Network
 from imperfed.oracle import Oracle
 
@@ -50,6 +59,48 @@ def test_auroc_by_hand_and_where_a_class_cannot_be_judged() -> None:
     assert auroc(scores[:, :1], y[:, :1]) == first
     assert auroc(scores, y) == (first + 1.0) / 2  # the second class has no absent example and is left out
     assert math.isnan(auroc(scores[:, 1:2], y[:, 1:2]))
+
+
+def test_auroc_looks_only_where_the_truth_is_known() -> None:
+    scores = torch.tensor([[0.1], [0.4], [0.3], [0.8], [0.9]])
+    y = torch.tensor([[0], [1], [-1], [1], [-1]], dtype=torch.int8)
+    assert auroc(scores, y) == 1.0
+    y[4] = 0
+    assert auroc(scores, y) == 2 / 4  # 0.4 and 0.8 beat 0.1, and neither beats 0.9
+
+
+def test_classes_that_a_site_never_annotates_are_told_apart_and_those_of_nobody_left_out() -> None:
+    x = torch.tensor([[1.0, 4.0, 9.0], [2.0, 3.0, 8.0], [3.0, 2.0, 7.0], [4.0, 1.0, 6.0]])
+    y = torch.tensor([[0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 1, 0]], dtype=torch.int8)
+    areas = [1.0, 1 / 4, 1.0]
+    annotated = torch.tensor([[True, False, False], [True, True, False]])
+    judge = Evaluator(Oracle(None, (x, x), (y, y), x, y), annotated)
+    mean = (areas[0] + areas[1]) / 2  # nobody annotates the last class
+    first, second = judge.site(0, net()), judge.site(1, net())
+    assert first["auroc"] == second["auroc"] == judge.common(net())["auroc"] == (mean, 4)
+    assert first[ANNOTATED] == (areas[0], 4)
+    assert first[NEVER_ANNOTATED] == (areas[1], 4)
+    assert second[ANNOTATED] == (mean, 4)
+    assert math.isnan(second[NEVER_ANNOTATED][0])
+    assert judge.by_class(0, net()).tolist() == areas
+    assert Evaluator(Oracle(None, (x,), (y,))).site(0, net())["auroc"][0] == sum(areas) / 3
+
+
+def test_labels_filled_in_are_judged_where_they_were_missing_and_the_truth_is_known() -> None:
+    truth = torch.tensor([[1, 0], [0, 1], [0, -1], [1, 0]], dtype=torch.int8)
+    missing = torch.tensor([[True, False], [True, True], [True, True], [False, True]])
+    belief = torch.tensor([[0.9, 1.0], [0.7, 0.8], [0.1, 0.3], [0.0, 0.6]])
+    judge = Evaluator(Oracle(truth, (), ()))
+    found = judge.filled_in(0, 4, missing, belief)
+    assert found == {"accuracy": 3 / 5, "always absent": 3 / 5, "auroc": (1.0 + 1.0) / 2, "n": 5}
+    assert judge.filled_in(2, 4, missing[2:], belief[2:]) == {
+        "accuracy": 1 / 2,
+        "always absent": 1.0,
+        "auroc": None,
+        "n": 2,
+    }
+    assert judge.filled_in(0, 1, ~missing[:1] & missing[:1], belief[:1]) is None
+    assert Evaluator(Oracle(None, (), ())).filled_in(0, 4, missing, belief) is None
 
 
 def test_precision_at_1_asks_whether_the_first_guess_is_present() -> None:

@@ -142,3 +142,14 @@ def test_the_door_refuses_what_does_not_add_up() -> None:
         with_changes(x=federation.x[1:]).check()
     with pytest.raises(DataError, match="89 examples but 89 labels and 80 in sites"):
         with_changes(starts=(0, 12, 32, 63, 80)).check()
+
+
+def test_an_exact_label_says_the_same_in_every_kind() -> None:
+    exact = Exact(torch.tensor([2, 0, 2]), 3)
+    for kind in KINDS:
+        told = exact.told_as(kind)
+        assert type(told) is kind
+        told.check("told")
+        found = told.values if told.values.ndim == 1 else told.values.long()
+        expected = exact.values if found.ndim == 1 else torch.tensor([[0, 0, 1], [1, 0, 0], [0, 0, 1]])
+        assert torch.equal(found, expected)

@@ -17,7 +17,8 @@ from imperfed.network import Layout, Net, Network
 
 torch.set_num_threads(1)
 
-SHAPES = {"linear": (5,), "logistic": (5,), "mlp": (5,), "lenet5": (1, 12, 13), "text": (2, 5)}
+WIDE = {"vgg16": (3, 32, 33), "densenet121": (3, 32, 32)}
+SHAPES = {"linear": (5,), "logistic": (5,), "mlp": (5,), "lenet5": (1, 12, 13), "text": (2, 5), **WIDE}
 
 
 def make(name: str, shape: tuple[int, ...] = (3, 8, 8), classes: int = 4, **settings: object) -> Network:
@@ -41,10 +42,16 @@ def net_of(network: Network) -> Net:
         (ModelSpec("mlp", layers=1), (30,), 31 * 10),
         (ModelSpec("lenet5"), (1, 28, 28), 61_706),
         (ModelSpec("text", features=8, widths=(3, 4)), (2, 5), 9 * 3 + 3 + 4 * 4 + 5 * 10),
+        (ModelSpec("cnn"), (1, 64, 64), 16 * 9 + 32 * 16 * 9 + 64 * 32 * 9 + 2 * (16 + 32 + 64) + 65 * 10),
+        (ModelSpec("densenet121", norm="batch"), (3, 224, 224), 7_978_856 - 990 * 1025),  # published: 1000 classes
         (ModelSpec("resnet10", norm="batch"), (3, 32, 32), 4_903_242),
         (ModelSpec("resnet18", norm="batch"), (3, 32, 32), 11_173_962),
         (ModelSpec("resnet34", norm="batch"), (3, 32, 32), 21_282_122),
         (ModelSpec("resnet18"), (3, 32, 32), 11_173_962),
+        (ModelSpec("vgg16"), (3, 32, 32), 14_724_042),
+        (ModelSpec("vgg16", norm="batch"), (3, 64, 64), 14_724_042),
+        (ModelSpec("firenet"), (3, 64, 64), 4_864 + 131_200 + 33_024 + 1025 * 4096 + 4097 * 4096 + 40_970),
+        (ModelSpec("firenet"), (3, 224, 224), 4_864 + 131_200 + 33_024 + 12_545 * 4096 + 4097 * 4096 + 40_970),
     ],
 )
 def test_parameter_counts(spec: ModelSpec, shape: tuple[int, ...], parameters: int) -> None:
@@ -55,7 +62,7 @@ def test_parameter_counts(spec: ModelSpec, shape: tuple[int, ...], parameters: i
 @pytest.mark.parametrize("name", models())
 def test_every_model_says_what_it_is_and_cuts_at_its_head(name: str) -> None:
     shape = SHAPES.get(name, (3, 8, 8))
-    network = make(name, shape, features=9)
+    network = make(name, shape, features=9).eval()
     x = torch.rand(2, *shape)
     z = network(x, features=True)
     assert models()[name].about
@@ -103,6 +110,44 @@ def test_resnet_halves_its_image_three_times(shape: tuple[int, int, int]) -> Non
     assert before_pooling.shape == (2, 512, -(-shape[1] // 8), -(-shape[2] // 8))
 
 
+def test_firenet_normalises_each_channel_by_its_ten_neighbours() -> None:
+    layer = next(m for m in make("firenet").rep if isinstance(m, nn.LocalResponseNorm))
+    x = 30 * torch.rand(2, 24, 1, 1, dtype=torch.float64)
+    for c in range(24):
+        near = x[:, max(0, c - 5) : c + 6].square().sum(1)
+        torch.testing.assert_close(layer(x)[:, c], x[:, c] / (1 + 1e-4 * near) ** 0.75)
+
+
+def test_vgg16_refuses_images_that_five_poolings_leave_nothing_of() -> None:
+    with pytest.raises(UsageError, match="at least 32 x 32 pixels"):
+        make("vgg16", (3, 31, 40))
+
+
+def test_the_small_network_leaves_an_eighth_of_each_side() -> None:
+    before_pooling = make("cnn", (1, 64, 40)).rep[:-2](torch.randn(2, 1, 64, 40))
+    assert before_pooling.shape == (2, 64, 8, 5)
+    assert make("cnn", (1, 8, 8))(torch.randn(2, 1, 8, 8)).shape == (2, 4)
+
+
+def test_densenet_layers_see_all_that_was_before_them() -> None:
+    network = make("densenet121", (3, 32, 32))
+    block = network.rep[3]
+    x = torch.randn(2, 64, 4, 4)
+    after = block(x)
+    assert after.shape[1] == 64 + 6 * 32
+    assert torch.equal(after[:, :64], x)
+    assert torch.equal(after[:, -32:], block[5](after[:, :-32]))
+    assert network.rep[:-2](torch.randn(1, 3, 224, 224)).shape == (1, 1024, 7, 7)
+
+
+@pytest.mark.parametrize(("name", "count"), [("cnn", 3), ("densenet121", 121)])
+def test_norms_of_the_other_convolutional_networks_are_found_by_name(name: str, count: int) -> None:
+    modules = dict(make(name, (3, 32, 32), norm="batch").named_modules())
+    norms = {path for path, m in modules.items() if isinstance(m, nn.BatchNorm2d)}
+    assert norms == {path for path in modules if path.endswith("norm")}
+    assert len(norms) == count
+
+
 @pytest.mark.parametrize(("norm", "kind"), [("group", nn.GroupNorm), ("batch", nn.BatchNorm2d)])
 def test_norms_are_of_the_chosen_kind_and_found_by_name(norm: str, kind: type[nn.Module]) -> None:
     modules = dict(make("resnet18", norm=norm).named_modules())
@@ -113,7 +158,16 @@ def test_norms_are_of_the_chosen_kind_and_found_by_name(norm: str, kind: type[nn
 
 
 @pytest.mark.parametrize(
-    ("name", "norm"), [("mlp", "group"), ("lenet5", "group"), ("resnet10", "group"), ("resnet10", "batch")]
+    ("name", "norm"),
+    [
+        ("mlp", "group"),
+        ("lenet5", "group"),
+        ("cnn", "group"),
+        ("cnn", "batch"),
+        ("resnet10", "group"),
+        ("resnet10", "batch"),
+        ("densenet121", "group"),
+    ],
 )
 def test_can_be_differentiated_twice(name: str, norm: str) -> None:
     shape = SHAPES.get(name, (3, 8, 8))
@@ -185,7 +239,7 @@ def test_an_mlp_needs_layers_and_width(settings: dict[str, int]) -> None:
     ("name", "shape", "able"),
     [
         ("lenet5", (30,), "linear, logistic, mlp$"),
-        ("lenet5", (1, 11, 12), "linear, logistic, mlp, resnet10, resnet18, resnet34$"),
+        ("lenet5", (1, 11, 12), "linear, logistic, mlp, cnn, resnet10, resnet18, resnet34, firenet$"),
         ("lenet5", (28, 28), "linear, logistic, mlp$"),
         ("resnet18", (30,), "linear, logistic, mlp$"),
     ],

@@ -9,9 +9,14 @@ third parties' code, which average the buffers of torch's Nesterov SGD. The defa
     v         server["v"], slots["v"]          down and up, its shared part
     gamma     FedNAG.gamma                     never: a setting
     p_k       Updates.by_size, n_k / n         n_k is the site's claim
+    p_0       FedNAG.public_weight             never: the weight of the server's own labelled rows
 
 The velocity form, v = -eta times torch's buffer: the two agree while eta is constant. The method has its own momentum,
 so `local.momentum` is not used. Weights that stay at a site take the same steps, their velocity from 0 each round.
+
+With `public_weight` above 0, labelled rows that the server holds (`split.trusted`) are one more worker of that weight;
+the sites share the rest. With weight 1 they are alone: the sites are not asked, and the model is what the server's rows
+give. Neither is in the paper: methods that use such rows, as pFedMo does, have to be measured against them.
 
 Departs from the paper in: nothing known. Sites may be absent from a round (the authors let all take part); the average
 of the velocities is then over those that answered.
@@ -25,7 +30,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Done, Hall, Step, Tree, Updates
+from imperfed.core import Algorithm, Done, Exchange, Hall, Step, Tree, Updates
 from imperfed.errors import UsageError
 
 
@@ -35,10 +40,17 @@ class FedNAG(Algorithm):
 
     name: ClassVar[str] = "fednag"
     gamma: float = 0.9  # gamma; the paper sweeps 0.1 .. 0.9
+    public_weight: float = 0.0  # p_0, the weight of the server's own rows as one more worker; 1: they alone
 
     def __post_init__(self) -> None:
         if not 0 <= self.gamma < 1:
             raise UsageError(f"setting method.gamma must be 0 or more and below 1; got {self.gamma:g}")
+        if not 0 <= self.public_weight <= 1:
+            raise UsageError(f"setting method.public_weight must lie in 0 .. 1; got {self.public_weight:g}")
+
+    @property
+    def trusts(self) -> bool:
+        return self.public_weight > 0
 
     def serve(self, w: Tensor, sites: int) -> Tree:
         return {"v": torch.zeros_like(w)}
@@ -56,6 +68,21 @@ class FedNAG(Algorithm):
     def reply(self, done: Done) -> tuple[Tree, Tree]:
         return {"v": done.slots["v"][: len(done.down["v"])]}, done.memory
 
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        alone = Exchange("public", lambda server, updates, hall: server | self.serves(server, hall), lambda desk: {})
+        return (alone,) if self.public_weight == 1 else super().exchanges(round)
+
+    def serves(self, server: Tree, hall: Hall) -> Tree:
+        """What the server's own worker ends with."""
+        done = hall.train(server)
+        S, row = len(server["v"]), done.net.row
+        return {"w": row[:S].clone(), "buffers": done.net.layout.buffers(row).clone(), "v": done.slots["v"][:S]}
+
     def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         p = updates.by_size()
-        return server | updates.average(p) | {"v": p @ updates["v"]}  # x <- sum_k p_k y_k, v <- sum_k p_k v_k
+        new = updates.average(p) | {"v": p @ updates["v"]}  # x <- sum_k p_k y_k, v <- sum_k p_k v_k
+        if self.public_weight:
+            own = self.serves(server, hall)
+            # x <- (1 - p_0) sum_k p_k y_k + p_0 y_0, and v likewise
+            new = {name: torch.lerp(t, own[name], self.public_weight) for name, t in new.items()}
+        return server | new

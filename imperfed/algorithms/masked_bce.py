@@ -1,11 +1,16 @@
 """Binary cross-entropy over what is annotated: the reference objective where some labels are missing.
 
-Source: standard; there is no paper to depart from. A class that is not annotated says nothing: it is not a negative.
+Source: standard; the weight of positives is FedPSL's (Sec. VII-D). A class that is not annotated says nothing: it is
+not a negative.
 
-    symbol    where it lives                                   does it travel
-    A         annotated classes of an example: values >= 0     never
-    y         present (1) or absent (0), inside A              never
-    p         sigmoid of the logits, one a class               never
+    symbol          where it lives                                            does it travel
+    A               annotated classes of an example: values >= 0              never
+    y               present (1) or absent (0), inside A                       never
+    p               sigmoid of the logits, one a class                        never
+    N_neg, N_pos    counts over the site's own annotations; their ratio in    never
+                    batch.survey["weight"], one number a class
+
+A class of which a site has positives only, or negatives only, cannot be balanced there and weighs 1.
 """
 
 from __future__ import annotations
@@ -14,10 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from imperfed.core import Batch, Objective
+from imperfed.core import Batch, Objective, Tree
 from imperfed.labels import Annotated
 from imperfed.losses import masked_mean
 
@@ -29,8 +35,19 @@ class MaskedBCE(Objective):
     name: ClassVar[str] = "masked-bce"
     labels: ClassVar[type[Annotated]] = Annotated
     reference: ClassVar[bool] = True
+    balance: bool = True  # positives weigh N_neg / N_pos of their class at their site; otherwise 1
+
+    def survey(self, labels: Annotated) -> Tree:
+        N_neg, N_pos = ((labels.values == y).sum(0).to(torch.get_default_dtype()) for y in (0, 1))
+        ratio = torch.where((N_neg > 0) & (N_pos > 0), N_neg / N_pos.clamp(min=1), 1.0)
+        return {"weight": ratio} if self.balance else {}
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         values, z = batch.labels.values, net(batch.x)
-        bce = binary_cross_entropy_with_logits(z, (values == 1).to(z.dtype), reduction="none")
-        return masked_mean(bce, values >= 0), None  # mean over A of -y log p - (1 - y) log(1 - p)
+        weight = batch.survey["weight"] if self.balance else None
+        y = (values == 1).to(z.dtype)
+        bce = binary_cross_entropy_with_logits(z, y, pos_weight=weight, reduction="none")
+        return masked_mean(bce, values >= 0), None  # mean over A of -N_neg/N_pos y log p - (1 - y) log(1 - p)
+
+    def believe(self, logits: Tensor, labels: Annotated, rows: Tree) -> Tensor:
+        return torch.where(labels.values >= 0, (labels.values == 1).to(logits.dtype), torch.sigmoid(logits))

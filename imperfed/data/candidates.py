@@ -24,7 +24,7 @@ Index = npt.NDArray[np.int64]
 Sets = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.floating]
 
-KINDS = ("auto", "exact", "candidates")
+KINDS = ("auto", "exact", "candidates", "annotated")
 GENERATORS = ("uniform", "flip", "matrix", "instance")
 EDGES = ("raw", "min2", "nofull")
 NORMALISE = ("mean", "mean-wrong", "max")
@@ -41,7 +41,8 @@ class Labelling:
     """What the sites are told about the classes of their rows.
 
     `kind`: "auto" takes the candidate sets that come with the data and generates some where none do; "candidates" takes
-    exactly those that `candidates` names; "exact" gives the true class.
+    exactly those that `candidates` names; "exact" gives the true class; "annotated" gives, where a row may have several
+    classes, the truth about those that its site annotates. That is what "auto" does for such rows.
     """
 
     kind: str = "auto"
@@ -55,6 +56,9 @@ class Labelling:
     normalise: str = "mean"  # instance: by the mean of all classes, of the wrong ones (mean-wrong), or by the max
     temperature: float = 1.0  # instance: divides the clean network's logits
     mean_size: float = 0.0  # instance: if positive, the temperature is found that gives this expected size
+    annotates: str = ""  # annotated: given, drawn, table-1, table-3, one-class, or classes by site: "a, b; b, c"
+    annotated: float = 0.5  # drawn: share of the classes that a site annotates
+    classes: str = ""  # annotated: those to learn, with commas, or all; empty: those that `annotates` names, else all
 
 
 def generate(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +21,8 @@ class Dataset:
     x: Tensor
     """float32 [n, ...]; images as [n, channels, height, width] scaled to 0 .. 1."""
     y: Tensor | None
-    """True classes, where known: int64 [n], or int8 [n, C] (1 present, 0 absent) where a row may have several."""
+    """True classes, where known: int64 [n], or int8 [n, C] where a row may have several (1 present, 0 absent,
+    -1 unknown)."""
     candidates: Tensor | None
     """bool [n, C], real candidate sets, where the data has them."""
     classes: tuple[str, ...]
@@ -28,6 +31,8 @@ class Dataset:
     test_y: Tensor | None = None
     column: Tensor | None = None
     """int64 [n], a natural site of every example, such as the person it was recorded from."""
+    group: Tensor | None = None
+    """int64 [n], rows that belong together, such as the images of one patient: never both trained and tested on."""
     ids: tuple[str, ...] = ()
     """A stable name for every row; its position where nothing else was given."""
 
@@ -62,7 +67,13 @@ class Dataset:
             raise DataError(f"{where}: no examples; the features have shape {tuple(self.x.shape)}, expected [n, ...]")
         if self.y is None and self.candidates is None:
             raise DataError(f"{where}: neither true classes nor candidate sets; give at least one of them")
-        parts = {"true classes": self.y, "candidate sets": self.candidates, "sites": self.column, "ids": self.ids}
+        parts = {
+            "true classes": self.y,
+            "candidate sets": self.candidates,
+            "sites": self.column,
+            "groups": self.group,
+            "ids": self.ids,
+        }
         for what, values in parts.items():
             if values is not None and len(values) != len(self.x):
                 raise DataError(f"{where}: {len(self.x)} examples but {len(values)} {what}")
@@ -71,11 +82,27 @@ class Dataset:
         if self.test_x is not None and self.test_y is not None:
             if len(self.test_x) != len(self.test_y):
                 raise DataError(f"{where}, test set: {len(self.test_x)} examples but {len(self.test_y)} true classes")
+            if self.y is not None and self.test_y.ndim != self.y.ndim:
+                raise DataError(f"{where}, test set: true classes must be given as in the training set, one or several")
             if self.test_x.shape[1:] != self.x.shape[1:]:
                 raise DataError(
                     f"{where}, test set: an example has shape {tuple(self.test_x.shape[1:])}, "
                     f"in the training set {tuple(self.x.shape[1:])}"
                 )
+
+
+def label_matrix(array: np.ndarray[Any, np.dtype[Any]], where: str) -> Tensor:
+    """A matrix with one column a class, of 1 (present), 0 (absent) and -1 (not annotated), as int8."""
+    if array.ndim != 2 or array.dtype.kind not in "biuf":
+        raise DataError(f"{where}: expected a matrix of 1, 0 and -1; found {array.dtype} of shape {array.shape}")
+    odd = np.argwhere(~np.isin(array, (-1, 0, 1)))
+    if len(odd):
+        row, column = (int(i) for i in odd[0])
+        raise DataError(
+            f"{where}, row {row}, column {column}: {array[row, column]} is none of 1 (present), 0 (absent), "
+            "-1 (not annotated)"
+        )
+    return torch.from_numpy(array.astype(np.int8))
 
 
 def _check_finite(x: Tensor, where: str) -> None:
@@ -94,6 +121,8 @@ def _check_finite(x: Tensor, where: str) -> None:
 
 
 def _check_covered(y: Tensor, candidates: Tensor, where: str) -> None:
+    if y.ndim > 1:
+        raise DataError(f"{where}: candidate sets are of rows that have one class, and y is a matrix; give one of them")
     rows = (~candidates.gather(1, y[:, None]).flatten()).nonzero().flatten()
     if len(rows):
         row = int(rows[0])

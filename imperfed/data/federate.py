@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from imperfed.core import Federation, Trusted
+from imperfed.data.annotations import annotate, to_learn
 from imperfed.data.by_label import by_label, draw
 from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
 from imperfed.data.partitions import Index, Split, partition
 from imperfed.errors import DataError, UsageError, unknown
-from imperfed.labels import Candidates, Exact, Labels
+from imperfed.labels import Annotated, Candidates, Exact, Labels
 from imperfed.oracle import Oracle
 
-STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4}
+STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5}
 """Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
 
 CONSTANT = 1e-12
@@ -31,21 +32,33 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scale:
-    """Mean and spread of each feature over all training rows; empty for images, which are left as they are."""
+    """Mean and spread of each feature over all training rows; empty for images left as they are."""
 
     mean: Tensor
     spread: Tensor
 
     @classmethod
-    def of(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
+    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
         """From counts, sums and sums of squares, which are all that would have to leave a site for it."""
         if x.ndim != 2:
-            return cls(x.new_empty(0), x.new_empty(0))
+            return cls.of_channels(x, sites) if images else cls(x.new_empty(0), x.new_empty(0))
         parts = [x[rows].double() for rows in sites]
         n = sum(map(len, parts))
         mean = torch.stack([part.sum(0) for part in parts]).sum(0) / n
         variance = torch.stack([part.square().sum(0) for part in parts]).sum(0) / n - mean.square()
         return cls(mean, torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt())
+
+    @classmethod
+    def of_channels(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
+        """One mean and one spread a channel, over all its pixels."""
+        over, pixels = (0, *range(2, x.ndim)), sum(map(len, sites)) * x[0, 0].numel()
+        total = x.new_zeros(2, *x[0].sum(tuple(range(1, x.ndim - 1)), keepdim=True).shape, dtype=torch.float64)
+        for rows in sites:
+            part = x[rows]
+            total += torch.stack([t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (part, part.square())])
+        mean, square = total / pixels
+        variance = square - mean.square()
+        return cls(mean.float(), torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt().float())
 
     def __call__(self, x: Tensor) -> Tensor:
         return ((x - self.mean) / self.spread).float() if len(self.mean) else x
@@ -73,6 +86,8 @@ class Cut:
     public_from: str
     common: tuple[Tensor, Tensor] | None = None
     """Inputs and true classes of the official test set, without the public inputs."""
+    common_test: bool = False
+    """Whether every site is measured on the official test set."""
     trusted: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     """Row numbers that only the server holds."""
 
@@ -84,9 +99,10 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     dataset.check()
     if split.partition == "label":
         return federate_by_label(dataset, split, stream(data_seed, "partition"))
+    dataset = to_learn(dataset, labelling)
     cut = cut_rows(dataset, split, data_seed)
-    labels, made = label(dataset, labelling, data_seed)
-    scale = Scale.of(dataset.x, cut.train)
+    labels, made = label(dataset, labelling, cut.train, data_seed)
+    scale = Scale.of(dataset.x, cut.train, split.standardise)
     order = torch.cat(cut.train)
     federation = Federation(
         name=dataset.name,
@@ -111,11 +127,14 @@ def federate_by_label(dataset: Dataset, split: Split, generator: np.random.Gener
     return Scene(*by_label(replace(dataset, x=scale(dataset.x), test_x=test_x), apart), scale)
 
 
-def label(dataset: Dataset, labelling: Labelling, data_seed: int) -> tuple[Labels, Facts]:
+def label(dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], data_seed: int) -> tuple[Labels, Facts]:
     """What is told about every row of the dataset, and how it came about."""
     classes = len(dataset.classes)
     if labelling.kind not in KINDS:
         raise unknown("kind of labels", labelling.kind, KINDS)
+    several = dataset.y is not None and dataset.y.ndim == 2
+    if labelling.kind == "annotated" or (labelling.kind == "auto" and several):
+        return annotate(dataset, labelling, sites, stream(data_seed, "sets"))
     if labelling.kind == "exact":
         if dataset.y is None:
             raise DataError(f"{dataset.name}: exact labels were asked for, but the data hold candidate sets only")
@@ -138,28 +157,48 @@ def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     for name, share in (("test", split.test), ("public", split.public), ("trusted", split.trusted)):
         if not 0 <= share < 1:
             raise UsageError(f"{name} is a share and must lie in 0 .. 1 without 1; given: {share}")
-    if dataset.y is None and split.test:
+    if split.common_test and dataset.test_x is None:
+        raise DataError(
+            f"{dataset.name}: there is no official test set to measure every site on; set common_test = false"
+        )
+    test_share = 0.0 if split.common_test else split.test
+    if dataset.y is None and test_share:
         raise DataError(
             f"{dataset.name}: a site is measured on rows whose true class is known, and the data hold none; "
             "set test = 0 to train without test sets"
         )
     y, column = (None if t is None else t.numpy() for t in (dataset.y, dataset.column))
     trusted, rest = set_apart(dataset, split.trusted, stream(data_seed, "trusted"))
-    y, column = (None if t is None else t[rest] for t in (y, column))
+    # Where a row may have several classes, no partition can go by them.
+    y, column = (None if t is None or t.ndim > 1 else t[rest] for t in (y, column))
     sites = [rest[rows] for rows in partition(split, len(rest), y, column, stream(data_seed, "partition"))]
+    train, test = keep_apart(dataset, test_share, sites, data_seed)
+    cut = take_public(dataset, split, train, test, stream(data_seed, "public"))
+    return replace(cut, trusted=torch.from_numpy(trusted), common_test=split.common_test)
+
+
+def keep_apart(
+    dataset: Dataset, share: float, sites: Sequence[Index], data_seed: int
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The rows of each site that it trains on, in order, and those it is measured on, in random order."""
     train, test = [], []
-    generator = stream(data_seed, "test")
+    generator, tested = stream(data_seed, "test"), None
+    if dataset.group is not None:
+        # Drawn for all sites together: two of them may hold rows of one group.
+        names = torch.from_numpy(stream(data_seed, "groups").permutation(np.unique(dataset.group.numpy())))
+        tested = torch.isin(dataset.group, names[: share_of(share, len(names))])
     for name, held in zip(site_names(len(sites)), sites, strict=True):
         rows = torch.from_numpy(generator.permutation(held))
-        if split.test and len(rows) < 2:
+        part = max(1, share_of(share, len(rows))) if share else 0
+        out = torch.arange(len(rows)) < part if tested is None else tested[rows]
+        if share and (out.all() or not out.any()):
+            count = "one row" if len(rows) == 1 else f"its {len(rows)} rows"
             raise DataError(
-                f"{dataset.name}, {name}: one row cannot serve for training and for testing; use fewer sites"
+                f"{dataset.name}, {name}: {count} cannot serve for training and for testing; use fewer sites"
             )
-        part = max(1, share_of(split.test, len(rows))) if split.test else 0
-        train.append(rows[part:].sort().values)
-        test.append(rows[:part])
-    cut = take_public(dataset, split, train, test, stream(data_seed, "public"))
-    return replace(cut, trusted=torch.from_numpy(trusted))
+        train.append(rows[~out].sort().values)
+        test.append(rows[out])
+    return train, test
 
 
 def set_apart(dataset: Dataset, share: float, generator: np.random.Generator) -> tuple[Index, Index]:
@@ -200,13 +239,16 @@ def seal(dataset: Dataset, cut: Cut, order: Tensor, scale: Scale) -> Oracle:
     """All that is true and not for the sites."""
     # Without truth every test set is empty, and any vector has the right empty part.
     y = torch.zeros(len(dataset), dtype=torch.int64) if dataset.y is None else dataset.y
-    common_x, common_y = cut.common or (None, None)
+    common = None if cut.common is None else (scale(cut.common[0]), cut.common[1])
+    tests = [(scale(dataset.x[rows]), y[rows]) for rows in cut.test]
+    if cut.common_test and common is not None:
+        tests = [common] * len(cut.test)
     return Oracle(
         truth=None if dataset.y is None else dataset.y[order],
-        test_x=tuple(scale(dataset.x[rows]) for rows in cut.test),
-        test_y=tuple(y[rows] for rows in cut.test),
-        common_x=None if common_x is None else scale(common_x),
-        common_y=common_y,
+        test_x=tuple(x for x, _ in tests),
+        test_y=tuple(y for _, y in tests),
+        common_x=common and common[0],
+        common_y=common and common[1],
     )
 
 
@@ -216,7 +258,8 @@ def facts_of(federation: Federation, oracle: Oracle, cut: Cut, rows: int) -> Fac
     at_sites += len(cut.trusted)
     facts: Facts = {
         "rows": federation.sizes(),
-        "test_rows": [len(y) for y in oracle.test_y],
+        "test_rows": [len(rows) for rows in cut.test],
+        "common_test": cut.common_test,
         "common_test_rows": 0 if oracle.common_y is None else len(oracle.common_y),
         "rows_left_out": rows - at_sites,
         "public_rows": len(cut.public),
@@ -231,15 +274,23 @@ def facts_of(federation: Federation, oracle: Oracle, cut: Cut, rows: int) -> Fac
             "max_size": int(sizes.max()),
             "singletons": float((sizes == 1).double().mean()),
         }
+    if isinstance(federation.labels, Annotated):
+        parts = federation.labels.values.split(federation.sizes())
+        facts["annotated_rows"] = torch.stack([(y >= 0).sum(0) for y in parts], 1).tolist()  # [class][site]
     if oracle.truth is not None:
         sites = oracle.truth.split(federation.sizes())
-        counts = torch.stack([y.bincount(minlength=len(federation.classes)) for y in sites], 1)
+        counts = torch.stack([held(y, len(federation.classes)) for y in sites], 1)
         unheld = (counts.sum(1) == 0).nonzero().flatten().tolist()
         facts |= {
             "counts": counts.tolist(),  # [class][site]
             "classes_at_nobody": [federation.classes[c] for c in unheld],
         }
     return facts
+
+
+def held(y: Tensor, classes: int) -> Tensor:
+    """The number of rows of each class."""
+    return y.bincount(minlength=classes) if y.ndim == 1 else (y == 1).sum(0)
 
 
 def site_names(sites: int) -> tuple[str, ...]:

@@ -32,6 +32,8 @@ class Split:
     sizes: tuple[int, ...] = ()  # quantity: one size a site; they count as shares of all rows
     test: float = 0.2  # share of each site's rows on which it is measured; 0 for data without true classes
     validation: float = 0.0  # label: share of all rows, at no site, on which settings are chosen
+    standardise: bool = False  # images: every channel to mean 0 and spread 1, as the columns of tables always are
+    common_test: bool = False  # every site is measured on the official test set, and `test` is not used
     trusted: float = 0.0  # share of all rows, drawn i.i.d., that only the server holds, with their true classes
     public: float = 0.2  # share of the test inputs that the server may look at, taken away from evaluation
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.data.dataset import Dataset
+from imperfed.data.dataset import Dataset, label_matrix
 from imperfed.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -26,7 +26,7 @@ T = TypeVar("T")
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR_ROW = 1 + 3 * 32 * 32
-NPZ_ARRAYS = ("x", "y", "candidates", "x_test", "y_test", "classes", "site")
+NPZ_ARRAYS = ("x", "y", "candidates", "x_test", "y_test", "classes", "site", "group")
 
 # -- bytes ------------------------------------------------------------------------------------------------------------
 
@@ -79,9 +79,7 @@ def pixels(array: Array, where: str) -> Tensor:
 
 def scaled(array: Array) -> Tensor:
     """uint8 values 0 .. 255 as float32 0 .. 1, in a tensor that owns its memory."""
-    values = np.array(array, dtype=np.float32, order="C")
-    values /= 255
-    return torch.from_numpy(values)
+    return torch.from_numpy(np.array(array, dtype=np.float32, order="C")).div_(255)
 
 
 def features(array: Array, where: str) -> Tensor:
@@ -216,7 +214,7 @@ def read_arrays(path: Path, *required: str) -> dict[str, Array]:
 
 
 def read_npz(path: Path) -> Dataset:
-    """A dataset of the user's own: `x`, `y` and/or `candidates`, optionally `x_test`, `y_test`, `classes`, `site`."""
+    """A dataset of the user's own: `x`, `y` and/or `candidates`, optionally the other `NPZ_ARRAYS`."""
     arrays = read_arrays(path, "x")
     for name in arrays:
         if name not in NPZ_ARRAYS:  # a misspelt name must not be passed over in silence
@@ -226,12 +224,13 @@ def read_npz(path: Path) -> Dataset:
         return convert(arrays[name], f"{path}, {name}") if name in arrays else None
 
     x = inputs(arrays["x"], f"{path}, x")
-    y, test_y = part("y", integers), part("y_test", integers)
+    truth = label_matrix if "y" in arrays and arrays["y"].shape[1:] > (1,) else integers  # a column is no matrix
+    y, test_y = part("y", truth), part("y_test", truth)
     candidates, classes = part("candidates", membership), part("classes", names)
     if classes is None:
         classes = numbered(candidates.shape[1] if candidates is not None else _count_classes(y, test_y, len(x), path))
-    dataset = Dataset(path.stem, x, y, candidates, classes, part("x_test", inputs), test_y, part("site", integers))
-    return dataset.check(str(path))
+    site, group = part("site", integers), part("group", integers)
+    return Dataset(path.stem, x, y, candidates, classes, part("x_test", inputs), test_y, site, group).check(str(path))
 
 
 def inputs(array: Array, where: str) -> Tensor:
@@ -244,6 +243,8 @@ def inputs(array: Array, where: str) -> Tensor:
 
 
 def _count_classes(y: Tensor | None, test_y: Tensor | None, n: int, path: Path) -> int:
+    if y is not None and y.ndim == 2:
+        return y.shape[1]
     highest = max([0, *(int(v.max()) for v in (y, test_y) if v is not None and len(v))])
     if highest >= max(n, 1):  # most likely not class numbers; also bounds the names that are made up
         raise DataError(
@@ -258,7 +259,7 @@ def _count_classes(y: Tensor | None, test_y: Tensor | None, n: int, path: Path) 
 def read_cifar_npz(path: Path) -> Dataset:
     """CIFAR-10 or a subset of it; `train_index` holds the official positions, which become the row names."""
     arrays = read_arrays(path, "x_train", "y_train", "train_index", "x_test", "y_test", "class_names")
-    dataset = Dataset(
+    return Dataset(
         "cifar10",
         pixels(arrays["x_train"], f"{path}, x_train"),
         integers(arrays["y_train"], f"{path}, y_train"),
@@ -267,8 +268,7 @@ def read_cifar_npz(path: Path) -> Dataset:
         pixels(arrays["x_test"], f"{path}, x_test"),
         integers(arrays["y_test"], f"{path}, y_test"),
         ids=tuple(map(str, integers(arrays["train_index"], f"{path}, train_index").tolist())),
-    )
-    return dataset.check(str(path))
+    ).check(str(path))
 
 
 def read_cifar_batch(path: Path) -> tuple[Array, Array]:
@@ -288,7 +288,7 @@ def read_cifar_binary(folder: Path) -> Dataset:
     """CIFAR-10 as published: five training batches and one test batch."""
     batches = [read_cifar_batch(folder / f"data_batch_{i}.bin") for i in range(1, 6)]
     test_x, test_y = read_cifar_batch(folder / "test_batch.bin")
-    dataset = Dataset(
+    return Dataset(
         "cifar10",
         scaled(np.concatenate([x for x, _ in batches])),
         integers(np.concatenate([y for _, y in batches]), str(folder)),
@@ -296,5 +296,4 @@ def read_cifar_binary(folder: Path) -> Dataset:
         CIFAR10_CLASSES,
         scaled(test_x),
         integers(test_y, str(folder)),
-    )
-    return dataset.check(str(folder))
+    ).check(str(folder))

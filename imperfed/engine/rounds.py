@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from imperfed.auxiliary import Defence
 from imperfed.core import Algorithm, Exchange, Federation, Hall, Objective, Suspicion, Tree, Updates
 from imperfed.descend import Local
 from imperfed.engine import site as at_site
-from imperfed.engine.crew import Crew, Failure, Task, cores, crew, portable
+from imperfed.engine.crew import Crew, Failure, Task, attempt, cores, crew, portable
 from imperfed.engine.seeds import SERVER, generator, seeded
 from imperfed.engine.server import GUARD, Server
-from imperfed.engine.site import Bench, Job, Judge, Scores
+from imperfed.engine.site import Answer, Bench, Job, Judge, Scores
+from imperfed.engine.stack import stackable, train_together
 from imperfed.engine.state import State, nbytes, shared
 from imperfed.engine.together import weighted_gradient
-from imperfed.errors import ImperfedError, QuorumError, UsageError, not_negative, positive, unknown
+from imperfed.errors import DivergedError, ImperfedError, QuorumError, UsageError, not_negative, positive, unknown
 from imperfed.network import Layout, Net, Network
 from imperfed.threads import one_thread
 
@@ -43,6 +45,7 @@ class Rounds:
     )
     retries: int = 2
     quorum: float = 0.5  # share of a round's sites that must answer
+    target: float = 0.0  # figure, as a fraction, of which the first round and the time until then are told; 0: none
 
     def __post_init__(self) -> None:
         positive(
@@ -52,9 +55,9 @@ class Rounds:
             evaluate_every=self.evaluate_every,
             checkpoint_every=self.checkpoint_every,
         )
-        not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum)
-        if self.participation > 1 or self.quorum > 1:
-            raise UsageError("rounds.participation and rounds.quorum are shares: at most 1")
+        not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
+        if max(self.participation, self.quorum, self.target) > 1:
+            raise UsageError("rounds.participation, rounds.quorum and rounds.target are shares: at most 1")
         if self.on_failure not in POLICIES:
             raise unknown("failure policy", self.on_failure, POLICIES)
 
@@ -69,6 +72,8 @@ class Report:
     failures: dict[int, str]
     down: int = 0
     up: int = 0
+    seconds: float = 0.0
+    """Of the round, without evaluation."""
     sent: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name and shape of everything that left a site."""
     notes: list[str] = field(default_factory=list)
@@ -112,6 +117,7 @@ class Engine:
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
         places = self.on_duty if any(e.trains for e in exchanges) else 0
         self.uploads = {name: shared(state.servers[0][name].expand(places, -1)) for name in ("w", "buffers")}
+        self.stacks = stackable(self.bench.job, network)
         self.before = self.open()
         self.crew: Crew = crew(Post(self.bench, self.uploads), self._workers())
 
@@ -146,7 +152,9 @@ class Engine:
     def run(self, watch: Callable[[Report], None], stop: Callable[[], bool], checkpoint: Path | None) -> bool:
         """Go on to the last round. False if `stop` asked for an earlier end; then a checkpoint has been written."""
         while self.state.round < self.rounds.rounds:
+            began = time.perf_counter()
             report = self.round(self.state.round)
+            report.seconds = time.perf_counter() - began
             self.state.round += 1
             last, stopped = self.state.round == self.rounds.rounds, stop()
             if last or self.state.round % self.rounds.evaluate_every == 0:
@@ -222,14 +230,23 @@ class Engine:
     def _ask(
         self, round: int, number: int, sites: list[int], slots: dict[int, int], answers: dict[int, Any]
     ) -> dict[int, str]:
-        tasks: list[Task] = [(respond, (round, number, k, slots[k])) for k in sites]
         failures = {}
+        trains = self.bench.job.algorithm.exchanges(round)[number].trains
+        shares = self._shares(sites) if trains and self.stacks else [(k,) for k in sites]
+        tasks: list[Task] = [(respond, (round, number, share, [slots[k] for k in share])) for share in shares]
         for task, result in self.crew.run(tasks):
-            if isinstance(result, Failure):
-                failures[sites[task]] = result.reason
-            else:
-                answers[sites[task]] = result
+            results = [result] * len(shares[task]) if isinstance(result, Failure) else result
+            for k, one in zip(shares[task], results, strict=True):
+                if isinstance(one, Failure):
+                    failures[k] = one.reason
+                else:
+                    answers[k] = one
         return failures
+
+    def _shares(self, sites: list[int]) -> list[tuple[int, ...]]:
+        """Sites that are trained in one program. Cut by the machine's cores: the number of workers changes nothing."""
+        size, in_order = -(-self.on_duty // cores()), sorted(sites)
+        return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]
 
     def _judge_failures(self, round: int, failures: dict[int, str], asked: int, answered: int) -> None:
         names = self.bench.job.federation.sites
@@ -237,9 +254,11 @@ class Engine:
         if failures and self.rounds.on_failure == "stop":
             raise ImperfedError(f"round {round + 1}: {told}")
         if answered < max(1, math.ceil(self.rounds.quorum * asked)):
-            raise QuorumError(
-                f"round {round + 1}: {answered} of {asked} sites answered, below the quorum {self.rounds.quorum:g}. "
-                f"{told}"
+            diverged = all(reason.endswith("is not finite") for reason in failures.values())
+            what = "the run has diverged: " if diverged else ""
+            raise (DivergedError if diverged else QuorumError)(
+                f"round {round + 1}: {what}{answered} of {asked} sites answered, below the quorum "
+                f"{self.rounds.quorum:g}. {told}"
             )
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
@@ -317,9 +336,22 @@ def unlike_the_others(answers: dict[int, tuple[float, dict[str, Any]]]) -> dict[
     }
 
 
-def respond(post: Post, round: int, number: int, site: int, slot: int) -> Any:
-    """A site's loss and further answers; its weights are left in the shared matrix, and its own memory is kept."""
-    answer = at_site.respond(post.bench, round, number, site)
+def respond(post: Post, round: int, number: int, sites: Sequence[int], slots: Sequence[int]) -> list[Any]:
+    """Each site's loss and further answers, or why it failed; in one program where there are several."""
+    together = attempt(post.bench, (train_together, (round, sites))) if len(sites) > 1 else None
+    if isinstance(together, list):
+        return [hand_in(post, round, number, *one) for one in zip(sites, slots, together, strict=True)]
+    # Where the program for all has failed, one by one it will show which of them fails.
+    return [attempt(post, (respond_alone, (round, number, k, slot))) for k, slot in zip(sites, slots, strict=True)]
+
+
+def respond_alone(post: Post, round: int, number: int, site: int, slot: int) -> Any:
+    """A site's loss and further answers."""
+    return hand_in(post, round, number, site, slot, at_site.respond(post.bench, round, number, site))
+
+
+def hand_in(post: Post, round: int, number: int, site: int, slot: int, answer: Answer) -> Any:
+    """What a site answers beside its weights, which are left in the shared matrix; its own memory is kept."""
     if fault := answer.fault(post.bench.state):
         return Failure(f"its answer was refused: {fault}")
     answer.keep(post.bench, site)

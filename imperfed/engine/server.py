@@ -10,10 +10,9 @@ import torch
 from imperfed.auxiliary import Defence
 from imperfed.core import Done, Exchange, Hall, Suspicion, Tree, Updates
 from imperfed.descend import Shelf, descend, plan
-from imperfed.engine.seeds import SERVER, generator
+from imperfed.engine.seeds import SERVER, generator, seeded
 from imperfed.engine.site import Bench
-from imperfed.errors import ImperfedError, UsageError
-from imperfed.labels import Exact
+from imperfed.errors import DivergedError, ImperfedError
 from imperfed.network import Net
 
 GUARD = "defence/"
@@ -45,12 +44,13 @@ class Server:
         job, trusted = self.bench.job, self.bench.job.federation.trusted
 
         def train(down: Tree) -> Done:
-            if trusted is None or not job.objective.accepts(Exact):
-                raise UsageError(f"{job.objective.name!r} cannot learn from the server's exactly labelled rows")
-            shelf = Shelf(trusted.x, trusted.labels, job.objective.open(trusted.labels))
+            assert trusted is not None
+            objective, labels = job.objective, trusted.labels.told_as(job.objective.labels)
+            shelf = Shelf(trusted.x, labels, objective.open(labels), objective.survey(labels))
             p = plan(job.algorithm, job.local, len(trusted.x), generator(job.seed, round, SERVER, "batches"))
             self.net.load(job.layout.join(down["w"], down["buffers"], self.bench.state.personal[0]))
-            return descend(job.algorithm, job.objective, self.net, shelf, p, down, {}, job.local)[0]
+            with seeded(job.seed, round, SERVER, "layers train"):
+                return descend(job.algorithm, job.objective, self.net, shelf, p, down, {}, job.local)[0]
 
         return train
 
@@ -92,7 +92,7 @@ class Server:
             raise ImperfedError(f"the server's memory changed its names: {', '.join(sorted(undeclared))}")
         for name, t in known.items():
             if server[name].shape != t.shape or not torch.isfinite(server[name]).all():
-                raise ImperfedError(f"the merged {name!r} has the wrong shape or is not finite: the run has diverged")
+                raise DivergedError(f"the merged {name!r} has the wrong shape or is not finite: the run has diverged")
             t.copy_(server[name])
 
     def suspicions(self, halls: list[Hall]) -> list[Suspicion]:

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Desk, Exchange, Federation, Objective, Tree
+from imperfed.core import Algorithm, Desk, Done, Exchange, Federation, Objective, Tree
 from imperfed.descend import Local, Plan, Shelf, batches, descend, plan
 from imperfed.engine.seeds import generator, seeded
 from imperfed.engine.state import Groups, State
@@ -72,9 +72,13 @@ class Bench:
 
     def shelf(self, site: int) -> Shelf:
         """A site's own data, as views."""
+        return self.rows(*self.job.federation.starts[site : site + 2])
+
+    def rows(self, a: int, b: int) -> Shelf:
+        """The data of the rows a .. b - 1, as views."""
         fed = self.job.federation
-        a, b = fed.starts[site], fed.starts[site + 1]
-        return Shelf(fed.inputs(a, b), fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()})
+        labels, rows = fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()}
+        return Shelf(fed.inputs(a, b), labels, rows, self.job.objective.survey(labels))
 
     def down(self, site: int, opening: bool = False) -> Tree:
         """What a site receives; before round 0 no more than the model."""
@@ -137,15 +141,22 @@ def sit_down(bench: Bench, site: int, p: Plan, opening: bool = False) -> Desk:
 
 def train(bench: Bench, round: int, site: int) -> Answer:
     """A site's local training in one round."""
-    job, shelf = bench.job, bench.shelf(site)
+    job, shelf, down = bench.job, bench.shelf(site), bench.down(site)
     p = plan(job.algorithm, job.local, len(shelf.x), generator(job.seed, round, site, "batches"))
-    desk = sit_down(bench, site, p)
-    down = job.algorithm.begin(desk)
-    net = desk.net if down is desk.down else bench.take_place(site, down["w"], down["buffers"])
-    done, loss, rows = descend(job.algorithm, job.objective, net, shelf, p, down, desk.memory, job.local)
-    extra, memory = job.algorithm.reply(done)
-    up = {"w": net.row[: job.layout.shared], "buffers": job.layout.buffers(net.row)} | extra
-    return Answer(up, float(loss), job.layout.personal(net.row), memory, rows)
+    memory = {name: t[site] for name, t in bench.state.memory.items()}
+    if type(job.algorithm).begin is not Algorithm.begin:
+        down = job.algorithm.begin(sit_down(bench, site, p))
+    net = bench.take_place(site, down["w"], down["buffers"])
+    done, loss, rows = descend(job.algorithm, job.objective, net, shelf, p, down, memory, job.local)
+    return answer_of(bench, done, float(loss), rows)
+
+
+def answer_of(bench: Bench, done: Done, loss: float, rows: Tree) -> Answer:
+    """What a site sends and keeps after its last step."""
+    layout, row = bench.job.layout, done.net.row
+    extra, memory = bench.job.algorithm.reply(done)
+    up = {"w": row[: layout.shared].clone(), "buffers": layout.buffers(row).clone()} | extra
+    return Answer(up, loss, layout.personal(row), memory, rows)
 
 
 def consult(bench: Bench, round: int, site: int, exchange: Exchange, answer: Callable[[Desk], Tree]) -> Answer:

@@ -52,16 +52,26 @@ def weighted_gradient(job: Job, net: Net, remembered: Tree, sites: Sequence[int]
     distinct, index = example.unique_consecutive(return_inverse=True)
     cuts = torch.searchsorted(index, torch.arange(0, len(distinct) + PART, PART)).tolist()
     weight = (p / sizes)[owner]
-    total, losses = torch.zeros(job.layout.shared), torch.zeros(len(sites))
+    total, losses, surveys = torch.zeros(job.layout.shared), torch.zeros(len(sites)), _surveys(job, sites)
     net.train(True)
     for number, (a, b) in enumerate(pairwise(cuts)):
         at = rows[a:b]
         examples = fed.x[distinct[number * PART : (number + 1) * PART]]
         once = Once(net, examples, index[a:b] - number * PART)
         memory = {name: t[at] for name, t in remembered.items()}
-        batch = Batch.of(fed.x[:0], fed.labels.take(at), torch.ones(b - a), memory, {})
+        survey = {name: t[owner[a:b]] for name, t in surveys.items()}
+        batch = Batch.of(fed.x[:0], fed.labels.take(at), torch.ones(b - a), memory, {}, survey)
         values, _ = job.objective.loss(once, batch)
         total += net.backward(values @ weight[a:b])[: len(total)]
         losses.index_add_(0, owner[a:b], values.detach())
     net.train(False)
     return total, losses / sizes
+
+
+def _surveys(job: Job, sites: Sequence[int]) -> Tree:
+    """What the objective knows of all labels of each site, a row a site."""
+    fed = job.federation
+    if not job.objective.survey(fed.labels):  # most know nothing, and sites may be many
+        return {}
+    found = [job.objective.survey(fed.labels.between(fed.starts[k], fed.starts[k + 1])) for k in sites]
+    return {name: torch.stack([one[name] for one in found]) for name in found[0]}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from imperfed.errors import UsageError, not_negative, positive, unknown
-from imperfed.models import zoo
+from imperfed.models import densenet, zoo
 from imperfed.models.zoo import Shape
 from imperfed.network import Network
 
@@ -26,7 +26,7 @@ class ModelSpec:
     name: str = "mlp"
     hidden: int = 256  # mlp: width of every hidden layer
     layers: int = 2  # mlp: linear layers, so that 2 is one hidden layer
-    norm: str = "group"  # resnets: group or batch
+    norm: str = "group"  # cnn, resnets, vgg16, densenet121: group or batch
     features: int = 0  # text: how many features the sparse inputs count; 0: as the data say
     widths: tuple[int, ...] = (512, 1024, 1024, 512)  # text: of the sparse layer and the linear layers behind it
 
@@ -66,9 +66,34 @@ def models() -> dict[str, Model]:
             lambda shape: len(shape) == 2 and shape[0] == 2,
             _text,
         ),
+        "cnn": Model(
+            "three convolutions with normalisation and the global average; 23,798 parameters on 1 x 64 x 64 and 6 "
+            "classes; setting: norm",
+            f"images (channels, height, width) of at least {zoo.CNN_MIN} x {zoo.CNN_MIN} pixels",
+            lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.CNN_MIN,
+            lambda spec, shape, classes: zoo.cnn(shape, classes, spec.norm),
+        ),
         "resnet10": _resnet("ResNet-10", (1, 1, 1, 1)),
         "resnet18": _resnet("ResNet-18", (2, 2, 2, 2)),
         "resnet34": _resnet("ResNet-34", (3, 4, 6, 3)),
+        "vgg16": Model(
+            "VGG-16 for small images (one linear layer instead of three); setting: norm",
+            f"images (channels, height, width) of at least {zoo.VGG_MIN} x {zoo.VGG_MIN} pixels",
+            lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.VGG_MIN,
+            lambda spec, shape, classes: zoo.vgg16(shape, classes, spec.norm),
+        ),
+        "firenet": Model(
+            "FireNet, AlexNet cut down to three convolutions, with dropout",
+            "images (channels, height, width) of any size",
+            lambda shape: len(shape) == 3,
+            lambda spec, shape, classes: zoo.firenet(shape, classes),
+        ),
+        "densenet121": Model(
+            "DenseNet-121, 7 million parameters; setting: norm (batch: as published)",
+            f"images (channels, height, width) of at least {densenet.MIN_SIDE} x {densenet.MIN_SIDE} pixels",
+            lambda shape: len(shape) == 3 and min(shape[1:]) >= densenet.MIN_SIDE,
+            lambda spec, shape, classes: densenet.densenet121(shape, classes, spec.norm),
+        ),
     }
 
 

@@ -25,11 +25,21 @@ Shape = tuple[int, ...]
 LENET_MIN = 12
 """The smallest side of an image of which LeNet-5's two convolutions and poolings leave at least one pixel."""
 
+VGG_WIDTHS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
+"""Channels of VGG-16's thirteen convolutions; a pooling follows each group."""
+
+VGG_MIN = 2 ** len(VGG_WIDTHS)
+"""The smallest side of an image of which five poolings leave at least one pixel."""
+
 NORMS: dict[str, Callable[[int], nn.Module]] = {
-    "group": lambda channels: nn.GroupNorm(32, channels),  # the numbers of channels, 64 to 512, allow 32 groups
+    "group": lambda channels: nn.GroupNorm(32 if channels >= 64 else 8, channels),
     "batch": nn.BatchNorm2d,
 }
-"""How a residual network normalises."""
+"""How a convolutional network normalises; all numbers of channels here are multiples of the groups."""
+
+CNN_WIDTHS = (16, 32, 64)
+CNN_MIN = 8
+"""The smallest side of an image of which the small network's stride and two poolings leave at least one pixel."""
 
 
 def linear(shape: Shape, classes: int) -> Network:
@@ -111,6 +121,17 @@ def lenet5(shape: Shape, classes: int) -> Network:
     return Network(rep, nn.Linear(84, classes))
 
 
+def cnn(shape: Shape, classes: int, norm: str) -> Network:
+    """Three 3 x 3 convolutions, the first of stride 2, poolings between them, and the global average."""
+    layers: list[nn.Module] = [ChannelsLast()]
+    for inputs, outputs in pairwise((shape[0], *CNN_WIDTHS)):
+        stem = outputs == CNN_WIDTHS[0]
+        pooled = [nn.MaxPool2d(2)] if outputs != CNN_WIDTHS[-1] else []
+        layers += [conv_norm(inputs, outputs, 3, 2 if stem else 1, norm), *pooled, nn.ReLU()]
+    rep = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Network(rep, nn.Linear(CNN_WIDTHS[-1], classes))
+
+
 def resnet(shape: Shape, classes: int, blocks: tuple[int, ...], norm: str) -> Network:
     """A residual network for small images: a 3 x 3 stem of stride 1, no pooling before the global average."""
     layers: list[nn.Module] = [conv_norm(shape[0], 64, 3, 1, norm), nn.ReLU()]
@@ -123,6 +144,35 @@ def resnet(shape: Shape, classes: int, blocks: tuple[int, ...], norm: str) -> Ne
             inputs = outputs
     rep = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
     return Network(rep, nn.Linear(inputs, classes))
+
+
+def vgg16(shape: Shape, classes: int, norm: str) -> Network:
+    """VGG-16 for small images: thirteen normalised convolutions, and one linear layer instead of three."""
+    layers: list[nn.Module] = []
+    inputs = shape[0]
+    for widths in VGG_WIDTHS:
+        for width in widths:
+            layers += [conv_norm(inputs, width, 3, 1, norm), nn.ReLU()]
+            inputs = width
+        layers.append(nn.MaxPool2d(2))
+    return Network(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(inputs, classes))
+
+
+def firenet(shape: Shape, classes: int) -> Network:
+    """FireNet (Dunnings and Breckon 2018): AlexNet cut down to three convolutions, for telling fire from none."""
+    pixels = prod(-(-side // 32) for side in shape[1:])  # a stride of 4 and three poolings, each rounding up
+    layers: list[nn.Module] = []
+    for conv in (
+        nn.Conv2d(shape[0], 64, 5, stride=4, padding=2),
+        nn.Conv2d(64, 128, 4, padding="same"),
+        nn.Conv2d(128, 256, 1),
+    ):
+        # 1 + 0.0001 times the sum over 11 channels; torch divides the factor by their number.
+        layers += [conv, nn.ReLU(), nn.MaxPool2d(3, 2, padding=1), nn.LocalResponseNorm(11, alpha=0.0011)]
+    layers.append(nn.Flatten())
+    for inputs in (256 * pixels, 4096):
+        layers += [nn.Linear(inputs, 4096), nn.Tanh(), nn.Dropout(0.5)]
+    return Network(nn.Sequential(*layers), nn.Linear(4096, classes))
 
 
 class Block(nn.Module):

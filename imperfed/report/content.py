@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imperfed.report import sections
+from imperfed.report import missing, sections
 from imperfed.report.reading import Event, Run
 from imperfed.report.sections import Picture
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
@@ -28,19 +28,19 @@ class Tile:
 def content(run: Run) -> dict[str, Any]:
     """Everything the page shows, in its order."""
     settings = run.config.run
-    later = (sections.candidate_sets(run), sections.confidence(run), sections.data(run))
+    later = (sections.candidate_sets(run), missing.missing_labels(run), sections.confidence(run), sections.data(run))
     return {
         "title": f"{settings.method} on {run.summary['data'] if run.summary else Path(settings.data).stem}",
         "about": about(run),
         "unfinished": "" if run.summary else f"not finished: round {run.round} of {run.config.rounds.rounds}",
         "tiles": tiles(run),
-        "label_sentence": sections.label_sentence(run),
+        "label_sentence": label_sentence(run),
         "learning": sections.learning(run),
         "metric": named(run.metric),
         "sites": run.sites,
         "folded": len(run.sites) > FOLDED,
         "spread": spread(run),
-        "resolved": any(row.labels is not None for row in run.sites),
+        "resolved": resolved(run),
         "sections": [section for section in later if section],
         "traffic": traffic(run),
         "sent": [(name, MEANINGS.get(name, ""), product(shape)) for name, shape in run.sent.items()],
@@ -52,6 +52,19 @@ def content(run: Run) -> dict[str, Any]:
         "per_cent": per_cent,
         "count": count,
     }
+
+
+def label_sentence(run: Run) -> str:
+    """What became of the imperfect labels."""
+    labels = run.summary["labels"] if run.summary else {}
+    return missing.filled_sentence(labels) if "filled in" in labels else sections.label_sentence(run)
+
+
+def resolved(run: Run) -> str:
+    """What the share of right labels at a site is called; nothing where there is none."""
+    if all(row.labels is None for row in run.sites):
+        return ""
+    return "filled in right" if run.summary and "filled in" in run.summary["labels"] else "labels resolved"
 
 
 def about(run: Run) -> list[str]:
@@ -88,6 +101,10 @@ def tiles(run: Run) -> list[Tile]:
     ]
     if run.common:
         found.append(common_tile("global model", *run.common))
+    if target := (run.summary or {}).get("target"):
+        rounds = "not reached" if target["round"] is None else count(target["round"])
+        spent = "" if target["round"] is None else f", {target['seconds']:.1f} s of training"
+        found.append(Tile(f"rounds to {100 * target['value']:g} %", rounds, f"{target['of']}{spent}"))
     return found
 
 

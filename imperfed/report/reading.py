@@ -101,7 +101,7 @@ def read_run(folder: RunFolder) -> Run:
         overall=over_sites([(row.value, row.test) for row in sites if row.value is not None]),
         common=last(history.get(f"{COMMON}{metric}", {})).get("*"),
         sent=summary["sent"] if summary else sent(records),
-        labels=label_files(folder, sites) if summary and summary["labels"] else None,
+        labels=label_files(folder, sites) if summary and "picking at random" in summary["labels"] else None,
         events=events(_text(folder.path / "log.txt").splitlines()),
     )
 

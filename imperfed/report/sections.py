@@ -195,11 +195,15 @@ def dealt(facts: Record) -> list[str]:
         f" each, and {many(tests, 'test row')}."
     ]
     if common := facts["common_test_rows"]:
-        sentences.append(f"A common test set of {many(common, 'row')} belongs to no site.")
+        measured = "; every site is measured on it" if facts.get("common_test") else ""
+        sentences.append(f"A common test set of {many(common, 'row')} belongs to no site{measured}.")
     if public := facts["public_rows"]:
         sentences.append(f"The server holds {many(public, 'unlabelled public input')} from {facts['public_from']}.")
     if facts["rows_left_out"]:
         sentences.append(f"{many(facts['rows_left_out'], 'row')} of the data belong to no site.")
+    if "counts" in facts:
+        held = len(facts["counts"]) - len(facts["classes_at_nobody"])
+        sentences.append(f"Of {many(len(facts['counts']), 'class', 'classes')}, {held} are held by some site.")
     if absent := facts.get("classes_at_nobody"):
         more = f" and {len(absent) - ABSENT} further classes" if len(absent) > ABSENT else ""
         sentences.append(f"No site holds a training row of {', '.join(absent[:ABSENT])}{more}.")

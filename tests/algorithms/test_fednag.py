@@ -11,12 +11,15 @@ from averaging import (
     assert_same_models,
     learn,
 )
-from bowls import Hand, keeping_the_head, path, three
+from bowls import BATCHES, START, THREE, Bowl, Hand, bowls, keeping_the_head, path, stretched, three
 from fixtures import double, near
-from toy import network, world
+from toy import Plain, differences, engine, network, world
 
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fednag import FedNAG
+from imperfed.core import Trusted
+from imperfed.descend import plan
+from imperfed.engine.seeds import SERVER, generator
 from imperfed.errors import UsageError
 from imperfed.labels import Exact
 
@@ -75,6 +78,53 @@ def test_without_its_momentum_it_is_fedavg_without_momentum_to_the_bit():
     assert_same_models(learn(FedNAG(gamma=0.0)), learn(FedAvg(), WITHOUT_MOMENTUM))
 
 
+@double()
+@pytest.mark.parametrize("public", [0.2, 0.5])
+def test_the_servers_rows_are_one_more_worker(public: float):
+    """Equal to a federation in which a further site, never absent, holds them, with its weight given."""
+    rows = [[1.3, 0.4, -0.2], [0.7, -0.8, 0.9], [1.9, 0.1, 0.3]]
+    federation, oracle = bowls(*THREE)
+    labels = Exact(torch.zeros(3, dtype=torch.int64), 1)
+    scene = replace(federation, trusted=Trusted(torch.tensor(rows), labels)), oracle
+    e = engine(FedNAG(gamma=0.6, public_weight=public), Bowl(), scene, BATCHES, stretched(), rounds=3).go()
+    hand = Hand(e)
+    hand.rows.append(np.array(rows))
+    x, v = START.copy(), np.zeros(4)
+    for t, who in hand.rounds:
+        ends = []
+        for k in (*who, 3):
+            y, u = x.copy(), v.copy()
+            draw = generator(0, t, k if k < 3 else SERVER, "batches")
+            for at in plan(e.bench.job.algorithm, BATCHES, len(hand.rows[k]), draw).rows.numpy():
+                g = hand.g(k, y, at[at < len(hand.rows[k])]) + BATCHES.weight_decay * y
+                u = 0.6 * u - BATCHES.lr * g
+                y = y + 0.6 * u - BATCHES.lr * g
+            ends.append([y, u])
+        x, v = np.einsum("k,kij->ij", np.append((1 - public) * hand.p(who), public), np.array(ends))
+    near(e.state.server["w"], x, tolerance=1e-12)
+    near(e.state.server["v"], v, tolerance=1e-12)
+
+
+def test_alone_the_servers_rows_make_the_model_and_nothing_comes_up():
+    e = learn(FedNAG(gamma=0.8, public_weight=1.0), rounds=3)
+    trusted = world(Exact)[0].trusted
+    assert trusted is not None
+    federation, oracle = world(Exact, (12, 20, 31))
+    other = replace(federation, x=torch.randn_like(federation.x)), oracle
+    assert_same_models(e, engine(FedNAG(gamma=0.8, public_weight=1.0), Plain(), other, rounds=3).go())
+    assert all(report.up == 0 and not report.sent and not report.failures for report in e.reports)
+    assert not differences(e.model(0), e.model(2))
+    assert differences(e.model(0), learn(FedNAG(gamma=0.8), rounds=3).model(0), tolerance=1e-3)
+
+
+def test_rows_at_the_server_are_asked_for_only_where_they_count():
+    assert not FedNAG().trusts
+    assert FedNAG(public_weight=0.2).trusts
+    federation, oracle = world(Exact)
+    with pytest.raises(UsageError, match=r"set split\.trusted"):
+        engine(FedNAG(public_weight=0.2), Plain(), (replace(federation, trusted=None), oracle)).go()
+
+
 def test_two_models_go_down_and_two_come_up():
     e = learn(FedNAG(), rounds=1)
     d = len(e.state.server["w"])
@@ -93,3 +143,5 @@ def test_it_composes():
 def test_bad_settings_are_refused(gamma: float):
     with pytest.raises(UsageError, match=r"method\.gamma"):
         FedNAG(gamma=gamma)
+    with pytest.raises(UsageError, match=r"method\.public_weight"):
+        FedNAG(public_weight=gamma + 0.05)

@@ -174,8 +174,12 @@ def test_rounds_without_evaluation_show_no_figure(tmp_path: Path) -> None:
     assert not any(", ," in line for line in told)
 
 
-@pytest.mark.parametrize(("policy", "code"), [("skip", 4), ("stop", 1)])
-def test_a_run_that_diverges_says_so_and_logs_it(policy: str, code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("policy", "code"), [("skip", 5), ("stop", 1)])
+def test_a_run_that_diverges_says_so_and_logs_it(
+    policy: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages: list[RunFolder] = []
+    monkeypatch.setattr("imperfed.experiment.write_report", pages.append)
     said = imperfed("run", "cc", *QUICK, "--set", "lr=1e30", "--set", f"on_failure={policy}", "--out", tmp_path)
     assert said.code == code
     assert said.err.startswith("error: round 1: ")
@@ -183,6 +187,24 @@ def test_a_run_that_diverges_says_so_and_logs_it(policy: str, code: int, tmp_pat
     (run,) = tmp_path.iterdir()
     assert f"failed: {said.err.removeprefix('error: ')}" in (run / "log.txt").read_text()
     assert not (run / "models").exists()
+    if code == 5:
+        assert said.err.startswith("error: round 1: the run has diverged: 0 of 4 sites answered")
+        assert pages == [RunFolder(run)]
+
+
+def test_a_target_is_told_with_its_round_and_seconds(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz")
+    words = ("run", "cc", "--data", data, *TINY, "--rounds", 3, "--out", tmp_path)
+    told = done(*words, "--set", "target=0.01")
+    target = strict((told.folder / "summary.json").read_text())["target"]
+    seconds = [r["value"] for r in records(told.folder) if r["metric"] == "seconds"]
+    assert len(seconds) == 3
+    assert target.pop("seconds") == pytest.approx(seconds[0], abs=1e-3)
+    assert target == {"value": 0.01, "of": "mean over sites", "round": 1}
+    assert f"1 % (mean over sites) was reached after round 1, {seconds[0]:.1f} s of training" in told.out
+    without = done(*words)
+    assert not any(r["metric"] == "seconds" for r in records(without.folder))
+    assert "target" not in summary(without.folder)
 
 
 def test_a_disk_that_fills_up_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

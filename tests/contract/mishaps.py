@@ -115,9 +115,8 @@ def local_steps_are_static(case: Case) -> None:
         module = job.algorithm.build(network())
         net = Net(module, Layout.of(module, job.algorithm.stays))
         labels = type(real.labels)(mode.from_tensor(real.labels.values), real.labels.classes)
-        batch = Batch.of(
-            mode.from_tensor(real.x), labels, mode.from_tensor(real.real), fake(real.rows), fake(real.draws)
-        )
+        x, there = mode.from_tensor(real.x), mode.from_tensor(real.real)
+        batch = Batch.of(x, labels, there, fake(real.rows), fake(real.draws), fake(real.survey))
         down, memory = fake(down), fake(desk.memory)
         slots = job.algorithm.start(net.w, down, memory)
         step = Step(net, batch, down, memory, slots, job.local.lr, job.local.momentum, job.local.weight_decay)

@@ -314,3 +314,20 @@ def test_two_rows_are_enough_for_a_site_and_the_public_takes_none_of_them():
     scene = federate(table(8, classes=2), Split(sites=4, partition="iid", public=0.9), FLIP, 0)
     assert scene.facts["rows"] == scene.facts["test_rows"] == [1] * 4
     assert scene.facts["public_rows"] == 0
+
+
+def test_images_are_standardised_channel_by_channel_where_asked_for():
+    size = torch.tensor([1.0, 3.0, 0.0]).view(3, 1, 1)
+    x = torch.rand(40, 3, 4, 5, generator=torch.Generator().manual_seed(0)) * size
+    y = torch.arange(40) % 2
+    data = Dataset("colours", x, y, None, ("a", "b"), test_x=x[:20] + 1, test_y=y[:20])
+    scene = federate(data, Split(sites=2, partition="iid", trusted=0.2, standardise=True), Labelling(kind="exact"), 3)
+    held = x[[int(i) for i in scene.federation.ids]].double()
+    mean, spread = held.mean((0, 2, 3)).view(3, 1, 1), held.std((0, 2, 3), correction=0).view(3, 1, 1)
+    spread[2] = 1.0  # a channel without any variation is only moved
+    assert torch.allclose(scene.federation.x.double(), (held - mean) / spread, atol=1e-5)
+    assert scene.scale.mean.shape == (3, 1, 1)
+    common = torch.cat([scene.oracle.common_x, scene.federation.public]).double()
+    assert torch.allclose(common.sum(0), (((x[:20] + 1).double() - mean) / spread).sum(0), atol=1e-3)
+    assert scene.federation.trusted is not None
+    assert float(scene.federation.trusted.x[:, :2].mean()) == pytest.approx(0.0, abs=0.2)

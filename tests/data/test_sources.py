@@ -18,7 +18,7 @@ from imperfed.errors import DataError, UsageError
 REAL = sources.data_folder()  # before any test points elsewhere
 NAMES = {
     *("digits", "mnist", "fashion-mnist", "lost", "birdsong", "fg-net", "italian"),
-    *("cifar10", "wisdm", "pneumoniamnist", "fire"),
+    *("cifar10", "wisdm", "pneumoniamnist", "fire", "chestxray14"),
 }
 
 

@@ -80,7 +80,18 @@ def test_data_in_words(tmp_path: Path) -> None:
     assert "4 training rows at 2 sites, from 1 to 3 each, and 50 test rows." in page
     assert "A common test set of 80 rows belongs to no site." in page
     assert "6 unlabelled public inputs from the official test set. 9 rows of the data belong to no site." in page
-    assert f"No site holds a training row of {CLASSES[2]}." in page
+    assert f"Of 3 classes, 2 are held by some site. No site holds a training row of {CLASSES[2]}." in page
+
+
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        ({"round": 2, "seconds": 3.21}, "rounds to 62.5 % 2 global model, 3.2 s of training"),
+        ({"round": None, "seconds": None}, "rounds to 62.5 % not reached global model"),
+    ],
+)
+def test_time_to_a_target(when: dict[str, Any], told: str, tmp_path: Path) -> None:
+    assert told in text(make(tmp_path, lambda s: s.update(target={"value": 0.625, "of": "global model"} | when)))
 
 
 def test_what_left_the_sites(tmp_path: Path) -> None:

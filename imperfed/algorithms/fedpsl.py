@@ -1,0 +1,127 @@
+"""FedPSL (Dong et al., "Federated partially supervised learning with limited decentralized medical images", IEEE TMI
+2023): some classes are annotated at some sites. Equation and line numbers: the journal version; lines are of Alg. 1.
+
+    symbol           where it lives                             does it travel
+    theta            every weight below `head`                  down and up, merged by n_k / n
+    phi^c            row c of head.weight and of head.bias      down and up, merged by annotations of c (TDMA)
+    n_k              Updates.n                                  the site's claim
+    n_k^c            memory["annotated"], one number a class    up; the site's claim, at most n_k
+    theta'           FedPSL.local, the row `ahead`              never: one plain step from theta
+    B_train, B_val   every other row of a batch                 never
+    alpha            `a` inside theta', otherwise local.lr      never
+    beta             local.lr                                   never
+
+Both parts off is the paper's FedAvg (Eq. 6): the same Adam steps, all weights by n_k / n. Adam starts afresh each
+round, so `local.momentum` is not used. Under labels in which nothing is missing n_k^c = n_k, and TDMA is FedAvg.
+
+Departs from the paper in: a class that nobody on duty annotates keeps its row, where Eq. 9 divides by 0; theta' is a
+plain step of its own size `a`, while phi and theta take Adam steps (the paper prints plain steps and names Adam);
+weight decay, which the paper does not use, acts on the two outer steps only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Batch, Done, Hall, Objective, Site, Step, Tree, Updates
+from imperfed.errors import UsageError, not_negative
+
+B1, B2, EPS = 0.9, 0.999, 1e-8
+"""Adam's usual constants."""
+
+
+@dataclass(frozen=True)
+class FedPSL(Algorithm):
+    """For classes annotated at some sites only: the head merged class by class, the features learned one step ahead."""
+
+    name: ClassVar[str] = "fedpsl"
+    tdma: bool = True  # task-dependent model aggregation, Eq. 9
+    tadl: bool = True  # task-agnostic decoupling learning, Alg. 1
+    order: int = 2  # 2: the meta-gradient through theta'; 1: theta' taken as a constant shift
+    a: float = 0.001  # alpha of line 6, the step inside theta'
+
+    def __post_init__(self) -> None:
+        if self.order not in (1, 2):
+            raise UsageError(f"setting method.order of fedpsl must be 1 or 2; got {self.order}")
+        not_negative("method", a=self.a)
+
+    # -- a site ---------------------------------------------------------------------------------------------------
+
+    def open(self, site: Site) -> Tree:
+        if not self.tdma:
+            return {}
+        known = site.labels.values.reshape(site.n, -1) >= 0
+        return {"annotated": known.sum(0).to(torch.get_default_dtype()).expand(site.labels.classes)}  # n_k^c
+
+    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+        return {"m": torch.zeros_like(w), "v": torch.zeros_like(w), "t": w.new_zeros(())}
+
+    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+        step.slots["t"] += 1
+        return self.decoupled(objective, step) if self.tadl else super().local(objective, step)
+
+    def move(self, g: Tensor, step: Step) -> None:
+        step.w.sub_(self.adam(g, step, slice(None)))
+
+    def adam(self, g: Tensor, step: Step, part: slice) -> Tensor:
+        """How far Adam moves this part of the weights along g."""
+        m, v, t = step.slots["m"][part], step.slots["v"][part], step.slots["t"]
+        m.lerp_(g, 1 - B1)
+        v.lerp_(g.square(), 1 - B2)
+        return step.lr * (m / (1 - B1**t)) / ((v / (1 - B2**t)).sqrt() + EPS)
+
+    def decoupled(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+        """Alg. 1, lines 4 to 9. Weights change only at the end: the graph of L_train still needs the old ones."""
+        net, w, cut = step.net, step.w, step.net.layout.fields["head.weight"].offset  # [theta | phi]
+        train, val = half(step.batch, 0), half(step.batch, 1)
+        decay = step.weight_decay * w
+        out = objective.loss(net, step.batch)[1] if step.batch.rows else None  # what `remember` wants of all rows
+        L_train = train.mean(objective.loss(net, train)[0])
+        g = net.gradient(L_train) if self.order == 2 else net.backward(L_train)
+        g_train = g.detach()
+        theta = w[:cut] - self.a * g_train[:cut]  # line 6: theta'
+        phi = w[cut:] - self.adam(g_train[cut:] + decay[cut:], step, slice(cut, None))  # line 7
+        ahead = torch.cat([theta, phi]).requires_grad_()
+        L_val = val.mean(objective.loss(net.through(ahead), val)[0])
+        g_val = torch.autograd.grad(L_val, ahead)[0][:cut]
+        if self.order == 2:
+            g_val = g_val - self.a * net.backward(g[:cut] @ g_val)[:cut]  # Eq. 11: (I - alpha H_train) grad L_val
+        w[:cut] -= self.adam(g_val + decay[:cut], step, slice(cut))  # line 9
+        w[cut:] = phi
+        return L_train.detach(), out
+
+    def reply(self, done: Done) -> tuple[Tree, Tree]:
+        return dict(done.memory), done.memory
+
+    # -- the server -----------------------------------------------------------------------------------------------
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        new = updates.average(updates.by_size())  # Eq. 6, and theta of Eq. 9
+        if self.tdma:
+            self.by_class(new["w"], server["w"], updates, hall)
+        return server | new
+
+    def by_class(self, new: Tensor, old: Tensor, updates: Updates, hall: Hall) -> None:
+        """phi of Eq. 9, written into the new weights; where the head is personal there is nothing to merge."""
+        n_kc = torch.minimum(updates["annotated"].clamp(min=0), updates.n.unsqueeze(1))
+        n_c, layout = n_kc.sum(0), hall.net.layout
+        for name in ("head.weight", "head.bias"):
+            if name in layout.fields and layout.fields[name].end <= layout.shared:
+                phi_k, phi = layout.view(updates["w"], name), layout.view(old, name)
+                merged = torch.einsum("kc,kc...->c...", n_kc / n_c.clamp(min=1), phi_k)
+                known = (n_c > 0).view(-1, *[1] * (phi.ndim - 1))
+                layout.view(new, name).copy_(torch.where(known, merged, phi))
+        if hall.round == 0 and (missing := (n_c == 0).nonzero().flatten().tolist()):
+            names = ", ".join(hall.classes[c] for c in missing)
+            hall.notes.append(f"fedpsl: no site that answered annotates {names}: the head's rows stay as they were")
+
+
+def half(batch: Batch, first: int) -> Batch:
+    """Every second row: rows lie in random order, and padding behind them moves no row into the other half."""
+    rows = torch.arange(first, len(batch.x), 2, device=batch.x.device)
+    memory = {name: t[rows] for name, t in batch.rows.items()}
+    return Batch.of(batch.x[rows], batch.labels.take(rows), batch.real[rows], memory, {}, batch.survey)

@@ -1,0 +1,155 @@
+"""pFedMo: personalised federated learning with contrastive momentum (thesis, chapter 3; its equation numbers).
+
+Workers make Nesterov steps. Beside them the server trains a representation model on labelled rows that it alone holds
+(`split.trusted`), scores how near each worker comes to it, and pulls each worker's model and momentum towards it.
+
+    symbol        where it lives                      does it travel
+    w_i           step.w, server["w_k"][i]            down and up
+    m_i           server["m_k"][i], by `reading`      down and up
+    y_i           slots["y"], the last plain step     never: w_i and m_i tell it
+    w_r, m_r      server["w_r"], server["m_r"]        never: the representation model
+    w_+           server["w"], the global model       never: every worker goes on from its own w_i+
+    u_i           server["u"], largest loss so far    never
+    D_i / D       PFedMo.aggregation                  D_i is the site's claim
+
+(3.2) and (3.3) call the plain gradient point m. Put into (3.7) and (3.8), that m makes the position of the
+representation model cancel and drives the workers away from it until they diverge (`reading=printed`). With m read as
+the velocity w - y the same two equations work: the default. `reading=mix` keeps m the gradient point and leaves out the
+last two terms of (3.8). With all scores 0, as in the first round, all three are FedNAG.
+
+The method has its own momentum, so `local.momentum` is not used. Absent workers keep their pair. Normalisation buffers
+are the workers' mean, from which the representation model makes its own anew in every round.
+
+Departs from the thesis in: the reading; the inputs scored are the server's labelled ones (`score_on=test`: inputs of
+the test set, as in the thesis, by `split.public`); a loss that is not finite scores 0; so do all where the server holds
+no labelled rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, softmax
+
+from imperfed.core import Algorithm, Done, Hall, Step, Tree, Updates
+from imperfed.errors import UsageError, positive, unknown
+
+CHOICES = {
+    "reading": ("velocity", "mix", "printed"),
+    "representation": ("continue", "restart"),
+    "score_on": ("public", "test"),
+    "aggregation": ("weighted", "uniform"),
+}
+
+
+@dataclass(frozen=True)
+class PFedMo(Algorithm):
+    """Nesterov pairs, each worker's pulled towards a model that the server trains on labelled rows of its own."""
+
+    name: ClassVar[str] = "pfedmo"
+    gamma: float = 0.5  # gamma, the momentum factor
+    pi: float = 1.0  # pi, how much a score counts
+    reading: str = "velocity"  # what m is: "velocity" w - y, "printed" y, "mix" y without the last terms of (3.8)
+    representation: str = "continue"  # w_r: "continue" from round to round, "restart" from the global model
+    score_on: str = "public"  # inputs scored: "public" the server's labelled rows, "test" test inputs it may look at
+    scored: int = 64  # B, how many inputs are scored
+    aggregation: str = "weighted"  # of the workers: "weighted" D_i / D, or "uniform" 1/N
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.gamma < 1 and 0 <= self.pi <= 1):
+            raise UsageError(f"method.gamma must lie in 0 .. 1 without 1, method.pi in 0 .. 1; got {self}")
+        positive("method", scored=self.scored)
+        for key, known in CHOICES.items():
+            if getattr(self, key) not in known:
+                raise unknown(f"{key} of pfedmo", getattr(self, key), known)
+
+    @property
+    def trusts(self) -> bool:
+        return True
+
+    # -- a worker; the representation model moves in the same way ---------------------------------------------------
+
+    def momentum(self, w: Tensor, y: Tensor) -> Tensor:
+        """m of the two sequences."""
+        return w - y if self.reading == "velocity" else y
+
+    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+        y, m = w.clone(), down["m"]
+        y[: len(m)] = down["w"] - m if self.reading == "velocity" else m
+        return {"y": y}
+
+    def move(self, g: Tensor, step: Step) -> None:
+        y = step.slots["y"]
+        new = torch.sub(step.w, g, alpha=step.lr)  # (3.2)
+        torch.add(new, new - y, alpha=self.gamma, out=step.w)  # (3.3)
+        y.copy_(new)
+
+    def pair(self, done: Done) -> tuple[Tensor, Tensor]:
+        """w and m after the last step."""
+        S = len(done.down["m"])
+        w = done.net.w[:S].clone()
+        return w, self.momentum(w, done.slots["y"][:S])
+
+    def reply(self, done: Done) -> tuple[Tree, Tree]:
+        return {"m": self.pair(done)[1]}, done.memory
+
+    # -- the server -------------------------------------------------------------------------------------------------
+
+    def serve(self, w: Tensor, sites: int) -> Tree:
+        m = self.momentum(w, w)  # y^0 = w^0
+        pairs = {"w_k": w.repeat(sites, 1), "m_k": m.repeat(sites, 1), "w_r": w.clone(), "m_r": m.clone()}
+        return pairs | {"u": torch.zeros(sites)}
+
+    def send(self, server: Tree, site: int) -> Tree:
+        return {"w": server["w_k"][site], "m": server["m_k"][site]}
+
+    def model(self, server: Tree, site: int) -> tuple[Tensor, Tensor]:
+        return server["w_k"][site], server["buffers"]
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        who = torch.tensor(updates.who)
+        p = updates.by_size() if self.aggregation == "weighted" else torch.full_like(updates.n, 1 / len(updates.n))
+        w_r, m_r, losses = self.represent(server, updates, hall)
+        s, u = self.scores(losses, server["u"][who], hall)
+        mean, m, share = updates.average(p), p @ updates["m"], (self.pi * s).unsqueeze(1)
+        m_plus = (1 - share) * m + share * m_r  # (3.7)
+        w_plus = (1 - share) * mean["w"] + share * w_r  # (3.8), its first two terms
+        if self.reading != "mix":
+            w_plus = w_plus + m - m_plus  # (3.8), its last two
+        kept = {"w_k": w_plus, "m_k": m_plus, "u": u}  # Alg. 1, lines 15 and 16
+        new = {name: server[name].index_copy(0, who, t) for name, t in kept.items()}
+        return server | mean | new | {"w": p @ w_plus, "w_r": w_r, "m_r": m_r}  # w_+: Alg. 1, line 14
+
+    def represent(self, server: Tree, updates: Updates, hall: Hall) -> tuple[Tensor, Tensor, Tensor]:
+        """The representation pair after as many steps as a worker makes, and how far from it each worker is."""
+        w_r, m_r = server["w_r"], server["m_r"]
+        if hall.trusted is None:
+            hall.notes.append("the server holds no labelled rows: every score is 0, and this is FedNAG")
+            return w_r, m_r, torch.zeros(len(updates.who))
+        if self.representation == "restart":
+            w_r, m_r = server["w"], self.momentum(server["w"], server["w"])
+        done = hall.train({"w": w_r, "m": m_r, "buffers": server["buffers"]})
+        inputs = hall.trusted.x if self.score_on == "public" else hall.public
+        if not len(inputs):
+            raise UsageError("method.score_on = test scores test inputs, and the server has none; set split.public")
+        x = inputs[torch.randperm(len(inputs), generator=hall.draw)[: self.scored]]
+        return *self.pair(done), self.losses(done, x, updates)
+
+    @torch.no_grad()
+    def losses(self, done: Done, x: Tensor, updates: Updates) -> Tensor:
+        """l_i of every worker: its predictions against those of the representation model."""
+        g = softmax(done.net(x), -1)  # (3.5)
+        models = zip(updates["w"], updates["buffers"], strict=True)
+        return torch.stack([cross_entropy(done.net.at(w, buffers, x), g) for w, buffers in models])  # (3.4), (3.6)
+
+    def scores(self, losses: Tensor, u: Tensor, hall: Hall) -> tuple[Tensor, Tensor]:
+        """s_i = 1 - l_i / u_i and the new u_i (Alg. 2); a score is 0 where u_i is, or where l_i is not finite."""
+        finite = torch.isfinite(losses)
+        if not finite.all():
+            hall.notes.append(f"{int((~finite).sum())} of {len(losses)} losses were not finite: their scores are 0")
+        u = torch.where(finite, torch.maximum(u, losses), u)
+        known = finite & (u > 0)
+        return torch.where(known, 1 - losses / torch.where(known, u, 1.0), 0.0), u

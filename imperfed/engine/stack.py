@@ -1,0 +1,161 @@
+"""Several sites' small networks trained in one batched program, where the program is the same for all of them.
+
+On small networks a step's time goes into calling operations, not into their arithmetic. Here the sites' rows form a
+matrix [M, P], every linear layer is one batched product, and one backward pass and one update serve all M sites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from imperfed.core import Algorithm, Done, Objective
+from imperfed.descend import Plan, descend, plan
+from imperfed.engine.seeds import generator
+from imperfed.engine.site import Answer, Bench, Job, answer_of
+from imperfed.models.zoo import Rectified
+from imperfed.network import Layout, Net, Network
+
+Layer = Callable[[Tensor], Tensor]
+
+SMALL = 1 << 18
+"""Weights up to which products are cheaper than the calls around them."""
+EACH_NUMBER_BY_ITSELF = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.SiLU, nn.Softplus, nn.LeakyReLU, nn.Identity)
+PLAIN_STEP = ("draws", "begin", "start", "total", "correct", "move", "local")
+"""Hooks that must be the base class's: then a local step is the objective's gradient and SGD with momentum."""
+
+
+def stackable(job: Job, network: Network) -> bool:
+    """Whether several sites of this job can be trained in one program."""
+    plain = all(getattr(type(job.algorithm), hook) is getattr(Algorithm, hook) for hook in PLAIN_STEP)
+    same_steps = job.local.epochs == 0
+    small = job.layout.trainable == job.layout.size <= SMALL
+    by_rows = job.objective.by_itself and type(job.objective).survey is Objective.survey
+    return plain and same_steps and small and by_rows and known(network)
+
+
+def known(network: Network) -> bool:
+    """Whether the network is a chain of layers that can be computed for several sites at once."""
+    return type(network) is Network and all(
+        isinstance(m, (nn.Linear, nn.Flatten, *EACH_NUMBER_BY_ITSELF)) for m in chain(network)
+    )
+
+
+def chain(network: Network) -> list[nn.Module]:
+    """The network's layers in order; a module that is no chain itself stands for one layer."""
+    rep: list[nn.Module] = [network.rep]
+    if isinstance(network.rep, Rectified):
+        rep = [nn.Flatten(), *(m for layer in network.rep for m in (layer, nn.ReLU()))]
+    elif type(network.rep) is nn.Sequential:
+        rep = list(network.rep)
+    return [*rep, *(network.get_submodule(name) for name in network.between), network.head]
+
+
+class Stack:
+    """M networks of one shape, used as one `Net` is: a batch holds the rows of all sites, one site after the other.
+
+    The numbers of all sites lie in one vector, parameter by parameter: [M, *shape] of the first, then of the next.
+    A plain step treats every number by itself, so that this order is as good as any.
+    """
+
+    def __init__(self, network: Network, layout: Layout, rows: Tensor) -> None:
+        self.sites, self.layout = len(rows), layout
+        self.w = torch.cat([part.reshape(-1) for part in rows.split(self._sizes(), 1)])
+        self.grad = torch.zeros_like(self.w)
+        self.ones = rows.new_ones(self.sites)
+        names = {id(p): name for name, p in network.named_parameters()}
+        self.layers = [self._layer(m, names) for m in chain(network)]
+        self.depth = len(self.layers) - 1 - len(network.between)
+
+    def _sizes(self) -> list[int]:
+        return [field.shape.numel() for field in self.layout.fields.values()]
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        """A vector that lies as `w` does, as a row a site."""
+        parts = numbers.split([self.sites * size for size in self._sizes()])
+        return torch.cat([part.view(self.sites, -1) for part in parts], 1)
+
+    def _layer(self, module: nn.Module, names: dict[int, str]) -> Layer:
+        if isinstance(module, nn.Flatten):
+            return lambda x: x.flatten(2)
+        if isinstance(module, nn.ReLU):
+            return relu
+        if not isinstance(module, nn.Linear):
+            return module
+        weight = self._leaf(names[id(module.weight)])
+        if module.bias is None:
+            return lambda x: torch.bmm(x, weight.mT)
+        bias = self._leaf(names[id(module.bias)])
+        return lambda x: torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
+
+    def _leaf(self, name: str) -> Tensor:
+        """The tensors of one name of all sites, as a view of `w`, with their gradients as a view of `grad`."""
+        field, M = self.layout.fields[name], self.sites
+        leaf = nn.Parameter(self.w[M * field.offset : M * field.end].view(M, *field.shape))
+        leaf.grad = self.grad[M * field.offset : M * field.end].view(M, *field.shape)
+        return leaf
+
+    def _apply(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
+        z = x.view(self.sites, -1, *x.shape[1:])
+        for layer in layers:
+            z = layer(z)
+        return z.flatten(0, 1)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._apply(x, self.layers)
+
+    def features(self, x: Tensor) -> Tensor:
+        """The representation of x."""
+        return self._apply(x, self.layers[: self.depth])
+
+    def train(self, mode: bool) -> None:
+        """No layer here cares."""
+
+    def backward(self, losses: Tensor) -> Tensor:
+        """The gradient of every site's loss at its own weights, as `w` lies (overwritten by the next call)."""
+        self.grad.zero_()
+        torch.autograd.Variable._execution_engine.run_backward(
+            (losses,), (self.ones,), False, False, (), allow_unreachable=True, accumulate_grad=True
+        )
+        return self.grad
+
+
+def train_together(bench: Bench, round: int, sites: Sequence[int]) -> list[Answer]:
+    """The local training of several sites in one round, as `site.train` does it for one."""
+    job, starts = bench.job, bench.job.federation.starts
+    downs = [bench.down(k) for k in sites]
+    rows = [job.layout.join(d["w"], d["buffers"], bench.state.personal[k]) for d, k in zip(downs, sites, strict=True)]
+    stack = Stack(bench.net.module, job.layout, torch.stack(rows))
+    shelf = bench.rows(starts[sites[0]], starts[sites[-1] + 1])
+    steps = in_step(job, round, sites)
+    # A stack stands in for a net: what a plain step asks of one, it has.
+    net = cast(Net, stack)
+    done, losses, memory = descend(job.algorithm, job.objective, net, shelf, steps, {}, {}, job.local, pad=True)
+    slots = {name: stack.rows(t) for name, t in done.slots.items()}
+    answers = []
+    for m, (k, row) in enumerate(zip(sites, stack.rows(stack.w), strict=True)):
+        a, b = (starts[i] - starts[sites[0]] for i in (k, k + 1))
+        kept = {name: t[a:b] for name, t in memory.items()}
+        own = {name: t[k] for name, t in bench.state.memory.items()}
+        end = Done(bench.net.load(row), {name: t[m] for name, t in slots.items()}, downs[m], own, done.steps, done.lr)
+        answers.append(answer_of(bench, end, float(losses[m]), kept))
+    return answers
+
+
+def in_step(job: Job, round: int, sites: Sequence[int]) -> Plan:
+    """The sites' plans side by side: every batch holds each site's batch of that step.
+
+    Rows are counted from the first site's first row; a padding slot holds the number of all rows up to the last site's.
+    """
+    starts = job.federation.starts
+    first, end = starts[sites[0]], starts[sites[-1] + 1]
+    parts = []
+    for k in sites:
+        n = starts[k + 1] - starts[k]
+        rows = plan(job.algorithm, job.local, n, generator(job.seed, round, k, "batches")).rows
+        parts.append(torch.where(rows < n, rows + (starts[k] - first), end - first))
+    return Plan(torch.cat(parts, 1), {}, sites=len(sites))

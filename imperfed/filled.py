@@ -1,0 +1,71 @@
+"""What a run gives back where labels are missing: the labels filled in, and figures class by class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Federation
+from imperfed.engine.rounds import Engine
+from imperfed.engine.site import load_model
+from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, Evaluator, Scores, figure
+from imperfed.folder import Record, RunFolder
+
+WORDS = {1: "present", 0: "absent", -1: ""}
+
+
+def write_filled(folder: RunFolder, belief: Tensor, federation: Federation, judge: Evaluator) -> Record:
+    """`labels/<site>.parquet`, and how well missing labels were filled in, where that is known."""
+    missing = federation.labels.values < 0
+    shares = []
+    for k, site in enumerate(federation.sites):
+        a, b = federation.starts[k], federation.starts[k + 1]
+        folder.save_table(f"labels/{site}.parquet", filled_table(federation, a, b, belief[a:b]))
+        found = judge.filled_in(a, b, missing[a:b], belief[a:b])
+        shares.append(found and found["accuracy"])
+    if not missing.any():
+        return {}
+    sure = torch.maximum(belief, 1 - belief)[missing]
+    overall = judge.filled_in(0, len(missing), missing, belief)
+    unknown = {"accuracy": None, "always absent": None, "auroc": None, "n": 0}
+    head = {"filled in": int(missing.sum()), "mean confidence": float(sure.mean()), "sites": shares}
+    return head | (unknown if overall is None else overall)
+
+
+def filled_table(federation: Federation, a: int, b: int, belief: Tensor) -> dict[str, list[Any]]:
+    """The columns of a site's label file: one line an example and class."""
+    classes, values = federation.classes, federation.labels.values[a:b].flatten()
+    present = belief.flatten() >= 0.5
+    return {
+        "id": [name for name in federation.ids[a:b] for _ in classes],
+        "class": list(classes) * (b - a),
+        "given": [WORDS[v] for v in values.tolist()],
+        "suggested": [WORDS[v] for v in present.int().tolist()],
+        "confidence": torch.where(present, belief.flatten(), 1 - belief.flatten()).tolist(),
+        "reason": ["annotated" if v >= 0 else "filled in" for v in values.tolist()],
+    }
+
+
+def by_class(engine: Engine, federation: Federation, judge: Evaluator) -> list[Record]:
+    """Every class: which sites annotate it, and its AUROC as a mean over all sites, over those, and over the others."""
+    if judge.annotated is None:
+        return []
+    areas = torch.stack([judge.by_class(k, load_model(engine.bench, k)) for k in range(judge.sites)])
+    table: list[Record] = []
+    for name, values, area, here in zip(
+        federation.classes, federation.labels.values.T, areas.T, judge.annotated.T, strict=True
+    ):
+        means = {"auroc": area, ANNOTATED: area[here], NEVER_ANNOTATED: area[~here]}
+        counts = {"annotations": int((values >= 0).sum()), "positives": int((values == 1).sum())}
+        where = [site for site, own in zip(federation.sites, here.tolist(), strict=True) if own]
+        table.append(
+            {"class": name, "annotated at": where} | counts | {n: figure(float(a.nanmean())) for n, a in means.items()}
+        )
+    return table
+
+
+def apart(scores: Scores) -> Record:
+    """A site's figures over the classes it annotates and over those it never does, where they are told apart."""
+    return {name: figure(scores[name][0]) for name in (ANNOTATED, NEVER_ANNOTATED) if name in scores}

@@ -1,0 +1,125 @@
+"""Which classes a site annotates, and what it then knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from imperfed.data.annotations import TABLES, annotate, given, masks, named, to_learn
+from imperfed.data.candidates import Labelling
+from imperfed.data.dataset import Dataset
+from imperfed.errors import DataError, UsageError
+
+CLASSES = ("cough", "fever", "rash", "gout", "flu")
+
+
+def data(y: Tensor | None = None, classes: tuple[str, ...] = CLASSES) -> Dataset:
+    """Twelve rows of several classes each."""
+    draw = torch.Generator().manual_seed(0)
+    if y is None:
+        y = torch.randint(0, 2, (12, len(classes)), generator=draw).to(torch.int8)
+    return Dataset("ward", torch.zeros(len(y), 3), y, None, classes, torch.zeros(4, 3), y[:4].clone())
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+SITES = (torch.arange(0, 5), torch.arange(5, 12))
+
+
+def test_a_site_knows_the_truth_about_its_classes_and_nothing_else() -> None:
+    ward = data()
+    labels, facts = annotate(ward, Labelling(annotates="cough, rash; rash, flu"), SITES, rng())
+    assert facts == {"labels": "annotated", "annotates": "cough, rash; rash, flu"}
+    assert ward.y is not None
+    for rows, known in zip(SITES, ([0, 2], [2, 4]), strict=True):
+        unknown = [c for c in range(5) if c not in known]
+        assert torch.equal(labels.values[rows][:, known], ward.y[rows][:, known])
+        assert (labels.values[rows][:, unknown] == -1).all()
+    labels.check("ward")
+
+
+@pytest.mark.parametrize("sites", [1, 2, 3, 9])
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_drawn_masks_leave_no_site_and_no_class_out(sites: int, share: float) -> None:
+    found = masks("drawn", share, data(), sites, rng())
+    assert found.shape == (sites, 5)
+    assert found.any(0).all()
+    assert found.any(1).all()
+    assert (found.sum(1) == max(round(share * 5), -(-5 // sites), 1)).all()
+
+
+def test_masks_are_a_function_of_the_seed() -> None:
+    one, again = (masks("drawn", 0.5, data(), 4, rng()) for _ in range(2))
+    assert (one == again).all()
+    assert (one != masks("drawn", 0.5, data(), 4, np.random.default_rng(1))).any()
+
+
+def test_the_papers_tables() -> None:
+    assert [len(site) for site in named("table-1")] == [3, 3, 3, 3]
+    assert [len(site) for site in named("table-3")] == [3, 3, 3, 3, 1, 1]
+    diseases = ("Atelectasis", "Effusion", "Infiltration", "Nodule", "Pneumothorax", "Consolidation")
+    found = masks("table-1", 0.5, data(classes=diseases), 4, rng())
+    by_class = dict(zip(diseases, found.T.sum(1).tolist(), strict=True))
+    assert by_class == {
+        "Infiltration": 1,
+        "Effusion": 2,
+        "Atelectasis": 3,
+        "Nodule": 3,
+        "Consolidation": 2,
+        "Pneumothorax": 1,
+    }
+    assert set(TABLES) == {"table-1", "table-3", "one-class"}
+
+
+def test_labels_that_came_with_the_data_are_left_as_they_are() -> None:
+    y = torch.tensor([[1, -1, 0, -1, 1], [0, 1, -1, 1, -1]], dtype=torch.int8)
+    assert given(data(y))
+    assert not given(data())
+    labels, facts = annotate(data(y), Labelling(), (torch.arange(2),), rng())
+    assert facts["annotates"] == "given"
+    assert torch.equal(labels.values, y)
+    assert annotate(data(), Labelling(), SITES, rng())[1]["annotates"] == "drawn"
+
+
+def test_the_classes_to_learn_are_those_that_are_named() -> None:
+    ward = data()
+    kept = to_learn(ward, Labelling(annotates="rash, cough; rash"))
+    assert ward.y is not None
+    assert kept.y is not None
+    assert kept.test_y is not None
+    assert ward.test_y is not None
+    assert kept.classes == ("cough", "rash")
+    assert torch.equal(kept.y, ward.y[:, [0, 2]])
+    assert torch.equal(kept.test_y, ward.test_y[:, [0, 2]])
+    assert to_learn(ward, Labelling(classes="flu", annotates="flu; flu")).classes == ("flu",)
+    for everything in (Labelling(), Labelling(classes="all", annotates="flu; flu"), Labelling(annotates="drawn")):
+        assert to_learn(ward, everything) is ward
+
+
+@pytest.mark.parametrize(
+    ("labelling", "told"),
+    [
+        (Labelling(annotates="cough; fewer"), "'fewer'.*fever"),
+        (Labelling(annotates="tabel-1"), "'tabel-1'.*table-1"),
+        (Labelling(classes="flue"), "'flue'.*flu"),
+    ],
+)
+def test_a_class_that_is_not_there_is_named_with_the_nearest(labelling: Labelling, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        to_learn(data(), labelling)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(UsageError, match="3 sites annotate, and there are 2"):
+        annotate(data(), Labelling(annotates="cough; flu; rash"), SITES, rng())
+    with pytest.raises(UsageError, match="every site must annotate some class"):
+        annotate(data(), Labelling(annotates="cough;"), SITES, rng())
+    with pytest.raises(UsageError, match="share of the classes"):
+        annotate(data(), Labelling(annotated=0.0), SITES, rng())
+    single = Dataset("ward", torch.zeros(3, 2), torch.tensor([0, 1, 0]), None, ("a", "b"))
+    with pytest.raises(DataError, match="several classes"):
+        annotate(single, Labelling(), SITES, rng())

@@ -1,0 +1,155 @@
+"""Several sites in one program: the same answers as one by one, for whatever may be trained so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from toy import LOCAL, Plain, Watched, engine, network, world
+
+from imperfed.algorithms import catalogue
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.fedprox import FedProx
+from imperfed.algorithms.pfedpll import LCP, PFedPLL
+from imperfed.core import Algorithm, Batch, Objective
+from imperfed.engine import rounds, stack
+from imperfed.engine import site as at_site
+from imperfed.labels import Candidates, Exact
+from imperfed.models import ModelSpec, build
+from imperfed.network import Network
+
+
+def answers_alike(e: Watched, sites: list[int]) -> None:
+    """All that the sites send and keep is the same as when each is trained by itself."""
+    e.round(0)  # from here on personal parts and memories differ from site to site
+    together = stack.train_together(e.bench, 1, sites)
+    for k, one in zip(sites, together, strict=True):
+        alone = at_site.respond(e.bench, 1, 0, k)
+        for a, b in ((one.up, alone.up), (one.rows, alone.rows), (one.memory, alone.memory)):
+            assert a.keys() == b.keys()
+            for name in a:
+                torch.testing.assert_close(a[name], b[name], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(one.personal, alone.personal, rtol=1e-5, atol=1e-6)
+        assert one.loss == pytest.approx(alone.loss, rel=1e-5)
+        assert not torch.equal(one.up["w"], e.state.server["w"])
+
+
+@pytest.mark.parametrize("sites", [[0, 1, 2, 3], [0, 2], [1, 3]], ids=str)
+def test_unequal_sites_with_padding_train_as_alone(sites: list[int]) -> None:
+    answers_alike(engine(FedAvg(), Plain(), world(Exact)), sites)
+    answers_alike(engine(PFedPLL(), LCP(), world(Candidates)), sites)
+
+
+@pytest.mark.parametrize(
+    "model", [ModelSpec("mlp", hidden=8), ModelSpec("mlp", hidden=5, layers=3), ModelSpec("linear")]
+)
+def test_the_zoos_small_networks(model: ModelSpec) -> None:
+    answers_alike(engine(FedAvg(), Plain(), world(Exact), net=build(model, (6,), 4, 0)), [0, 1, 3])
+
+
+def test_features_are_those_of_each_site() -> None:
+    e = engine(PFedPLL(), LCP(), world(Candidates))
+    rows = torch.randn(2, e.bench.job.layout.size)
+    x = torch.randn(6, 6)
+    pair = stack.Stack(e.bench.net.module, e.bench.job.layout, rows)
+    for m in range(2):
+        net = e.bench.net.load(rows[m])
+        torch.testing.assert_close(pair.features(x)[3 * m : 3 * m + 3], net.features(x[3 * m : 3 * m + 3]))
+        torch.testing.assert_close(pair(x)[3 * m : 3 * m + 3], net(x[3 * m : 3 * m + 3]))
+    assert torch.equal(pair.rows(pair.w), rows)
+
+
+@dataclass(frozen=True)
+class Crowded(Plain):
+    by_itself: ClassVar[bool] = False
+
+
+class Doubling(Network):
+    def forward(self, x: Tensor, features: bool = False) -> Tensor:
+        return super().forward(2 * x, features)
+
+
+def conv() -> Network:
+    rep = nn.Sequential(nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 2, 3), nn.Flatten())
+    return Network(rep, nn.Linear(8, 4))
+
+
+@pytest.mark.parametrize(
+    ("method", "objective", "net", "local"),
+    [
+        (FedProx(), Plain(), network(), LOCAL),
+        (FedAvg(), Crowded(), network(), LOCAL),
+        (FedAvg(), Plain(), conv(), LOCAL),
+        (FedAvg(), Plain(), network(nn.Dropout()), LOCAL),
+        (FedAvg(), Plain(), network(nn.BatchNorm1d(8)), LOCAL),
+        (FedAvg(), Plain(), Doubling(nn.Sequential(nn.Linear(6, 8)), nn.Linear(8, 4)), LOCAL),
+        (FedAvg(), Plain(), Network(nn.Sequential(nn.Linear(6, 30000)), nn.Linear(30000, 4)), LOCAL),
+        (FedAvg(), Plain(), network(), replace(LOCAL, epochs=2)),
+    ],
+    ids=[
+        "own gradient",
+        "rows not by themselves",
+        "convolution",
+        "dropout",
+        "buffers",
+        "own forward",
+        "large",
+        "epochs",
+    ],
+)
+def test_what_cannot_be_stacked_is_trained_one_by_one(
+    method: Algorithm, objective: Objective, net: Network, local: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(rounds, "train_together", lambda *a: asked.append(a))
+    e = engine(method, objective, world(Exact), local, net=net)
+    assert not e.stacks
+    e.round(0)
+    assert asked == []
+
+
+@dataclass(frozen=True)
+class Stumbling(Plain):
+    """Fails wherever it meets the first input of site 2."""
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        if (batch.x == world(Exact)[0].x[32]).all(1).any():
+            raise RuntimeError("stumbled")
+        return super().loss(net, batch)
+
+
+def test_a_site_that_fails_is_named_and_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "cores", lambda: 1)
+    report = engine(FedAvg(), Stumbling(), world(Exact), replace(LOCAL, steps=8)).round(0)
+    assert report.failures.keys() == {2}
+    assert "stumbled" in report.failures[2]
+    assert report.losses.keys() == {0, 1, 3}
+
+
+@pytest.mark.parametrize("name", [n for n, c in catalogue().items() if issubclass(c, Objective)])
+def test_an_objective_that_says_so_takes_every_example_by_itself(name: str) -> None:
+    objective = catalogue()[name]()
+    assert isinstance(objective, Objective)
+    if not objective.by_itself:
+        pytest.skip(f"{name} says that it does not")
+    federation, _ = world(objective.labels)
+    memory = objective.open(federation.labels)
+    net = network().eval()
+
+    def both(rows: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        remembered = {n: t[rows] for n, t in memory.items()}
+        batch = Batch.of(federation.x[rows], federation.labels.take(rows), torch.ones(len(rows)), remembered, {})
+        values, out = objective.loss(net, batch)
+        with torch.no_grad():
+            return values.detach(), objective.remember(net, batch, out)
+
+    values, remembered = both(torch.arange(9))
+    for i in range(9):
+        value, own = both(torch.tensor([i]))
+        torch.testing.assert_close(value[0], values[i])
+        for n, t in own.items():
+            torch.testing.assert_close(t[0], remembered[n][i])
