@@ -25,12 +25,12 @@ def digest(key: bytes, field: str, value: bytes) -> bytes:
 
 
 def quantised(features: Tensor) -> list[bytes]:
-    """Features in -1 .. 1 rounded to `STEPS`, as little-endian 32-bit numbers, a string a row.
+    """Features rounded to `STEPS`, as little-endian 64-bit numbers, a string a row.
 
     They should be worked out in float64: its rounding, which differs from batch to batch, is so far below a step that
     two sites with the same example agree.
     """
-    whole = (features.double() * STEPS).round().to(torch.int32).cpu().numpy().astype("<i4")
+    whole = (features.double() * STEPS).round().to(torch.int64).cpu().numpy().astype("<i8")
     return [row.tobytes() for row in whole]
 
 

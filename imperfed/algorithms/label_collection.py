@@ -6,7 +6,8 @@
     M_i         digests of g_0(x), and of the label's name  up, once, a pair a row
     L           server, counts of pairs of rows of W        never
 
-Equal digests are the same example, so two examples that g_0 cannot tell apart count as one.
+Equal digests are the same example, so two examples that g_0 cannot tell apart count as one. `hashed=input` digests x
+itself: no example is mistaken for another, and thousands of sites need no pass through a large model.
 
 Departs from the paper in: digests are keyed, since plain ones of one of C labels are undone by trying all C. The server
 still learns which rows of W come together and how often. For privacy towards those who receive W the counts get
@@ -17,6 +18,7 @@ FedALC-fixed. The number of examples counts as public.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +29,7 @@ from torch.nn.functional import normalize
 from imperfed.core import Desk, Exchange, Hall, Tree, Updates
 from imperfed.digests import digests, numbered, quantised
 from imperfed.embeddings import Pairs
-from imperfed.errors import UsageError, not_negative, positive
+from imperfed.errors import UsageError, not_negative, positive, unknown
 
 PAIRS = "pairs/"
 PART = 1024
@@ -39,6 +41,7 @@ class Collecting:
     """The settings of label collection; a method that uses it adds `opening` to its exchanges."""
 
     noise: float = 0.0  # noise multiplier of differentially private counts; 0: exact counts
+    hashed: str = "embedding"  # what is digested: embedding (g_0(x)), or input (x itself, which takes no model)
     most: int = 10  # private counts: labels of an example that count, which bounds what one example can change
     delta: float = 1e-5  # private counts: delta of (epsilon, delta)
 
@@ -46,12 +49,25 @@ class Collecting:
         """Refuse settings that mean nothing."""
         not_negative("method", noise=self.noise)
         positive("method", most=self.most, delta=self.delta)
+        if self.hashed not in HASHED:
+            raise unknown("thing to digest", self.hashed, HASHED)
         if self.noise:
             accountant()
 
     def collection(self) -> Exchange:
         """The exchange, once, before round 0."""
-        return Exchange("collect", self.assemble, answer=collect)
+        return Exchange("collect", self.assemble, answer=self.collect)
+
+    @torch.no_grad()
+    def collect(self, desk: Desk) -> Tree:
+        """A site's answer (Alg. 1, lines 6 to 8): digests of its examples and their labels, and the rows it trains."""
+        rows = desk.labels.values.unique()
+        return {
+            "example tag": digests(desk.secret, "example", quantised(HASHED[self.hashed](desk))),
+            "label tag": label_tags(desk.secret, desk.labels.values),
+            "row tag": label_tags(desk.secret, rows),
+            "row": rows,
+        }
 
     def assemble(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """Counts of pairs of classes from the sites' digests (Alg. 1, line 10)."""
@@ -73,19 +89,14 @@ class Collecting:
         return {"epsilon": float(server["epsilon"]), "delta": self.delta} if "epsilon" in server else {}
 
 
-@torch.no_grad()
-def collect(desk: Desk) -> Tree:
-    """A site's answer (Alg. 1, lines 6 to 8): digests of its examples and of their labels, and the rows it trains."""
+def embeddings(desk: Desk) -> Tensor:
+    """g_0(x) of all rows, in float64."""
     w, buffers = desk.down["w"].double(), desk.down["buffers"].double()
     parts = desk.x.double().split(PART)
-    g = torch.cat([normalize(desk.net.at(w, buffers, x, features=True)) for x in parts])
-    rows = desk.labels.values.unique()
-    return {
-        "example tag": digests(desk.secret, "example", quantised(g)),
-        "label tag": label_tags(desk.secret, desk.labels.values),
-        "row tag": label_tags(desk.secret, rows),
-        "row": rows,
-    }
+    return torch.cat([normalize(desk.net.at(w, buffers, x, features=True)) for x in parts])
+
+
+HASHED: dict[str, Callable[[Desk], Tensor]] = {"embedding": embeddings, "input": lambda desk: desk.x.flatten(1)}
 
 
 def label_tags(key: bytes, labels: Tensor) -> Tensor:

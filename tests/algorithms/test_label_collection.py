@@ -8,7 +8,7 @@ from positives import HELD, SETS, run
 from imperfed.algorithms import label_collection
 from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.fedalc_fixed import FedALCFixed
-from imperfed.algorithms.label_collection import collect, first_labels, noisy
+from imperfed.algorithms.label_collection import first_labels, noisy
 from imperfed.descend import plan
 from imperfed.embeddings import Pairs
 from imperfed.engine import site as at_site
@@ -16,18 +16,19 @@ from imperfed.engine.seeds import generator
 from imperfed.errors import UsageError
 
 
-def answers(seed: int = 0) -> list[dict[str, torch.Tensor]]:
-    e = run(FedALC(), seed=seed)
+def answers(seed: int = 0, hashed: str = "embedding") -> list[dict[str, torch.Tensor]]:
+    e = run(FedALC(hashed=hashed), seed=seed)
     job = e.bench.job
     desks = []
     for k in range(len(HELD)):
         p = plan(job.algorithm, job.local, len(HELD[k][1]), generator(0, 0, k, "x"))
-        desks.append(collect(at_site.sit_down(e.bench, k, p)))
+        desks.append(job.algorithm.collect(at_site.sit_down(e.bench, k, p)))
     return desks
 
 
-def test_an_example_has_one_digest_at_all_its_sites():
-    told = answers()
+@pytest.mark.parametrize("hashed", ["embedding", "input"])
+def test_an_example_has_one_digest_at_all_its_sites(hashed: str):
+    told = answers(hashed=hashed)
     tags = {}
     for (_, rows), answer in zip(HELD, told, strict=True):
         for e, tag in zip(rows, answer["example tag"], strict=True):
@@ -41,6 +42,13 @@ def test_what_is_sent_depends_on_a_key_that_the_server_lacks():
     assert not torch.equal(one[0]["label tag"], other[0]["label tag"])
     assert torch.equal(one[3]["label tag"][:1], one[4]["label tag"][:1])  # both hold label 3
     assert not torch.equal(one[0]["label tag"][:1], one[1]["label tag"][:1])
+
+
+def test_the_counts_do_not_depend_on_what_is_digested():
+    one, other = (run(FedALC(hashed=hashed)).state.server for hashed in ("embedding", "input"))
+    assert torch.equal(one["pairs/together"], other["pairs/together"])
+    with pytest.raises(UsageError, match="Did you mean 'input'"):
+        FedALC(hashed="inputs")
 
 
 def test_no_feature_and_no_name_is_sent():
