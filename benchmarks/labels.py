@@ -1,6 +1,6 @@
 """Seconds a round and peak memory of FedALC with thousands of labels, each a site: `python benchmarks/labels.py`.
 
-Synthetic: 100,000 examples of 60 of 200,000 features and about 5 labels each, the text model at the paper's widths, K = 50
+Synthetic: 100,000 examples of 60 of 200,000 features and about 5 labels each, the text model at the paper's widths, 50
 neighbours. Every size is measured in a fresh process, since a peak of memory does not go down again.
 """
 
