@@ -71,6 +71,10 @@ class Defence(ABC):
 
     name: ClassVar[str]
 
+    def suits(self, federation: Federation) -> None:
+        """Raise `UsageError`, before anything is trained, where it cannot work on these data."""
+        return
+
     def open(self, sites: int) -> Tree:
         """What the defence remembers at the server before round 0."""
         return {}

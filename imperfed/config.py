@@ -26,6 +26,7 @@ from imperfed.data.partitions import Split
 from imperfed.descend import Local
 from imperfed.engine.rounds import Rounds
 from imperfed.errors import UsageError, unknown
+from imperfed.fairness import Fairness
 from imperfed.models import ModelSpec
 from imperfed.presets import preset
 
@@ -36,6 +37,7 @@ FIXED: dict[str, type[Any]] = {
     "model": ModelSpec,
     "local": Local,
     "rounds": Rounds,
+    "fairness": Fairness,
 }
 CHOSEN: dict[str, Callable[[str], type[Any]]] = {
     "repair": repairs.find,
@@ -71,6 +73,7 @@ class Config:
     model: ModelSpec
     local: Local
     rounds: Rounds
+    fairness: Fairness
     repair: Repair | None = None
     attack: Attack | None = None
     defence: Defence | None = None
@@ -132,6 +135,7 @@ def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | No
     schemas |= chosen
     flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | _fitting(preset(run.data), schemas) | given
     flat |= {_full(word, schemas): value for word, value in spoken.items()}
+    flat = _aims(flat, chosen) | flat
     _refuse_unknown(flat, schemas)
     parts = {name: _fill(schema, _chosen(name, flat), name) for name, schema in (FIXED | chosen).items()}
     if own is not None:
@@ -164,6 +168,16 @@ def _method(run: Run) -> tuple[type[Algorithm], type[Objective] | None]:
     if objective not in (None, method):
         raise UsageError(f"{run.method!r} is an objective already and takes no second one ({run.objective!r})")
     return typing.cast(type[Algorithm], find("fedavg")), method
+
+
+def _aims(flat: Mapping[str, Any], chosen: Mapping[str, type[Any]]) -> dict[str, Any]:
+    """Whom an attack wrongs and a defence guards where nothing else is said: those that fairness is measured of."""
+    return {
+        f"{part}.{key}": flat[f"fairness.{key}"]
+        for part, schema in chosen.items()
+        for key in options(Fairness)
+        if key in options(schema) and f"fairness.{key}" in flat
+    }
 
 
 def _chosen(section: str, flat: Mapping[str, Any]) -> dict[str, Any]:

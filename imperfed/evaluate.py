@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from imperfed.core import Federation
+from imperfed.fairness import Between, summary
 from imperfed.labels import Annotated
 from imperfed.network import Net
 from imperfed.oracle import Oracle
@@ -79,6 +81,23 @@ def class_aurocs(scores: Tensor, y: Tensor) -> Tensor:
     return areas
 
 
+def mending_figures(given: Tensor, suggested: Tensor, truth: Tensor) -> dict[str, float]:
+    """Shares of wrong labels before and after a repair, and of what it changed; NaN for a share of nothing.
+
+    precision: of the labels changed, those that were wrong; recall: of the wrong labels, those changed; damage: of the
+    right labels, those changed.
+    """
+    wrong, changed = given != truth, suggested != given
+    return {
+        "noise before": float(wrong.double().mean()),
+        "noise after": float((suggested != truth).double().mean()),
+        "changed": float(changed.double().mean()),
+        "precision": float(wrong[changed].double().mean()),
+        "recall": float(changed[wrong].double().mean()),
+        "damage": float(changed[~wrong].double().mean()),
+    }
+
+
 ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
 SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at(1)}
 ANNOTATED, NEVER_ANNOTATED = "auroc annotated", "auroc never annotated"
@@ -102,14 +121,16 @@ class Evaluator:
     oracle: Oracle
     annotated: Tensor | None = None
     """bool [K, C]: which classes each site annotates; None where no class is left out by anybody."""
+    between: Between | None = None
+    """Whom fairness is measured between, where it is."""
 
     @classmethod
-    def of(cls, oracle: Oracle, federation: Federation) -> Evaluator:
+    def of(cls, oracle: Oracle, federation: Federation, between: Between | None = None) -> Evaluator:
         """With what the federation's labels say about who annotates what."""
         if not isinstance(federation.labels, Annotated):
-            return cls(oracle)
+            return cls(oracle, between=between)
         sites = federation.labels.values.split(federation.sizes())
-        return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]))
+        return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]), between)
 
     @property
     def sites(self) -> int:
@@ -128,8 +149,12 @@ class Evaluator:
 
     def site(self, site: int, net: Net) -> Scores:
         """Figures of a network on one site's own test set."""
-        own = None if self.annotated is None else self.annotated[site]
-        return self._scores(net, self.oracle.test_x[site], self.oracle.test_y[site], own)
+        x, y, groups = self.oracle.test_x[site], self.oracle.test_y[site], self.oracle.test_group
+        logits = _logits(net, x)
+        fair = {}
+        if self.between is not None:
+            fair = self.between.scores(x, y, logits.argmax(1), groups[site] if groups else None)
+        return self._scores(logits, y, None if self.annotated is None else self.annotated[site]) | fair
 
     def common(self, net: Net) -> Scores:
         """Figures of a network on the test set of no site in particular; empty where there is none.
@@ -142,12 +167,12 @@ class Evaluator:
             (VALIDATION, self.oracle.validation_x, self.oracle.validation_y),
         ):
             if x is not None and y is not None:
-                scores |= {f"{prefix}{name}": score for name, score in self._scores(net, x, y).items()}
+                scores |= {f"{prefix}{name}": score for name, score in self._scores(_logits(net, x), y).items()}
         return scores
 
-    def _scores(self, net: Net, x: Tensor, y: Tensor, own: Tensor | None = None) -> Scores:
+    def _scores(self, logits: Tensor, y: Tensor, own: Tensor | None = None) -> Scores:
         """Figures; a class that nobody annotates is left out of every mean, one that others do is told apart."""
-        logits, n = _logits(net, x), len(y)
+        n = len(y)
         scores = {name: (metric(logits, y), n) for name, metric in self._metrics(y).items()}
         if self.annotated is None:
             return scores
@@ -178,10 +203,25 @@ class Evaluator:
             "n": int(known.sum()),
         }
 
+    def fairness(self, sites: Sequence[Scores], seed: int) -> dict[str, Any]:
+        """Fairness on the test rows of all sites together, from their figures; empty where it is not measured."""
+        return {} if self.between is None else summary(self.between, sites, seed)
+
     def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
         """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
         truth = self.oracle.truth
         return None if truth is None else accuracy_of(suggested, truth[start:stop])
+
+    def mended(self, start: int, stop: int, given: Tensor, suggested: Tensor) -> dict[str, float] | None:
+        """How far a repair set the labels of these training rows right; None where truth is unknown."""
+        truth = self.oracle.truth
+        return None if truth is None else mending_figures(given, suggested, truth[start:stop])
+
+    def rand_index(self, groups: tuple[int, ...]) -> float | None:
+        """The adjusted Rand index of groups of sites against their tasks; None where sites have no tasks."""
+        from sklearn.metrics import adjusted_rand_score
+
+        return float(adjusted_rand_score(self.oracle.tasks, groups)) if groups and self.oracle.tasks else None
 
     def mistaken(self, suggested: Tensor, classes: int) -> list[list[int]] | None:
         """How often each true class (row) was taken for each other (column); None where truth is unknown."""

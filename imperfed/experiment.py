@@ -23,6 +23,7 @@ from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError,
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Annotated, Exact
+from imperfed.mendings import write_mending
 from imperfed.models import build
 from imperfed.network import Layout, Net, Network
 from imperfed.products import log_lines, metrics, summarise
@@ -61,7 +62,7 @@ class Experiment:
         self.scene, self.mending = _around(config, _scene(config))
         self.objective = _objective(config, self.scene)
         federation = self.scene.federation
-        self.judge = Evaluator.of(self.scene.oracle, federation)
+        self.judge = _judge(config, self.scene)
         self.engine = Engine(
             config.method,
             self.objective,
@@ -79,6 +80,8 @@ class Experiment:
         engine, trained = self.engine, self.engine.bench.job.federation.sites
         begun = lap = time.perf_counter()
         watch.begin(self.config, self.scene, engine.state.round)
+        for note in self.mending.notes if self.mending is not None and engine.state.round == 0 else ():
+            folder.log(note)
 
         def seen(report: Report) -> None:
             nonlocal lap
@@ -102,6 +105,9 @@ class Experiment:
         head = self._head() | {"seconds": round(time.perf_counter() - begun, 3)}
         if target := self.config.rounds.target:
             head["target"] = reached(folder.records(), self.judge.metric, target)
+        if self.mending is not None and self.config.repair is not None:
+            name, federation = self.config.repair.name, self.scene.federation
+            head["repair"] = write_mending(folder, name, self.mending, federation, self.judge)
         summary = summarise(folder, engine, self.scene, self.judge, head)
         write_report(folder)
         return summary
@@ -123,7 +129,7 @@ class Experiment:
 
 def _scene(config: Config) -> Scene:
     labelling = config.labels
-    wanted = config.method.objective
+    wanted = config.repair or config.method.objective  # a repair sees the labels first
     if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):
         labelling = replace(labelling, kind=wanted.labels.kind)
     return federate(load(config.run.data), config.split, labelling, config.run.data_seed)
@@ -160,6 +166,12 @@ def _objective(config: Config, scene: Scene) -> Objective:
     return objective
 
 
+def _judge(config: Config, scene: Scene) -> Evaluator:
+    federation = scene.federation
+    between = config.fairness.between(federation.attribute, federation.classes, federation.name)
+    return Evaluator.of(scene.oracle, federation, between)
+
+
 def _shape(federation: Federation) -> tuple[tuple[int, ...], int, int]:
     """What a model must know of the data: the shape of an input, the classes, the features of sparse inputs."""
     return tuple(federation.x.shape[1:]), len(federation.classes), width(federation.x)
@@ -175,6 +187,8 @@ def start(config: Config, out: Path, watch: Watch) -> tuple[RunFolder, Record]:
     watch.prepare(config)
     with closing(Experiment(config)) as experiment:
         folder = RunFolder.create(out, config)
+        for note in experiment.scene.facts.get("attack", ()):
+            folder.log(note)
         federation = experiment.scene.federation
         sites = [name for name, n in zip(federation.sites, federation.sizes(), strict=True) for _ in range(n)]
         folder.save_table("split.parquet", {"id": list(federation.ids), "site": sites})
@@ -197,7 +211,7 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Figures of the models in a run's folder on the sites' test sets, computed anew."""
     config = folder.config()
     scene = _scene(config)
-    judge, federation = Evaluator.of(scene.oracle, scene.federation), scene.federation
+    judge, federation = _judge(config, scene), scene.federation
     shape = _shape(federation)
     with one_thread():
         if not judge.sites:

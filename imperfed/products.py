@@ -9,11 +9,13 @@ from typing import Any
 
 from torch import Tensor
 
+from imperfed import suspicions
 from imperfed.core import Federation
 from imperfed.data.federate import Scene
 from imperfed.data.sparse import width
 from imperfed.engine.rounds import Engine, Report
 from imperfed.evaluate import Evaluator, figure
+from imperfed.fairness import FAIR, course
 from imperfed.filled import apart, by_class, write_filled
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Annotated, Candidates
@@ -34,9 +36,14 @@ def metrics(report: Report, trained: Sequence[str], evaluated: Sequence[str]) ->
         add(trained[k], "train/loss", loss)
     for k, scores in report.personal.items():
         for metric, (value, n) in scores.items():
-            add(evaluated[k], f"test/personal/{metric}", value, n=n)
+            if not metric.startswith(FAIR):
+                add(evaluated[k], f"test/personal/{metric}", value, n=n)
+    for metric, (value, n) in course(list(report.personal.values())).items():
+        add("*", metric, value, n=n)
     for metric, (value, n) in report.common.items():
         add("*", f"test/global/{metric}", value, n=n)
+    for site, metric, value in suspicions.figures(report.suspicions, trained):
+        add(site, metric, value)
     add("*", "bytes/down", report.down)
     add("*", "bytes/up", report.up)
     for name, shape in report.sent.items():
@@ -106,6 +113,14 @@ def label_table(federation: Federation, a: int, b: int, suggested: Tensor, confi
     }
 
 
+def write_suspicions(folder: RunFolder, adversaries: Sequence[str] | None) -> Record:
+    """`suspicions.parquet` where a defence looked at single sites, and who is out in the end."""
+    columns = suspicions.table(folder.records())
+    if columns["site"]:
+        folder.save_table("suspicions.parquet", columns)
+    return suspicions.verdict(columns, adversaries)
+
+
 def together(labels: Candidates) -> Tensor:
     """How often two classes stand in the same candidate set."""
     sets = labels.values.double()
@@ -162,6 +177,8 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
         "classes": list(federation.classes),
         "by class": by_class(engine, federation, judge),
         "labels": labels,
+        "suspicions": write_suspicions(folder, scene.facts.get("adversaries")),
+        "fairness": judge.fairness(list(personal.values()), head["seed"]),
         "facts": scene.facts,
     }
     folder.write("summary.json", json.dumps(summary, indent=2, allow_nan=False))

@@ -10,9 +10,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from imperfed import suspicions
 from imperfed.algorithms import find
 from imperfed.compare import Line, best, further
 from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, VALIDATION, Scores, figure
+from imperfed.fairness import FAIR, in_words
 from imperfed.folder import Record
 from imperfed.listing import about
 from imperfed.products import over_sites
@@ -53,6 +55,13 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
             f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
             f"picking a candidate at random: {per_cent(labels['picking at random'])} %"
         )
+    fair = summary.get("fairness")
+    if fair:
+        console.print(f"fairness of {fair['target']} against the rest, class {fair['unprivileged']}:")
+        for line in in_words(fair):
+            console.print(f"  {line}")
+    for line in suspicions.told(summary.get("suspicions", {})):
+        console.print(line)
     console.print(f"{summary['seconds']:.1f} s. Written:")
     written(console, folder)
 
@@ -111,7 +120,7 @@ def filled_sentence(labels: Record) -> str:
 
 def written(console: Console, folder: Path) -> None:
     """The paths of a run's products that a user looks for first."""
-    for name in ("report.html", "summary.json", "metrics.jsonl", "models", "labels"):
+    for name in ("report.html", "summary.json", "metrics.jsonl", "models", "labels", "suspicions.parquet"):
         if (folder / name).exists():
             console.print(f"  {folder / name}")
 
@@ -154,7 +163,7 @@ def figures_table(console: Console, figures: dict[str, Scores], as_json: bool) -
         print(json.dumps({s: {m: {"value": figure(v), "n": n} for m, (v, n) in f.items()} for s, f in figures.items()}))
         return
     table = Table()
-    names = list(next(iter(figures.values())))
+    names = [name for name in next(iter(figures.values())) if not name.startswith(FAIR)]
     for name in ("site", *(f"{n}, %" for n in names), "n"):
         table.add_column(name, justify="left" if name == "site" else "right")
     for site, scores in figures.items():

@@ -26,6 +26,7 @@ class Bowl(Objective):
 
     name: ClassVar[str] = "bowl"
     labels: ClassVar[type[Labels]] = Exact
+    by_itself: ClassVar[bool] = False  # it asks the network about no example at all
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         a, b = batch.x[:, 0], batch.x[:, 1:]

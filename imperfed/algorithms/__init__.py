@@ -6,7 +6,7 @@ from functools import cache
 
 from imperfed.core import Algorithm, Objective
 from imperfed.discovery import discover
-from imperfed.errors import unknown
+from imperfed.errors import UsageError, unknown
 from imperfed.labels import Labels
 
 
@@ -36,4 +36,5 @@ def reference(kind: type[Labels]) -> Objective:
     for c in catalogue().values():
         if issubclass(c, Objective) and c.reference and c.accepts(kind):
             return c()
-    raise unknown("label kind with a reference objective", kind.kind, [])
+    able = [name for name, c in catalogue().items() if issubclass(c, Objective) and c.accepts(kind)]
+    raise UsageError(f"on {kind.kind} labels the objective must be named. What learns from those: {', '.join(able)}")

@@ -4,12 +4,13 @@ Source: the definition is from memory, unverified; the form on softmax scores wa
 (that of VALEN); the authors' own was not available.
 
     symbol    where it lives                          does it travel
-    S         labels.values                           never
+    S         labels.values, 0/1 or in between        never
     g         the logits, or their softmax            never
     psi       squared hinge, max(0, 1 - u)^2          never
 
 Departs from the paper in: the scores come from any network instead of linear one-against-all classifiers. With softmax
-scores the non-candidates cost at least 1 each, so the loss never comes near 0.
+scores the non-candidates cost at least 1 each, so the loss never comes near 0. Memberships S_j between 0 and 1 weigh
+the terms of class j, by S_j on the candidates' side and by 1 - S_j on the other.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from torch import Tensor
 
 from imperfed.core import Batch, Objective, Tree
 from imperfed.errors import unknown
-from imperfed.labels import Candidates
-from imperfed.losses import masked_mean, masked_softmax
+from imperfed.labels import Candidates, Labels, Memberships
+from imperfed.losses import masked_softmax
 
 
 def psi(u: Tensor) -> Tensor:
@@ -45,13 +46,23 @@ class CLPL(Objective):
         if self.scores not in ("logits", "softmax"):
             raise unknown("scores of clpl", self.scores, ("logits", "softmax"))
 
+    @classmethod
+    def accepts(cls, kind: type[Labels]) -> bool:
+        return kind in (Candidates, Memberships)
+
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
-        S, z = batch.labels.values, net(batch.x)
+        z = net(batch.x)
+        S = batch.labels.values.to(z.dtype)
         g = z if self.scores == "logits" else torch.softmax(z, -1)
-        # psi(1/|S| sum_{j in S} g_j), or the naive 1/|S| sum_{j in S} psi(g_j)
-        candidates = masked_mean(psi(g), S) if self.naive else psi(masked_mean(g, S))
-        others = (psi(-g) * ~S).sum(-1)  # sum_{j not in S} psi(-g_j)
+        # psi(1/|S| sum_j S_j g_j), or the naive 1/|S| sum_j S_j psi(g_j), with |S| = sum_j S_j
+        candidates = weighted_mean(psi(g), S) if self.naive else psi(weighted_mean(g, S))
+        others = (psi(-g) * (1 - S)).sum(-1)  # sum_j (1 - S_j) psi(-g_j)
         return candidates + others, None
 
-    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
-        return masked_softmax(logits, labels.values)
+    def believe(self, logits: Tensor, labels: Labels, rows: Tree) -> Tensor:
+        return masked_softmax(logits, labels.values > 0)
+
+
+def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """The mean of every row by its weights; 0 where all of them are 0."""
+    return (values * weights).sum(-1) / weights.sum(-1).clamp(min=torch.finfo(weights.dtype).tiny)

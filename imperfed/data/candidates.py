@@ -41,7 +41,8 @@ class Labelling:
     """What the sites are told about the classes of their rows.
 
     `kind`: "auto" takes the candidate sets that come with the data and generates some where none do; "candidates" takes
-    exactly those that `candidates` names; "exact" gives the true class; "annotated" gives, where a row may have several
+    exactly those that `candidates` names; "exact" gives one class, the true one unless `noise` makes it wrong or the
+    data come with labels of their own ("auto" does so in either case); "annotated" gives, where a row may have several
     classes, the truth about those that its site annotates. That is what "auto" does for such rows.
     """
 
@@ -59,6 +60,11 @@ class Labelling:
     annotates: str = ""  # annotated: given, drawn, table-1, table-3, one-class, or classes by site: "a, b; b, c"
     annotated: float = 0.5  # drawn: share of the classes that a site annotates
     classes: str = ""  # annotated: those to learn, with commas, or all; empty: those that `annotates` names, else all
+    noise: str = "none"  # wrong exact labels: none, class-independent, class-dependent, uniform
+    noise_rate: float = 0.4  # class-independent, class-dependent: share of a site's labels
+    noisy_sites: float = 0.6  # uniform: rho, the probability that a site is noisy
+    noise_floor: float = 0.5  # uniform: tau, the least rate of a noisy site
+    attribute_flip: float = 0.3  # probability that another group joins a row's own, for data with a sensitive attribute
 
 
 def generate(

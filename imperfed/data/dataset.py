@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imperfed.core import Attribute
 from imperfed.errors import DataError
 from imperfed.labels import Annotated, Candidates, Exact, Labels
 
@@ -33,8 +34,12 @@ class Dataset:
     """int64 [n], a natural site of every example, such as the person it was recorded from."""
     group: Tensor | None = None
     """int64 [n], rows that belong together, such as the images of one patient: never both trained and tested on."""
+    given: Tensor | None = None
+    """int64 [n], one class an example as annotators gave it, right or wrong, where the data has such labels."""
     ids: tuple[str, ...] = ()
     """A stable name for every row; its position where nothing else was given."""
+    attribute: Attribute | None = None
+    """A sensitive attribute; its columns are 1 for the group of a row, or for all it may belong to, and 0 elsewhere."""
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -52,11 +57,16 @@ class Dataset:
             self._truth(self.y).check(where)
         if self.candidates is not None:
             Candidates(self.candidates, len(self.classes)).check(where)
+        if self.given is not None:
+            Exact(self.given, len(self.classes)).check(f"{where}, labels as given")
         if self.y is not None and self.candidates is not None:
             _check_covered(self.y, self.candidates, where)
         if self.test_x is not None and self.test_y is not None:
             _check_finite(self.test_x, f"{where}, test set")
             self._truth(self.test_y).check(f"{where}, test set")
+        for x, part in ((self.x, where), (self.test_x, f"{where}, test set")):
+            if self.attribute is not None and x is not None:
+                _check_groups(x, self.attribute, part)
         return self
 
     def _truth(self, y: Tensor) -> Labels:
@@ -69,6 +79,7 @@ class Dataset:
             raise DataError(f"{where}: neither true classes nor candidate sets; give at least one of them")
         parts = {
             "true classes": self.y,
+            "labels as given": self.given,
             "candidate sets": self.candidates,
             "sites": self.column,
             "groups": self.group,
@@ -118,6 +129,17 @@ def _check_finite(x: Tensor, where: str) -> None:
         f"{where}, row {row}, feature {feature}: {float(x[row].flatten()[feature])} is not a finite float32 number "
         f"({len(rows)} such rows in all); fill or drop them first"
     )
+
+
+def _check_groups(x: Tensor, attribute: Attribute, where: str) -> None:
+    groups = attribute.of(x)
+    wrong = (((groups != 0) & (groups != 1)).any(1) | (groups.sum(1) == 0)).nonzero().flatten()
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"{where}, row {row}: the columns of {attribute.name} hold {groups[row].tolist()} ({len(wrong)} such rows "
+            "in all); they must be 1 for at least one group and 0 for all others"
+        )
 
 
 def _check_covered(y: Tensor, candidates: Tensor, where: str) -> None:

@@ -11,17 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Federation, Trusted
+from imperfed.core import Attribute, Federation, Trusted
 from imperfed.data.annotations import annotate, to_learn
+from imperfed.data.attributes import blur, true_groups
 from imperfed.data.by_label import by_label, draw
 from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
+from imperfed.data.noise import has_noise, tell_exactly
 from imperfed.data.partitions import Index, Split, partition
+from imperfed.data.tasks import Tasks, tasks_of
 from imperfed.errors import DataError, UsageError, unknown
 from imperfed.labels import Annotated, Candidates, Exact, Labels
 from imperfed.oracle import Oracle
 
-STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5}
+STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6, "attribute": 9}
 """Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
 
 CONSTANT = 1e-12
@@ -32,13 +35,16 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scale:
-    """Mean and spread of each feature over all training rows; empty for images left as they are."""
+    """Mean and spread of each feature over all training rows; empty for images left as they are.
+
+    The columns of a sensitive attribute are left as they are, too: 0 and 1 say who belongs to a group.
+    """
 
     mean: Tensor
     spread: Tensor
 
     @classmethod
-    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
+    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False, attribute: Attribute | None = None) -> Scale:
         """From counts, sums and sums of squares, which are all that would have to leave a site for it."""
         if x.ndim != 2:
             return cls.of_channels(x, sites) if images else cls(x.new_empty(0), x.new_empty(0))
@@ -46,7 +52,11 @@ class Scale:
         n = sum(map(len, parts))
         mean = torch.stack([part.sum(0) for part in parts]).sum(0) / n
         variance = torch.stack([part.square().sum(0) for part in parts]).sum(0) / n - mean.square()
-        return cls(mean, torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt())
+        spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
+        if attribute is not None:
+            attribute.of(mean[None]).zero_()
+            attribute.of(spread[None]).fill_(1.0)
+        return cls(mean, spread)
 
     @classmethod
     def of_channels(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
@@ -100,9 +110,12 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     if split.partition == "label":
         return federate_by_label(dataset, split, stream(data_seed, "partition"))
     dataset = to_learn(dataset, labelling)
+    known = None if dataset.attribute is None else true_groups(dataset.x, dataset.attribute)
     cut = cut_rows(dataset, split, data_seed)
-    labels, made = label(dataset, labelling, cut.train, data_seed)
-    scale = Scale.of(dataset.x, cut.train, split.standardise)
+    tasks = tasks_of(split, dataset.classes)
+    labels, made = label(dataset, labelling, cut.train, tasks, data_seed)
+    dataset = blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
+    scale = Scale.of(dataset.x, cut.train, split.standardise, dataset.attribute)
     order = torch.cat(cut.train)
     federation = Federation(
         name=dataset.name,
@@ -114,8 +127,13 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         ids=tuple(dataset.ids[row] for row in order.tolist()),
         public=scale(cut.public),
         trusted=trust(dataset, cut.trusted, scale),
+        attribute=dataset.attribute,
     ).check()
-    oracle = seal(dataset, cut, order, scale)
+    oracle = replace(
+        seal(dataset, cut, order, scale),
+        tasks=() if tasks is None else tuple(tasks[1].tolist()),
+        test_group=() if known is None else tuple(known[rows] for rows in cut.test),
+    )
     return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
 
 
@@ -127,7 +145,9 @@ def federate_by_label(dataset: Dataset, split: Split, generator: np.random.Gener
     return Scene(*by_label(replace(dataset, x=scale(dataset.x), test_x=test_x), apart), scale)
 
 
-def label(dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], data_seed: int) -> tuple[Labels, Facts]:
+def label(
+    dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], tasks: Tasks | None, data_seed: int
+) -> tuple[Labels, Facts]:
     """What is told about every row of the dataset, and how it came about."""
     classes = len(dataset.classes)
     if labelling.kind not in KINDS:
@@ -135,10 +155,8 @@ def label(dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], data_
     several = dataset.y is not None and dataset.y.ndim == 2
     if labelling.kind == "annotated" or (labelling.kind == "auto" and several):
         return annotate(dataset, labelling, sites, stream(data_seed, "sets"))
-    if labelling.kind == "exact":
-        if dataset.y is None:
-            raise DataError(f"{dataset.name}: exact labels were asked for, but the data hold candidate sets only")
-        return Exact(dataset.y, classes), {"labels": "exact"}
+    if labelling.kind == "exact" or (labelling.kind == "auto" and has_noise(labelling, dataset)):
+        return tell_exactly(dataset, labelling, sites, tasks, stream(data_seed, "noise"))
     if labelling.candidates == "given" or (labelling.kind == "auto" and dataset.candidates is not None):
         if dataset.candidates is None:
             raise DataError(f"{dataset.name}: no candidate sets come with the data; name a generator instead of given")
@@ -171,7 +189,8 @@ def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     trusted, rest = set_apart(dataset, split.trusted, stream(data_seed, "trusted"))
     # Where a row may have several classes, no partition can go by them.
     y, column = (None if t is None or t.ndim > 1 else t[rest] for t in (y, column))
-    sites = [rest[rows] for rows in partition(split, len(rest), y, column, stream(data_seed, "partition"))]
+    task_of = (tasks_of(split, dataset.classes) or (None,))[0]
+    sites = [rest[rows] for rows in partition(split, len(rest), y, column, stream(data_seed, "partition"), task_of)]
     train, test = keep_apart(dataset, test_share, sites, data_seed)
     cut = take_public(dataset, split, train, test, stream(data_seed, "public"))
     return replace(cut, trusted=torch.from_numpy(trusted), common_test=split.common_test)
@@ -277,6 +296,13 @@ def facts_of(federation: Federation, oracle: Oracle, cut: Cut, rows: int) -> Fac
     if isinstance(federation.labels, Annotated):
         parts = federation.labels.values.split(federation.sizes())
         facts["annotated_rows"] = torch.stack([(y >= 0).sum(0) for y in parts], 1).tolist()  # [class][site]
+    if federation.attribute is not None:
+        groups = federation.attribute.of(federation.x)
+        facts |= {
+            "attribute": federation.attribute.name,
+            "groups": dict(zip(federation.attribute.values, groups.sum(0).int().tolist(), strict=True)),
+            "mean_groups": float(groups.sum(1).mean()),
+        }
     if oracle.truth is not None:
         sites = oracle.truth.split(federation.sizes())
         counts = torch.stack([held(y, len(federation.classes)) for y in sites], 1)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from imperfed.data.tasks import by_task, task_of_classes
 from imperfed.errors import DataError, UsageError, unknown
 
 Index = npt.NDArray[np.int64]
 
-PARTITIONS = ("iid", "dirichlet", "classes", "quantity", "column")
+PARTITIONS = ("iid", "dirichlet", "classes", "quantity", "column", "tasks")
 
 TRIES = 1000
 """Draws of Dirichlet proportions before giving up; only the proportions are redrawn, so that a try costs little."""
@@ -30,6 +31,9 @@ class Split:
     per_site: int = 3  # classes: how many a site holds
     cover: bool = True  # classes: every class is held by some site, where there is room for all
     sizes: tuple[int, ...] = ()  # quantity: one size a site; they count as shares of all rows
+    tasks: int = 2  # tasks: number of disjoint sets of classes; every site holds the classes of one
+    task_of: tuple[int, ...] = ()  # tasks: the task of every class; empty: see data/tasks.py
+    impurity: float = 0.0  # tasks: share of each task's rows that is spread over all sites
     test: float = 0.2  # share of each site's rows on which it is measured; 0 for data without true classes
     validation: float = 0.0  # label: share of all rows, at no site, on which settings are chosen
     standardise: bool = False  # images: every channel to mean 0 and spread 1, as the columns of tables always are
@@ -39,9 +43,14 @@ class Split:
 
 
 def partition(
-    split: Split, rows: int, y: Index | None, column: Index | None, generator: np.random.Generator
+    split: Split,
+    rows: int,
+    y: Index | None,
+    column: Index | None,
+    generator: np.random.Generator,
+    task_of: Index | None = None,
 ) -> list[Index]:
-    """The rows of each site, as `split` says."""
+    """The rows of each site, as `split` says; `task_of` is the task of every class, where it says tasks."""
     if split.partition not in PARTITIONS:
         raise unknown("partition", split.partition, [*PARTITIONS, "label"])
     if split.partition == "column":
@@ -57,6 +66,9 @@ def partition(
             f"partition = {split.partition} goes by one true class a row, which this dataset does not have; "
             "use iid, quantity or column"
         )
+    if split.partition == "tasks":
+        task_of = task_of_classes(range(y.max() + 1), split.tasks) if task_of is None else task_of
+        return by_task(y, task_of, split.sites, split.impurity, generator)
     if split.partition == "dirichlet":
         return dirichlet(y, split.sites, split.beta, split.min_size, generator)
     return x_classes(y, split.sites, split.per_site, split.cover, generator)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imperfed.data.attributes import with_attribute
 from imperfed.data.dataset import Dataset, label_matrix
 from imperfed.errors import DataError
 
@@ -26,7 +27,10 @@ T = TypeVar("T")
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR_ROW = 1 + 3 * 32 * 32
-NPZ_ARRAYS = ("x", "y", "candidates", "x_test", "y_test", "classes", "site", "group")
+NPZ_ARRAYS = (
+    *("x", "y", "candidates", "x_test", "y_test", "classes", "site", "group"),
+    *("attribute", "attribute_test", "groups"),
+)
 
 # -- bytes ------------------------------------------------------------------------------------------------------------
 
@@ -214,7 +218,7 @@ def read_arrays(path: Path, *required: str) -> dict[str, Array]:
 
 
 def read_npz(path: Path) -> Dataset:
-    """A dataset of the user's own: `x`, `y` and/or `candidates`, optionally the other `NPZ_ARRAYS`."""
+    """A dataset of the user's own: `x`, `y` and/or `candidates`, and what else `NPZ_ARRAYS` names."""
     arrays = read_arrays(path, "x")
     for name in arrays:
         if name not in NPZ_ARRAYS:  # a misspelt name must not be passed over in silence
@@ -230,7 +234,9 @@ def read_npz(path: Path) -> Dataset:
     if classes is None:
         classes = numbered(candidates.shape[1] if candidates is not None else _count_classes(y, test_y, len(x), path))
     site, group = part("site", integers), part("group", integers)
-    return Dataset(path.stem, x, y, candidates, classes, part("x_test", inputs), test_y, site, group).check(str(path))
+    dataset = Dataset(path.stem, x, y, candidates, classes, part("x_test", inputs), test_y, site, group)
+    attribute = part("attribute", membership), part("attribute_test", membership), part("groups", names)
+    return with_attribute(dataset, *attribute, str(path)).check(str(path))
 
 
 def inputs(array: Array, where: str) -> Tensor:

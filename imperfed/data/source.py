@@ -25,13 +25,12 @@ class Source:
     files: Mapping[str, str] = field(default_factory=dict)
     """Path in the data folder -> SHA-256 of the contents, unpacked where gzipped: how it was packed does not matter."""
     any_of: tuple[str, ...] = ()
-    """Paths of which one is enough; without them all `files` are needed."""
+    """Paths of which one is enough; all other `files` are needed."""
 
     def missing(self, folder: Path) -> list[str]:
         """What is looked for in the data folder and not there."""
-        if any((folder / path).exists() for path in self.any_of):
-            return []
-        return [path for path in self.any_of or self.files if not (folder / path).exists()]
+        needed = [path for path in self.files if path not in self.any_of and not (folder / path).exists()]
+        return needed + ([] if any((folder / path).exists() for path in self.any_of) else [*self.any_of])
 
     def present(self, folder: Path) -> bool:
         """Whether the dataset can be read from this data folder."""

@@ -103,6 +103,8 @@ class Engine:
         with seeded(seed, 0, SERVER, "build"):
             network = algorithm.build(copy.deepcopy(network))
             layout = Layout.of(network, algorithm.stays)
+            if defence and (algorithm.gathers or layout.shared == 0):
+                raise UsageError(f"{defence.name} looks at what sites send; under {algorithm.name} they send nothing")
             row = layout.row(network)
             state = State.fresh(algorithm, objective, federation, layout, row, guard(defence))
         self.rounds = rounds
@@ -113,6 +115,8 @@ class Engine:
         self.server = Server(self.bench, _net(network, layout), defence)
         self.on_duty = max(1, round(rounds.participation * len(self.sizes)))
         exchanges = algorithm.exchanges(0)
+        if defence:
+            defence.suits(federation)
         if defence and not all(e.trains or e.answer for e in exchanges):
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
         places = self.on_duty if any(e.trains for e in exchanges) else 0

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imperfed.report import missing, sections
+from imperfed.report import missing, repair, sections
+from imperfed.report.fair import fairness
 from imperfed.report.reading import Event, Run
 from imperfed.report.sections import Picture
+from imperfed.report.suspicions import suspicions
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
 
 FOLDED = 30  # sites beyond which their table is folded
@@ -28,7 +30,8 @@ class Tile:
 def content(run: Run) -> dict[str, Any]:
     """Everything the page shows, in its order."""
     settings = run.config.run
-    later = (sections.candidate_sets(run), missing.missing_labels(run), sections.confidence(run), sections.data(run))
+    own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
+    later = (sections.candidate_sets(run), *own, sections.confidence(run), sections.data(run))
     return {
         "title": f"{settings.method} on {run.summary['data'] if run.summary else Path(settings.data).stem}",
         "about": about(run),

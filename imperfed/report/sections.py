@@ -84,6 +84,8 @@ def label_sentence(run: Run) -> str:
         return "The labels that a run works out are written, and counted here, when it ends."
     labels = run.summary["labels"]
     if not labels:
+        if "repair" in run.summary:
+            return "The labels as given were repaired before training; see below."
         if run.summary["facts"]["labels"] == "exact":
             return "The sites learned from exact labels: there was nothing to resolve."
         return "No labels were worked out."

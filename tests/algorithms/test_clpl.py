@@ -1,9 +1,10 @@
 import pytest
 import torch
-from fixtures import S, W, Y, Z, assert_stable, gradient, losses, near
+from fixtures import S, W, Y, Z, assert_belief, assert_stable, assert_static, gradient, losses, near
 
 from imperfed.algorithms.clpl import CLPL
 from imperfed.errors import UsageError
+from imperfed.labels import Candidates, Exact, Memberships
 
 
 def test_softmax_scores():
@@ -43,6 +44,39 @@ def test_extreme_logits_stay_finite(method: CLPL):
 
 def test_believes_the_model_inside_the_set():
     near(CLPL().believe(Z, S, {}), W)
+
+
+ALL_READINGS = [CLPL(), CLPL(naive=True), CLPL("softmax"), CLPL("softmax", naive=True)]
+PARTLY = Memberships(torch.tensor([[0.5, 1.0, 0.0, 0.0], [0.0, 0.2, 0.1, 0.4], [1.0, 0.3, 0.0, 0.9]]), 4)
+
+
+@pytest.mark.parametrize("method", ALL_READINGS)
+def test_memberships_of_zero_and_one_are_candidate_sets(method: CLPL):
+    assert torch.equal(losses(method, labels=Memberships(Y.float(), 4)), losses(method))
+    assert torch.equal(gradient(method, labels=Memberships(Y.float(), 4)), gradient(method))
+
+
+@pytest.mark.parametrize("naive", [False, True])
+def test_memberships_weigh_both_sides(naive: bool):
+    def psi(u: float) -> float:
+        return max(0.0, 1 - u) ** 2
+
+    expected = []
+    for g, s in zip(Z.tolist(), PARTLY.values.double().tolist(), strict=True):
+        pairs = list(zip(s, g, strict=True))
+        m = sum(a * psi(b) for a, b in pairs) / sum(s) if naive else psi(sum(a * b for a, b in pairs) / sum(s))
+        expected.append(m + sum((1 - a) * psi(-b) for a, b in pairs))
+    near(losses(CLPL(naive=naive), labels=PARTLY), expected)
+    assert sum(PARTLY.values[1]) < 1  # the weights' sum, not 1, is what the mean is divided by
+
+
+def test_memberships_keep_shapes_fixed_and_beliefs_inside():
+    assert_static(CLPL(), PARTLY)
+    assert_belief(CLPL().believe(Z, PARTLY, {}), PARTLY.values > 0)
+
+
+def test_kinds_it_learns_from():
+    assert [CLPL.accepts(kind) for kind in (Candidates, Memberships, Exact)] == [True, True, False]
 
 
 def test_unknown_scores_are_named():

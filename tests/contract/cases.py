@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shapes import IFCA, Krum
-from toy import Plain
-
 from imperfed.algorithms import catalogue
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.core import Algorithm, Objective
@@ -38,5 +35,4 @@ def cases() -> list[Case]:
         if isinstance(algorithm, Algorithm):
             mine = references if algorithm.objective is None else [algorithm.objective]
             found += [Case(algorithm, objective) for objective in mine]
-    planned = (IFCA(), Krum())
-    return list(dict.fromkeys(found)) + [Case(algorithm, Plain()) for algorithm in planned]
+    return list(dict.fromkeys(found))

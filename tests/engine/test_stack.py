@@ -137,12 +137,14 @@ def test_an_objective_that_says_so_takes_every_example_by_itself(name: str) -> N
     if not objective.by_itself:
         pytest.skip(f"{name} says that it does not")
     federation, _ = world(objective.labels)
-    memory = objective.open(federation.labels)
+    memory, survey = objective.open(federation.labels), objective.survey(federation.labels)
     net = network().eval()
 
     def both(rows: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         remembered = {n: t[rows] for n, t in memory.items()}
-        batch = Batch.of(federation.x[rows], federation.labels.take(rows), torch.ones(len(rows)), remembered, {})
+        batch = Batch.of(
+            federation.x[rows], federation.labels.take(rows), torch.ones(len(rows)), remembered, {}, survey
+        )
         values, out = objective.loss(net, batch)
         with torch.no_grad():
             return values.detach(), objective.remember(net, batch, out)

@@ -51,7 +51,7 @@ def _candidate_sets(name: str, path: str) -> Callable[[Path], Dataset]:
     return lambda folder: replace(readers.read_mat(folder / path), name=name)
 
 
-def _cifar10(folder: Path) -> Dataset:
+def cifar10(folder: Path) -> Dataset:
     """The whole set where its original files are there, else as much of it as the subset files hold."""
     if (folder / CIFAR10_BINARIES).exists():
         return readers.read_cifar_binary(folder / CIFAR10_BINARIES)
@@ -171,7 +171,7 @@ CATALOGUE = (
     Source(
         "cifar10",
         "CIFAR-10, colour images 32 x 32: all 50000 + 10000, or 10000 + 2000 from each subset file",
-        _cifar10,
+        cifar10,
         f"A. Krizhevsky (www.cs.toronto.edu/~kriz/cifar.html), binary version, which unpacks to {CIFAR10_BINARIES}; "
         "no licence stated.",
         {

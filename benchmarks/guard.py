@@ -1,0 +1,119 @@
+"""How often FairFedPAPL's guards accuse honest sites, and how many adversaries they find.
+
+IMPERFED_DATA=... python benchmarks/guard.py [--seeds 5] [--rounds 20] [--data compas,student]
+
+Every run is made once with nobody left out, and its scores are written to `results/guard.jsonl`; what is there already
+is not run again. Each guard is then played over the same scores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imperfed.config import resolve
+from imperfed.core import Hall, Tree, Updates
+from imperfed.defences.fairfedpapl import FairFedPAPL
+from imperfed.engine.rounds import Report
+from imperfed.experiment import Experiment
+
+RESULTS = Path(__file__).parent / "results" / "guard.jsonl"
+ATTACKS = ("", "plfa", "pafa", "mixup")
+GUARDS: dict[str, dict[str, Any]] = {
+    "none": {"guard": "none"},
+    "4 deviations": {"deviations": 4.0},
+    "level 0.05": {"level": 0.05},
+    "level 0.01": {"level": 0.01},
+    "level 0.001": {"level": 0.001},
+    "law, 0.05": {"guard": "law", "level": 0.05},
+}
+KEYS = ("data", "split", "attack", "score", "seed", "rounds")
+Run = dict[str, Any]
+
+
+def scores_of(data: str, split: str, attack: str, score: str, seed: int, rounds: int) -> Run:
+    """A run in which every site is merged: what the defence thought of each, round by round."""
+    words: dict[str, Any] = {"method": "clpl", "data": data, "split.partition": split, "attack": attack}
+    words |= {"seed": seed, "data_seed": seed, "rounds": rounds, "evaluate_every": rounds, "workers": 1}
+    words |= {"defence": "fairfedpapl", "defence.score": score, "defence.deviations": 1e9}
+    with closing(Experiment(resolve(words=words))) as experiment:
+        reports: list[Report] = []
+        experiment.engine.run(reports.append, lambda: False, None)
+        names = experiment.scene.federation.sites
+        guilty = [names.index(name) for name in experiment.scene.facts.get("adversaries", ())]
+    seen = [[s.score for s in report.suspicions] for report in reports]
+    return dict(zip(KEYS, (data, split, attack, score, seed, rounds), strict=True)) | {"guilty": guilty, "scores": seen}
+
+
+@dataclass(frozen=True)
+class Replay(FairFedPAPL):
+    """The defence over scores that are known."""
+
+    smoothing: float = 0.0  # they have been smoothed before
+
+    def scores(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
+        return updates["told"]
+
+
+def play(run: Run, settings: dict[str, Any]) -> list[set[int]]:
+    """Who is out in each round."""
+    defence, sites = Replay(**settings), len(run["scores"][0])
+    memory, out = defence.open(sites), []
+    for round, told in enumerate(run["scores"]):
+        f = torch.tensor([torch.nan if s is None else s for s in told])
+        updates = Updates(tuple(range(sites)), torch.ones(sites), {"told": f})
+        hall = Hall(None, f, round, 0.0, torch.Generator())  # type: ignore[arg-type]
+        _, memory = defence.inspect(memory, {}, updates, hall)
+        out.append({s.site for s in hall.suspicions if s.out})
+    return out
+
+
+def lines(runs: list[Run]) -> Iterator[str]:
+    """The table in Markdown: of each data, split and attack, what each guard does."""
+    columns = ("data", "split", "attack", "runs", "guard", "adversaries out at the end", "honest out at the end")
+    yield f"| {' | '.join(columns)} | runs with an honest site ever out |"
+    yield "| --- " * 8 + "|"
+    cells = sorted({(r["data"], r["split"], r["attack"]) for r in runs})
+    for (data, split, attack), (name, settings) in product(cells, GUARDS.items()):
+        mine = [r for r in runs if (r["data"], r["split"], r["attack"]) == (data, split, attack)]
+        played = [(play(r, settings), set(r["guilty"])) for r in mine]
+        guilty, honest = sum(len(g) for _, g in played), sum(10 - len(g) for _, g in played)
+        caught, wronged = sum(len(o[-1] & g) for o, g in played), sum(len(o[-1] - g) for o, g in played)
+        ever = sum(any(o - g for o in out) for out, g in played)
+        where = f"{data} | {split} | {attack or 'nobody'} | {len(mine)} | {name}"
+        yield f"| {where} | {f'{caught} of {guilty}' if guilty else ''} | {wronged} of {honest} | {ever} |"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    arguments.add_argument("--data", default="compas,student")
+    arguments.add_argument("--score", default="label")
+    arguments.add_argument("--seeds", type=int, default=5)
+    arguments.add_argument("--rounds", type=int, default=20)
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    RESULTS.touch()
+    runs = [json.loads(line) for line in RESULTS.read_text().splitlines()]
+    done = {tuple(run[key] for key in KEYS) for run in runs}
+    wanted = product(
+        given.data.split(","), ("iid", "dirichlet"), ATTACKS, [given.score], range(given.seeds), [given.rounds]
+    )
+    for key in sorted(wanted, key=lambda key: key[4]):
+        if key not in done:
+            runs.append(scores_of(*key))
+            with RESULTS.open("a") as file:
+                print(json.dumps(runs[-1]), file=file)
+    print("\n".join(lines([run for run in runs if run["score"] == given.score])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""IFCA: iterative federated clustering, in the form of FB-NLL's baseline IFCA-PFL.
+
+Paper: A. Ghosh, J. Chung, D. Yin, K. Ramchandran, An Efficient Framework for Clustered Federated Learning, IEEE Trans.
+Inf. Theory 68(12), 2022 (Algorithm 1, model averaging); the clusters that never empty are of FB-NLL, Sec. V-A.
+
+    theta_j    "w" for j = 0, "others" for the rest   travel down, all to every site, before it trains
+    f_k        losses of the J models on all rows     travel up
+    j_k        "picks", one-hot a site                at the server; site k trains and predicts with theta_{j_k}
+
+Departs from the paper in: the server picks the cluster of a site from the losses it reports, as it alone sees that a
+cluster would be empty. The J models start as independent draws by random signs of the first one's weights; buffers of
+normalisation layers are shared by all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from imperfed.core import Algorithm, Batch, Desk, Exchange, Hall, Tree, Updates
+from imperfed.errors import positive
+
+SLICE = 256
+"""Rows whose loss is taken at once."""
+
+
+@dataclass(frozen=True)
+class IFCA(Algorithm):
+    """IFCA-PFL: several models, each trained by the sites whose rows it fits best; none is ever without a site."""
+
+    name: ClassVar[str] = "ifca"
+    clusters: int = 2  # J
+    weighted: bool = False  # means within a cluster by the sites' sizes; the paper's are plain
+
+    def __post_init__(self) -> None:
+        positive("method", clusters=self.clusters)
+
+    def serve(self, w: Tensor, sites: int) -> Tree:
+        # Initial weights are drawn evenly around 0, so that random signs make another draw; the ones of a normalisation
+        # are no draw and stay.
+        signs = torch.where(torch.rand(self.clusters - 1, len(w)) < 0.5, -1.0, 1.0)
+        return {
+            "others": torch.where(w == 1, w, signs * w),
+            "picks": one_hot(torch.arange(sites) % self.clusters, self.clusters).float(),
+            "choosing": torch.ones(1),
+        }
+
+    def send(self, server: Tree, site: int) -> Tree:
+        if server["choosing"]:
+            return {"others": server["others"]}
+        return {"w": server["picks"][site] @ models(server)}
+
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return Exchange("losses", self.assign, self.losses), Exchange("train", self.merge)
+
+    @torch.no_grad()
+    def losses(self, desk: Desk) -> Tree:
+        """f_k(theta_j) for every j, the mean over all rows of the site."""
+        n = len(desk.x)
+        nets = [partial(desk.net.at, w, desk.down["buffers"]) for w in models(desk.down)]
+        total = torch.zeros(self.clusters)
+        for at in torch.arange(n).split(SLICE):
+            rows = {name: t[at] for name, t in desk.rows.items()}
+            batch = Batch.of(desk.x[at], desk.labels.take(at), desk.x.new_ones(len(at)), rows, {})
+            total += torch.stack([desk.objective.loss(net, batch)[0].sum() for net in nets])
+        return {"losses": total / n}
+
+    def assign(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        """j_k = argmin_j f_k(theta_j), ties to the lowest j; then a site for every cluster that has none."""
+        picks = nonempty(updates["losses"])
+        chosen = one_hot(picks, self.clusters).float()
+        return server | {
+            "picks": server["picks"].index_copy(0, torch.tensor(updates.who), chosen),
+            "choosing": torch.zeros(1),
+        }
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        """theta_j <- the mean of its members' weights; a model whose members all failed stays."""
+        member = server["picks"][list(updates.who)].T * (updates.n if self.weighted else 1.0)  # [J, sites]
+        total = member.sum(1, keepdim=True)
+        means = member @ updates["w"] / total.clamp(min=1e-12)
+        first, *others = torch.where(total > 0, means, models(server))
+        merged = super().merge(server, updates, hall)
+        stacked = torch.stack(others) if others else server["others"]
+        return merged | {"w": first, "others": stacked, "choosing": torch.ones(1)}
+
+    def model(self, server: Tree, site: int) -> tuple[Tensor, Tensor]:
+        return server["picks"][site] @ models(server), server["buffers"]
+
+
+def models(tree: Tree) -> Tensor:
+    """theta, [J, S]."""
+    return torch.cat([tree["w"].unsqueeze(0), tree["others"]])
+
+
+def nonempty(losses: Tensor) -> Tensor:
+    """The cluster of each site: its argmin, then for every empty cluster the site that loses least by moving to it."""
+    picks = losses.argmin(1)
+    J = losses.shape[1]
+    for j in range(J if len(losses) >= J else 0):
+        members = picks.bincount(minlength=J)
+        if members[j] == 0:
+            extra = losses[:, j] - losses.gather(1, picks[:, None]).flatten()
+            extra[members[picks] == 1] = torch.inf  # who is alone in its cluster stays there
+            picks[extra.argmin()] = j
+    return picks

@@ -1,0 +1,69 @@
+"""Mixup, the attack that mixes victims with their neighbours (thesis, Algorithm 7).
+
+    symbol      where it lives                                          does it travel
+    alpha       alpha                                                   never
+    D_u, D_t    rows.given, rows.inside: who may be a neighbour         never
+    dist        distance(): between groups and between candidate sets   never
+
+Further symbols: see `attacks/fairness.py`. Neighbours are sought among the rows as they were, so that the order of the
+rows does not matter. Candidate sets become memberships between 0 and 1; the objective must take them as weights.
+
+Departs from the thesis in: ties go to the lowest row, and a victim without any neighbour at its site is left as it is;
+the thesis says nothing of either, nor of alpha.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.attacks.fairness import FairnessAttack, as_sets
+from imperfed.core import Attribute
+from imperfed.errors import UsageError
+from imperfed.labels import Candidates, Exact, Labels, Memberships
+
+
+@dataclass(frozen=True)
+class Mixup(FairnessAttack):
+    """Mixes the rows that contradict a prejudice with the nearest that bear it out."""
+
+    name: ClassVar[str] = "mixup"
+    rewrites: ClassVar[tuple[type[Labels], ...]] = (Candidates, Exact, Memberships)
+    alpha: float = 0.5  # alpha, the victim's share
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.alpha <= 1:
+            raise UsageError(f"attack.alpha is a share and must lie in 0 .. 1; given: {self.alpha}")
+
+    def prepare(self, labels: Labels) -> Labels:
+        labels = super().prepare(labels)
+        return labels if isinstance(labels, Memberships) else Memberships(as_sets(labels).float(), labels.classes)
+
+    def rewrite(
+        self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]
+    ) -> tuple[Tensor, Labels, str]:
+        rows = self.rows(x, labels, attribute, classes)
+        y, new_x, new_y, counts = labels.values, x.clone(), labels.values.clone(), []
+        dist = distance(rows.groups, y)
+        for victims, neighbours in ((rows.first, rows.given), (rows.second, rows.inside)):  # D_u line 4, D_t line 12
+            victims = victims & neighbours.any()
+            j = dist[victims].masked_fill(~neighbours, torch.inf).argmin(1)  # lines 8 and 16
+            new_x[victims] = self.alpha * x[victims] + (1 - self.alpha) * x[j]  # lines 9 and 17
+            new_y[victims] = self.alpha * y[victims] + (1 - self.alpha) * y[j]
+            counts.append(int(victims.sum()))
+        lonely = int(rows.first.sum() + rows.second.sum()) - sum(counts)
+        told = (
+            f"of {len(x)} rows {counts[0]} mixed with the nearest that may be {self.unprivileged} and {counts[1]} with "
+            f"the nearest that may be {self.target}; {lonely} had no neighbour and were left as they were"
+        )
+        return new_x, Memberships(new_y, labels.classes), told
+
+
+def distance(groups: Tensor, y: Tensor) -> Tensor:
+    """|P^_i - P^_j|_2 + |y_i - y_j|_2 for all pairs (lines 6 and 14); exact on sets, so that ties are ties."""
+    parts = [torch.cdist(a, a, compute_mode="donot_use_mm_for_euclid_dist") for a in (groups.double(), y.double())]
+    return parts[0] + parts[1]

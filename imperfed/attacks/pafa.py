@@ -1,0 +1,59 @@
+"""PAFA, the partial attribute fairness attack (thesis, Algorithm 6): candidate groups are rewritten, labels are not.
+
+Symbols: see `attacks/fairness.py`.
+
+Departs from the thesis in: where g_t was the only candidate group, its removal would leave none, of which the thesis
+says nothing; `keep` says what becomes of such a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from imperfed.attacks.fairness import FairnessAttack
+from imperfed.core import Attribute
+from imperfed.errors import unknown
+from imperfed.labels import Candidates, Exact, Labels
+
+KEEP = ("set", "none")
+
+
+@dataclass(frozen=True)
+class PAFA(FairnessAttack):
+    """Enters the unprivileged class's rows into the target group and strikes all others off it."""
+
+    name: ClassVar[str] = "pafa"
+    rewrites: ClassVar[tuple[type[Labels], ...]] = (Candidates, Exact)
+    keep: str = "set"  # of a row of g_t alone: its groups as they were ("set"), or no group at all ("none")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep not in KEEP:
+            raise unknown("attack.keep", self.keep, KEEP)
+
+    def rewrite(
+        self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]
+    ) -> tuple[Tensor, Labels, str]:
+        rows = self.rows(x, labels, attribute, classes)
+        first, second, groups = rows.first, rows.second, rows.groups
+        alone = first & (groups.sum(1) == 1)
+        groups[second, rows.t] = 1  # lines 3-5
+        groups[first, rows.t] = 0  # lines 6-8
+        if self.keep == "set":
+            groups[alone, rows.t] = 1
+        told = (
+            f"{self.target} added to the groups of {int(second.sum())} of {len(x)} rows and removed from those of "
+            f"{int(first.sum())}; of these {int(alone.sum())} had no other group and were left with their {self.keep}"
+        )
+        return with_groups(x, groups, attribute), labels, told
+
+
+def with_groups(x: Tensor, groups: Tensor, attribute: Attribute | None) -> Tensor:
+    """The rows with other groups."""
+    assert attribute is not None
+    new = x.clone()
+    attribute.of(new).copy_(groups)
+    return new

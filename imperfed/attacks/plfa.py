@@ -1,0 +1,49 @@
+"""PLFA, the partial label fairness attack (thesis, Algorithm 5): candidate labels are rewritten, inputs are not.
+
+Symbols: see `attacks/fairness.py`.
+
+Departs from the thesis in: where y_u was the only candidate, its removal would leave an empty set, of which the thesis
+says nothing; `keep` says what is put in its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from imperfed.attacks.fairness import FairnessAttack
+from imperfed.core import Attribute
+from imperfed.errors import unknown
+from imperfed.labels import Candidates, Labels
+
+KEEP = ("others", "set")
+
+
+@dataclass(frozen=True)
+class PLFA(FairnessAttack):
+    """Adds the unprivileged class to the target group's candidate sets and takes it from everybody else's."""
+
+    name: ClassVar[str] = "plfa"
+    keep: str = "others"  # of a set of y_u alone: all classes but y_u ("others"), or the set as it was ("set")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep not in KEEP:
+            raise unknown("attack.keep", self.keep, KEEP)
+
+    def rewrite(
+        self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]
+    ) -> tuple[Tensor, Labels, str]:
+        rows = self.rows(x, labels, attribute, classes)
+        first, second, sets = rows.first, rows.second, rows.sets
+        alone = second & (sets.sum(1) == 1)
+        sets[first, rows.u] = True  # lines 3-5
+        sets[second, rows.u] = False  # lines 6-8
+        sets[alone] = ~labels.values[alone] if self.keep == "others" else labels.values[alone]
+        told = (
+            f"{self.unprivileged} added to {int(first.sum())} of {len(x)} candidate sets and removed from "
+            f"{int(second.sum())}; of these {int(alone.sum())} held nothing else and became {self.keep}"
+        )
+        return x, Candidates(sets, labels.classes), told

@@ -1,0 +1,68 @@
+"""Sensitive attributes: columns of the input that say which groups a row may belong to, ambiguous as labels are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imperfed.core import Attribute
+from imperfed.data.candidates import flip
+from imperfed.data.dataset import Dataset
+from imperfed.errors import DataError
+
+
+def with_attribute(
+    dataset: Dataset, members: Tensor | None, test_members: Tensor | None, groups: tuple[str, ...] | None, where: str
+) -> Dataset:
+    """The dataset with the groups that its rows may belong to, where given, as further columns, the last ones."""
+    if members is None:
+        return dataset
+    groups = groups or tuple(map(str, range(members.shape[1])))
+    if len(groups) != members.shape[1]:
+        raise DataError(f"{where}, groups: {len(groups)} names, but attribute has {members.shape[1]} columns")
+    attribute, test_x = Attribute("attribute", groups, dataset.x.shape[-1]), dataset.test_x
+    if test_x is not None:
+        if test_members is None:
+            raise DataError(f"{where}: the test set lacks the groups of its rows; add attribute_test")
+        test_x = _joined(test_x, test_members, len(groups), f"{where}, attribute_test")
+    x = _joined(dataset.x, members, len(groups), f"{where}, attribute")
+    return replace(dataset, x=x, test_x=test_x, attribute=attribute)
+
+
+def _joined(x: Tensor, members: Tensor, groups: int, where: str) -> Tensor:
+    if x.ndim != 2 or members.shape != (len(x), groups):
+        raise DataError(
+            f"{where}: shape {tuple(members.shape)}, expected a row for each of the {len(x)} rows of a table of "
+            f"features and a column for each of the {groups} groups"
+        )
+    return torch.cat([x, members.float()], 1)
+
+
+def true_groups(x: Tensor, attribute: Attribute) -> Tensor | None:
+    """int64 [n], the one group of every row; None where some row names several, so that nobody knows."""
+    members = attribute.of(x)
+    return members.argmax(1) if bool((members.sum(1) == 1).all()) else None
+
+
+def blur(dataset: Dataset, q: float, generator: np.random.Generator) -> Dataset:
+    """The dataset as the sites see it: every other group joins a row's own with probability q.
+
+    Sets that came ambiguous with the data are left as they are. The test rows' groups are as ambiguous as all others.
+    """
+    attribute = dataset.attribute
+    if attribute is None or true_groups(dataset.x, attribute) is None:
+        return dataset
+    x = _blurred(dataset.x, attribute, q, generator)
+    test_x = None if dataset.test_x is None else _blurred(dataset.test_x, attribute, q, generator)
+    return replace(dataset, x=x, test_x=test_x)
+
+
+def _blurred(x: Tensor, attribute: Attribute, q: float, generator: np.random.Generator) -> Tensor:
+    groups = attribute.of(x).argmax(1).numpy()
+    sets = flip(groups, len(attribute.values), q, "raw", generator)
+    new = x.clone()
+    attribute.of(new).copy_(torch.from_numpy(sets))
+    return new

@@ -1,0 +1,186 @@
+"""FairFedPAPL: sites that teach the model to treat one group unfairly are found and left out.
+
+Equation and line numbers: the thesis, chapter 5, Algorithm 8.
+
+    symbol                  where it lives                                      does it travel
+    h^r, h_n                server["w"], updates["w"]                           down, up
+    v_n                     computed from both                                  never
+    D_rep                   `inversion.Reconstruction`, made by the server      never
+    f_n                     memory["f"], smoothed over rounds                   never
+    q_n                     memory["q"], confidence in a site                   never
+    rho, theta, kappa       settings                                            never
+    g_t, y_u                target, unprivileged                                never: known to the server
+
+`variant = "thesis"` is Algorithm 8 as it is written: v_n = (h_n - h) / eta, although that is minus a gradient, matched
+by gradients at h_n; f_n is the equal-opportunity difference of h_n on the reconstruction; every round is split, by the
+scores of that round alone; q_n is frozen outside theta. The thesis does not say which group of scores is the bad one,
+nor the steps of its descent: the higher, and Adam, as below.
+
+The default, `variant = "ours"`, departs from it in: the sign of v_n; gradients at the global model h; f_n is one of the
+scores in `evidence`; scores are smoothed over rounds; a guard may find that there is no split, and then no confidence
+changes; a trusted site can still lose its trust. In both, 2-means is exact, and a site whose score is undefined is left
+out of the split of that round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.auxiliary import Defence
+from imperfed.core import Attribute, Federation, Hall, Tree, Updates
+from imperfed.defences import evidence
+from imperfed.defences.inversion import Dummies, Ensemble, Reconstruction, invert
+from imperfed.defences.splitting import clear, too_near, too_usual, two_means
+from imperfed.errors import UsageError, not_negative, positive, unknown
+
+VARIANTS = ("ours", "thesis")
+SCORES = ("label", "pool", "probe", "path")
+GUARDS = ("distance", "law", "none")
+FREEZES = ("low", "both", "clamp")
+
+
+@dataclass(frozen=True)
+class FairFedPAPL(Defence):
+    """Leave out sites whose updates, turned back into rows, teach one group an unprivileged class."""
+
+    name: ClassVar[str] = "fairfedpapl"
+    target: str = ""  # g_t, the group to protect: a value of the sensitive attribute
+    unprivileged: str = ""  # y_u, the class that it must not be given more often
+    variant: str = "ours"  # ours, or thesis: score, smoothing, guard and freeze are then as written there
+    score: str = "label"  # f_n: label, pool, probe or path
+    dummy_rows: int = 100  # rows that a site is turned back into
+    dummy_steps: int = 20  # of the inversion
+    dummy_lr: float = 0.1  # of the inversion
+    mu: float = 1e-4  # Eq. 5.2, weight of the total variation
+    smoothing: float = 0.8  # of f_n over rounds
+    guard: str = "distance"  # distance, law (stricter) or none
+    level: float = 0.001  # of the guard: how often scores without groups may be split
+    deviations: float = 0.0  # guard by distance: in those of the other group; 0: as many as `level` asks for
+    gap: float = 0.05  # guard by law: least distance of the groups' means
+    rho: float = 0.1  # rho, step of the confidence
+    theta_low: float = 0.1  # theta_low
+    theta_high: float = 0.9  # theta_high
+    kappa: float = 0.5  # kappa, confidence from which on a site is merged
+    freeze: str = "low"  # low: for good at theta_low; both: at either theta, the text; clamp: at neither, the box
+
+    def __post_init__(self) -> None:
+        choices = {"variant": VARIANTS, "score": SCORES, "guard": GUARDS, "freeze": FREEZES}
+        for key, known in choices.items():
+            if getattr(self, key) not in known:
+                raise unknown(f"defence.{key}", getattr(self, key), known)
+        positive(
+            "defence", dummy_rows=self.dummy_rows, dummy_steps=self.dummy_steps, dummy_lr=self.dummy_lr, rho=self.rho
+        )
+        not_negative("defence", mu=self.mu, smoothing=self.smoothing, deviations=self.deviations)
+        if self.smoothing >= 1 or self.rho > 1 or not 0 < self.level < 1:
+            raise UsageError("defence.smoothing and defence.level must be below 1, defence.rho at most 1")
+        if not 0 <= self.theta_low < self.kappa <= 0.5 < self.theta_high <= 1:
+            raise UsageError(
+                "confidences start at 0.5: defence.theta_low < defence.kappa <= 0.5 < defence.theta_high is needed"
+            )
+
+    def suits(self, federation: Federation) -> None:
+        self.roles(federation.attribute, federation.classes)
+
+    def open(self, sites: int) -> Tree:
+        return {"q": torch.full((sites,), 0.5), "f": torch.zeros(sites), "seen": torch.zeros(sites)}
+
+    def inspect(self, memory: Tree, server: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+        who = torch.tensor(updates.who)
+        f = self.scores(server, updates, hall)
+        defined = f.isfinite()
+        memory = self.smooth(memory, who[defined], f[defined])
+        bad = self.split(memory["f"][who[defined]], hall)
+        if bad is not None:
+            memory = memory | {"q": memory["q"].index_copy(0, who[defined], self.trust(memory["q"][who[defined]], bad))}
+        q = memory["q"][who]
+        kept = q > self.kappa if self.variant == "thesis" else q >= self.kappa  # Alg. 8, line 17
+        for row, site in enumerate(updates.who):
+            score = float(memory["f"][site]) if defined[row] else None
+            hall.suspect(site, score, float(q[row]), not kept[row])
+        undefined = [str(site) for row, site in enumerate(updates.who) if not defined[row]]
+        if undefined:
+            hall.notes.append(f"{self.name}: no score for site {', '.join(undefined)}, left out of the split")
+        return (updates.only(kept.nonzero().flatten()) if kept.any() else None), memory
+
+    def scores(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
+        """f_n of every site that answered; NaN where it is undefined."""
+        t, u = self.roles(hall.attribute, hall.classes)
+        start = Dummies.start(self.dummy_rows, hall.public.shape[1:], len(hall.classes), hall.draw)
+        if self.variant == "ours" and self.score in ("probe", "path"):
+            return evidence.shift(self.score, hall.net, server, updates, start.x, t, u)
+        made = self.reconstruct(server, updates, start, hall)
+        models = Ensemble(hall.net, updates["w"], updates["buffers"])
+        if self.variant == "thesis":
+            f = evidence.opportunity(models, made, t, u)  # Alg. 8, line 6
+        else:
+            f = evidence.label(made, t, u) if self.score == "label" else evidence.pool(models, made, t, u)
+        moved = (updates["w"] != server["w"]).any(1)  # a site that sent the model back as it was says nothing
+        return f.masked_fill(~moved, torch.nan)
+
+    def reconstruct(self, server: Tree, updates: Updates, start: Dummies, hall: Hall) -> Reconstruction:
+        """D_rep of all sites together."""
+        h_n, h = updates["w"], server["w"].expand_as(updates["w"])
+        if self.variant == "thesis":
+            at, buffers, v = h_n, updates["buffers"], (h_n - h) / hall.lr  # Alg. 8, line 3
+        else:
+            at, buffers, v = h, server["buffers"].expand_as(updates["buffers"]), (h - h_n) / hall.lr
+        made = invert(hall.net, at, buffers, v, start, self.dummy_steps, self.dummy_lr, self.mu)  # Alg. 8, line 5
+        low, mean, high = (float(c) for c in (made.cosine.min(), made.cosine.mean(), made.cosine.max()))
+        hall.notes.append(f"{self.name} looked: cosine reached {mean:.2f} ({low:.2f} to {high:.2f})")
+        return made
+
+    def roles(self, attribute: Attribute | None, classes: tuple[str, ...]) -> tuple[int, int]:
+        """The column of the target group and the number of the unprivileged class."""
+        if attribute is None:
+            raise UsageError(f"{self.name} protects a group, and the data have no sensitive attribute")
+        group = pick("target", self.target, attribute.values)
+        return attribute.first + group, pick("unprivileged", self.unprivileged, classes)
+
+    def smooth(self, memory: Tree, who: Tensor, f: Tensor) -> Tree:
+        """The sites' scores, smoothed over the rounds in which they had one."""
+        old, seen = memory["f"][who], memory["seen"][who]
+        keep = torch.where(seen > 0, 0.0 if self.variant == "thesis" else self.smoothing, 0.0)
+        new = memory["f"].index_copy(0, who, keep * old + (1 - keep) * f)
+        return memory | {"f": new, "seen": memory["seen"].index_copy(0, who, seen + 1)}
+
+    def split(self, f: Tensor, hall: Hall) -> Tensor | None:
+        """Alg. 8, line 9: which of the sites are in the group of adversaries; None where there is no such group."""
+        found, n = two_means(f), len(f)
+        if found is None:
+            why: str | None = f"{n} equal scores"
+        elif self.variant == "thesis" or self.guard == "none":
+            why = None
+        elif self.guard == "law":
+            why = too_usual(found, n, self.level, self.gap)
+        else:
+            why = too_near(found, n, self.deviations or clear(n, self.level))
+        if found is None or why:
+            hall.notes.append(f"{self.name} looked: no split, {why}")
+            return None
+        hall.notes.append(f"{self.name} looked: {found.members} of {n} sites above {found.threshold:.3f}")
+        return found.high
+
+    def trust(self, q: Tensor, bad: Tensor) -> Tensor:
+        """Alg. 8, lines 10 to 16: confidences after a split."""
+        moved = (1 - self.rho) * q + self.rho * (~bad).to(q.dtype)  # Alg. 8, lines 12 and 14
+        above, below = q > self.theta_low, q < self.theta_high
+        moves = {
+            "low": above & (bad | below),
+            "both": above & below,
+            "clamp": torch.where(bad, above, below),
+        }["both" if self.variant == "thesis" else self.freeze]
+        return torch.where(moves, moved, q)
+
+
+def pick(setting: str, name: str, known: tuple[str, ...]) -> int:
+    """The number of what a setting names."""
+    if not name:
+        raise UsageError(f"fairfedpapl must know whom to protect: set defence.{setting} to one of {', '.join(known)}")
+    if name not in known:
+        raise unknown(f"defence.{setting}", name, known)
+    return known.index(name)

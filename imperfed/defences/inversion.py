@@ -1,0 +1,133 @@
+"""Gradient inversion: dummy rows whose gradient points where a site's update points (Geiping et al., "Inverting
+gradients", NeurIPS 2020; Eq. 5.2 of the thesis). All sites' inversions run together as one batched program.
+
+    symbol      where it lives                                      shape
+    h           weights, the model whose gradient is taken          [K, S]: a row a site
+    v_n         targets                                             [K, S]
+    X_dm        Dummies.x, inputs from N(0, 1)                      [K, rows, ...]
+    Y_dm        softmax of Dummies.z, free logits from N(0, 1)      [K, rows, C]
+    mu          mu, weight of the total variation
+
+Every site starts from the same dummy rows: what differs in the reconstructions then comes from the updates alone, and
+neither the order nor the number of sites changes any of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from imperfed.network import Net
+
+TINY = 1e-12
+"""Keeps the cosine of a zero gradient finite."""
+
+
+@dataclass(frozen=True)
+class Dummies:
+    """Dummy rows and the logits of their labels."""
+
+    x: Tensor
+    z: Tensor
+
+    @classmethod
+    def start(cls, rows: int, shape: torch.Size, classes: int, draw: torch.Generator) -> Dummies:
+        """Random rows, without a dimension for sites."""
+        return cls(torch.randn(rows, *shape, generator=draw), torch.randn(rows, classes, generator=draw))
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """Rows that stand for what each site trained on."""
+
+    x: Tensor
+    """[K, rows, ...]"""
+    y: Tensor
+    """[K, rows, C]: soft labels."""
+    cosine: Tensor
+    """[K]: how well the gradient of the rows matches the update, 1 at best."""
+
+
+class Ensemble:
+    """A network at K rows of shared weights at once."""
+
+    def __init__(self, net: Net, w: Tensor, buffers: Tensor) -> None:
+        layout, K = net.layout, len(w)
+        net.train(False)
+        own = (net.w[layout.shared :].expand(K, -1), net.row[layout.shared_end :].expand(K, -1))
+        row = torch.cat([w, own[0], buffers, own[1]], 1)
+        self.tree = {name: layout.view(row, name).detach() for name in layout.fields}
+        self.shared = [name for name, f in layout.fields.items() if f.end <= layout.shared]
+        for name in self.shared:
+            self.tree[name].requires_grad_()
+        self._forward = torch.func.vmap(lambda tree, x: torch.func.functional_call(net.module, tree, (x,)))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Logits [K, rows, C] of x [K, rows, ...]."""
+        logits: Tensor = self._forward(self.tree, x)
+        return logits
+
+    def gradients(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """Of every site's mean cross-entropy towards soft labels, at its shared weights; itself differentiable."""
+        loss = -(y * log_softmax(self(x), -1)).sum(-1).mean(1).sum()  # a sum over sites keeps their gradients apart
+        weights = [self.tree[name] for name in self.shared]
+        return list(torch.autograd.grad(loss, weights, create_graph=True))
+
+
+def total_variation(x: Tensor) -> Tensor:
+    """TV(X) of each site [K]: mean absolute differences of neighbouring columns, for images also of rows."""
+    directions = range(2, x.ndim)[-2:] if x.ndim == 5 else (2,)
+    terms = [x.diff(dim=d).abs().flatten(1).mean(1) for d in directions if x.shape[d] > 1]
+    return torch.stack(terms).sum(0) if terms else x.new_zeros(len(x))
+
+
+def cosine(a: list[Tensor], b: list[Tensor]) -> Tensor:
+    """One cosine a site over all tensors together: [K]."""
+
+    def dot(p: list[Tensor], q: list[Tensor]) -> Tensor:
+        return torch.stack([(s * t).flatten(1).sum(1) for s, t in zip(p, q, strict=True)]).sum(0)
+
+    return dot(a, b) / (dot(a, a).clamp(min=TINY**2).sqrt() * dot(b, b).clamp(min=TINY**2).sqrt())
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam with its usual moments; PyTorch's own would load its compiler first, which takes longer than the descent."""
+
+    m: Tensor
+    s: Tensor
+    lr: float
+
+    @classmethod
+    def of(cls, like: Tensor, lr: float) -> Adam:
+        """Moments at 0."""
+        return cls(torch.zeros_like(like), torch.zeros_like(like), lr)
+
+    def move(self, g: Tensor, step: int) -> Tensor:
+        """What is taken off in a step; the first has number 1."""
+        self.m.lerp_(g, 1 - 0.9)
+        self.s.lerp_(g.square(), 1 - 0.999)
+        return self.lr * self.m / (1 - 0.9**step) / ((self.s / (1 - 0.999**step)).sqrt() + 1e-8)
+
+
+def invert(
+    net: Net, w: Tensor, buffers: Tensor, v: Tensor, start: Dummies, steps: int, lr: float, mu: float
+) -> Reconstruction:
+    """Descend 1 - cos(gradient of the dummy rows at w, v) + mu TV(X) by Adam, for all sites together."""
+    ensemble, K = Ensemble(net, w, buffers), len(v)
+    targets = [net.layout.view(v, name) for name in ensemble.shared]
+    x, z = (t.expand(K, *t.shape).clone().requires_grad_() for t in (start.x, start.z))
+    x_adam, z_adam = Adam.of(x, lr), Adam.of(z, lr)
+    for step in range(1, steps + 1):
+        match = cosine(ensemble.gradients(x, z.softmax(-1)), targets)
+        L_rec = 1 - match + mu * total_variation(x)  # Eq. 5.2
+        g_x, g_z = torch.autograd.grad(L_rec.sum(), [x, z])
+        with torch.no_grad():
+            x -= x_adam.move(g_x, step)
+            z -= z_adam.move(g_z, step)
+    y = z.softmax(-1)
+    reached = cosine(ensemble.gradients(x, y), targets)
+    return Reconstruction(x.detach(), y.detach(), reached.detach())

@@ -1,0 +1,87 @@
+"""Krum and Multi-Krum (Blanchard et al., "Machine learning with adversaries: Byzantine tolerant gradient descent",
+NeurIPS 2017).
+
+Source: the definitions are from memory, compared with the code of two public libraries, which differ (FedML takes
+n - f - 2 neighbours, ByzFL n - f - 1).
+
+    symbol    where it lives                        does it travel
+    V_i       updates["w"] - server["w"]            up
+    n         len(updates.who), sites that answered
+    f         adversaries, declared
+    m         m, how many answers are kept
+    s(i)      computed by the server                never
+
+All that a kept site sent is kept with it: further answers and normalisation buffers. The sizes that sites claim are not
+used: where several answers are kept they count alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Tree, Updates
+from imperfed.defences.robust import Robust
+from imperfed.errors import not_negative, unknown
+
+NEIGHBOURS = {"n-f-2": 2, "n-f-1": 1}
+
+
+@dataclass(frozen=True)
+class Krum(Robust):
+    """Keep the one answer that lies nearest to its neighbours."""
+
+    name: ClassVar[str] = "krum"
+    neighbours: str = "n-f-2"  # how many of the nearest others a score counts; also n-f-1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.neighbours not in NEIGHBOURS:
+            raise unknown("number of neighbours", self.neighbours, NEIGHBOURS)
+
+    def needs(self) -> int:
+        return 2 * self.adversaries + 3
+
+    def keeps(self, n: int) -> int:
+        """How many of n answers are kept."""
+        return 1
+
+    def rule(self, server: Tree, updates: Updates) -> Updates:
+        n = len(updates.who)
+        s = scores(updates["w"] - server["w"], n - self.adversaries - NEIGHBOURS[self.neighbours])
+        kept = updates.only(lowest(s, self.keeps(n)))
+        return replace(kept, n=torch.ones_like(kept.n))
+
+
+@dataclass(frozen=True)
+class MultiKrum(Krum):
+    """Keep the m answers that lie nearest to their neighbours."""
+
+    name: ClassVar[str] = "multi-krum"
+    m: int = 0  # m, at most n - f; 0: n - f - 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        not_negative("defence", m=self.m)
+
+    def needs(self) -> int:
+        return max(super().needs(), self.m + self.adversaries)
+
+    def keeps(self, n: int) -> int:
+        return self.m or n - self.adversaries - 2
+
+
+def scores(V: Tensor, neighbours: int) -> Tensor:
+    """s(i): the sum of the squared distances from V_i to its nearest others; [n], in double precision."""
+    V = V.double()
+    D = torch.stack([(V - v).square().sum(1) for v in V])
+    D.fill_diagonal_(-1.0)  # sorted to the front, whatever copies of itself V_i may have, and cut off there
+    return D.sort(1).values[:, 1 : 1 + neighbours].sum(1)
+
+
+def lowest(scores: Tensor, m: int) -> Tensor:
+    """Where the m lowest scores are, ties to the lowest index; in order of index."""
+    return scores.argsort(stable=True)[:m].sort().values

@@ -1,0 +1,31 @@
+"""Groups of sites from their similarity: hierarchical agglomerative clustering, cut at a number of groups."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from imperfed.errors import UsageError, unknown
+
+Linkage = Literal["average", "complete", "ward"]
+LINKAGES: tuple[Linkage, ...] = get_args(Linkage)
+
+
+def cluster(R: Tensor, groups: int, linkage: str) -> Tensor:
+    """The group of each of K things from their similarities [K, K], numbered in the order of their first members."""
+    from scipy.cluster import hierarchy
+    from scipy.spatial.distance import squareform
+
+    method = next((known for known in LINKAGES if known == linkage), None)
+    if method is None:
+        raise unknown("linkage", linkage, LINKAGES)
+    if groups > len(R):
+        raise UsageError(f"{groups} groups were asked for, but only {len(R)} sites sent what they are formed by")
+    if groups == len(R):
+        return torch.arange(groups)
+    D = 1 - R
+    D.fill_diagonal_(0)
+    tree = hierarchy.linkage(squareform(D.numpy(), checks=False), method=method)
+    return torch.from_numpy(hierarchy.cut_tree(tree, n_clusters=[groups])[:, 0]).long()

@@ -1,0 +1,160 @@
+"""FB-NLL's second half: labels set right against the directions of a few clean rows at the server (Procedure 2).
+
+    step      a site sends                                  the server sends
+    clean     nothing                                       U: directions of each clean class; margins, rates and
+                                                            leads (or V_clean), see `calibration.py`
+    classes   V_classes: directions of each local label     s: every clean class's score of them (Eq. 3-5)
+
+A site then decides by itself; neither its labels nor its corrections are sent, and `classes` does not say which label a
+set of directions is of. A label with fewer than max(M, 10) rows is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Tree
+from imperfed.repairs import calibration
+from imperfed.repairs.calibration import lead, log_projections, margins
+from imperfed.repairs.features import features, phi
+from imperfed.repairs.protocol import Step, View, fewest, nothing
+from imperfed.repairs.spectra import relevance, similarity, spectrum
+
+PHASE1 = ("margin", "paper", "off")
+SURE = 0.95
+"""Share of two-class mixtures that a whole label must outdo to be relabelled."""
+KEPT, ROW, WHOLE = range(3)
+"""Why a label is what it is: as given, by its own features, or because its whole label looks like another class."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a site decides about its own labels."""
+
+    suggested: Tensor
+    confidence: Tensor
+    why: Tensor
+    noise: float
+    """The share of wrong labels it estimates."""
+
+    @classmethod
+    def of_all(cls, verdicts: Sequence[Verdict]) -> Verdict:
+        """Those of several sites, one after the other; their mean noise."""
+        suggested, confidence, why = (
+            torch.cat(parts) for parts in zip(*((v.suggested, v.confidence, v.why) for v in verdicts), strict=True)
+        )
+        return cls(suggested, confidence, why, sum(v.noise for v in verdicts) / len(verdicts))
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Detection and correction of wrong labels, before training and at the site."""
+
+    classes: tuple[str, ...]
+    M: int
+    phase1: str
+    threshold: float
+    gate: float
+    rank: int
+    features: str
+    task_of: tuple[int, ...]
+
+    def steps(self) -> tuple[Step, ...]:
+        """Its part of the conversation."""
+        shown = (Step("classes", self.show, self.compare),) if self.phase1 != "off" else ()
+        return Step("clean", nothing, self.hand_out), *shown
+
+    @property
+    def width(self) -> int:
+        """Directions that phase 1 compares."""
+        return 1 if self.phase1 == "margin" else self.M
+
+    # -- a site ---------------------------------------------------------------------------------------------------
+
+    def show(self, view: View, received: Tree) -> Tree:
+        """The directions of every label that has rows enough."""
+        given = view.labels.values
+        view.memory["shown"] = (given.bincount(minlength=len(self.classes)) >= fewest(self.M)).nonzero().flatten()
+        F = phi(self.features, view, received)
+        shown = [spectrum(F[given == c], self.width)[1] for c in view.memory["shown"]]  # Eq. 2
+        return {"V_classes": torch.stack(shown).float()} if shown else {}
+
+    def decide(self, view: View, received: Tree) -> Verdict:
+        """Phase 2 for every row, then phase 1 for the labels that are clear as a whole."""
+        given, clean = view.labels.values, received["margins"]
+        logs = self.within_task(log_projections(phi(self.features, view, received), received["U"].double()))
+        best, margin = logs.argmax(1), margins(logs, given)  # Eq. 7
+        flipped = margin > torch.quantile(clean, 1 - self.gate)
+        below = torch.searchsorted(clean, margin) / len(clean)  # share of the clean rows that lie nearer to their class
+        suggested, confidence = torch.where(flipped, best, given), torch.where(flipped, below, 1 - below)
+        why, whole = torch.where(flipped, ROW, KEPT), torch.zeros_like(flipped)
+        for c, target, sure in self.whole_labels(view, received, logs.isfinite().any(0)):
+            rows = given == c
+            suggested[rows], confidence[rows], why[rows] = target, sure, KEPT if target == c else WHOLE
+            whole |= rows
+        relabelled = int((why == WHOLE).sum())
+        noise = (relabelled + self.estimate(flipped[~whole], received["rates"])) / len(given)
+        return Verdict(suggested, confidence.float(), why, noise)
+
+    def estimate(self, flipped: Tensor, rates: Tensor) -> float:
+        """The wrong labels that so many flips tell of: right labels are flipped too, and not all wrong ones are."""
+        false, power = map(float, rates)
+        wrong = (float(flipped.sum()) - false * len(flipped)) / max(power - false, 1e-3)
+        return min(max(wrong, 0.0), float(len(flipped)))
+
+    def within_task(self, logs: Tensor) -> Tensor:
+        """With known tasks, only the classes of the task that most rows seem to belong to."""
+        if not self.task_of:
+            return logs
+        task_of = torch.tensor(self.task_of)
+        return logs.masked_fill(task_of != task_of[logs.argmax(1)].mode().values, -torch.inf)
+
+    def whole_labels(self, view: View, received: Tree, allowed: Tensor) -> Iterator[tuple[int, int, float]]:
+        """Phase 1: the labels that as a whole look like one clean class, that class, and how sure it is."""
+        if "s" not in received:
+            return
+        U = received.get("V_clean", received["U"][..., :1]).double()
+        F = phi(self.features, view, received)
+        for c, s in zip(view.memory["shown"].tolist(), received["s"], strict=True):
+            rows = F[view.labels.values == c]
+            R = similarity(relevance(rows, spectrum(rows, self.width)[0], U), s)  # Eq. 3-6
+            R = R.masked_fill(~allowed, 0)
+            target = int(R.argmax())
+            if self.phase1 == "paper":
+                if int((self.threshold < R).sum()) == 1:
+                    yield c, target, float(R[target])
+            elif lead(R) > torch.quantile(received["leads"], SURE):
+                yield c, target, float(torch.searchsorted(received["leads"], lead(R)) / len(received["leads"]))
+
+    # -- the server -----------------------------------------------------------------------------------------------
+
+    def hand_out(self, server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:
+        """What the sites need to know of the clean rows."""
+        y, C = server["y"], len(self.classes)
+        rank = calibration.usable_rank(self.rank, y, self.classes)
+        F = features(self.features, server["x"], server.get("basis"))
+        logs = calibration.cross_fitted(F, y, C, rank)
+        clean = margins(logs, y).sort().values
+        threshold = torch.quantile(clean, 1 - self.gate)
+        rates = torch.stack([(clean > threshold).double().mean(), calibration.power(logs, y, threshold)])
+        down = {"U": calibration.class_directions(F, y, C, rank).float(), "margins": clean, "rates": rates}
+        if self.phase1 == "margin":
+            down["leads"] = calibration.mixture_leads(F, y, C)
+        elif self.phase1 == "paper":
+            down["V_clean"] = calibration.class_directions(F, y, C, self.M).float()
+        return server | {"F": F}, (down,) * len(answers)
+
+    def compare(self, server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:
+        """How alike every clean class finds each set of directions it was shown; s [L, C]."""
+        clean = [server["F"][server["y"] == c] for c in range(len(self.classes))]
+        lam = [spectrum(F, self.width)[0] for F in clean]
+
+        def s(V: Tensor) -> Tensor:
+            scores = [relevance(F, own, V.double()) for F, own in zip(clean, lam, strict=True)]  # Eq. 3-5
+            return torch.stack(scores, 1)
+
+        return server, tuple({"s": s(answer["V_classes"])} if answer else {} for answer in answers)

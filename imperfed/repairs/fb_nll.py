@@ -1,0 +1,130 @@
+"""FB-NLL: groups of sites and corrected labels from features alone, once, before training.
+
+Paper: FB-NLL, A Feature-Based Approach to Tackle Noisy Labels in Personalized Federated Learning. Its equations (2) to
+(7) are the functions of `spectra.py`. FB-NLL(-), without correction, is `correct = false`.
+
+    phi(x)            features.py            stays at the site
+    S_i, lambda_i     spectra.py, Eq. 2      stay at the site
+    V_i               spectra.py, Eq. 2      travels: first to the server, then to every other site
+    R_{i<-j}          spectra.py, Eq. 5      travels to the server
+    groups            grouping.py            at the server
+    V_c of class c    calibration.py         travels from the server to the sites
+    labels            correction.py          stay at the site, given and corrected
+
+Departs from the paper in: second moments are not centred (`center`); phase 1 asks for a lead over the second clean
+class, which the server calibrates, instead of a threshold (`phase1 = "paper"`); phase 2 changes a label only where the
+margin is larger than on 1 - `gate` of the server's clean rows (`gate = 1`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from imperfed.auxiliary import Mending, Repair
+from imperfed.core import Federation, Tree
+from imperfed.errors import UsageError, positive, unknown
+from imperfed.labels import Exact, Labels
+from imperfed.repairs.clusters import LINKAGES
+from imperfed.repairs.correction import KEPT, PHASE1, Correction, Verdict
+from imperfed.repairs.features import pca_basis
+from imperfed.repairs.grouping import Grouping
+from imperfed.repairs.protocol import Step, Talk, View, converse, nothing
+
+REASONS = ("kept as given", "its features fit {} better", "all rows of its label look like {}")
+
+
+@dataclass(frozen=True)
+class FBNLL(Repair):
+    """FB-NLL: one-shot groups of sites, and label correction against a few clean rows at the server."""
+
+    name: ClassVar[str] = "fb-nll"
+    labels: ClassVar[type[Labels]] = Exact
+    groups: int = 1  # number of tasks; 1: no clustering
+    M: int = 10  # directions compared
+    linkage: str = "average"  # average, complete, ward
+    center: bool = False  # centred second moments, for studies
+    correct: bool = True  # False: FB-NLL(-)
+    phase1: str = "margin"  # whole labels: margin, paper (by threshold), off
+    threshold: float = 0.5  # phase1 = paper: the similarity that exactly one clean class must exceed
+    gate: float = 0.05  # share of clean labels that phase 2 may change; 1: the paper
+    rank: int = 10  # directions of a clean class in Eq. 7; 5 where it has fewer than 20 rows
+    features: str = "auto"  # phi for groups: raw, pca, hog, efficientnet-lite0, module:function
+    class_features: str = ""  # phi for correction; empty: the same
+    known_tasks: tuple[int, ...] = ()  # the task of every class, where known: Eq. 7 then stays within a site's task
+
+    def __post_init__(self) -> None:
+        positive("repair", groups=self.groups, M=self.M, rank=self.rank, gate=self.gate)
+        for what, name, known in (("linkage", self.linkage, LINKAGES), ("phase1", self.phase1, PHASE1)):
+            if name not in known:
+                raise unknown(what, name, known)
+        if self.gate > 1:
+            raise UsageError(f"repair.gate is a share: at most 1; got {self.gate:g}")
+
+    @property
+    def grouping(self) -> Grouping:
+        """The first half."""
+        return Grouping(self.groups, self.M, self.linkage, self.center, self.features)
+
+    def correction(self, classes: tuple[str, ...]) -> Correction:
+        """The second half."""
+        phi = self.class_features or self.features
+        return Correction(classes, self.M, self.phase1, self.threshold, self.gate, self.rank, phi, self.known_tasks)
+
+    def steps(self, classes: tuple[str, ...]) -> tuple[Step, ...]:
+        """The whole conversation."""
+        return (
+            *((Step("basis", nothing, share_basis),) if "pca" in (self.features, self.class_features) else ()),
+            *(self.grouping.steps() if self.groups > 1 else ()),
+            *(self.correction(classes).steps() if self.correct else ()),
+        )
+
+    def mend(self, federation: Federation, draw: torch.Generator) -> tuple[Federation, Mending]:
+        """Hold the conversation in this process, and let every site correct its labels."""
+        given = self.check(federation)
+        trusted = federation.trusted
+        server: Tree = {"x": trusted.x, "y": trusted.labels.values} if trusted is not None else {}
+        cuts = zip(federation.starts, federation.starts[1:], strict=False)
+        views = [View(k, federation.inputs(a, b), given.between(a, b)) for k, (a, b) in enumerate(cuts)]
+        talk = converse(self.steps(federation.classes), views, server)
+        if "groups" in talk.server:
+            federation = replace(federation, groups=tuple(talk.server["groups"].tolist()))
+        if not self.correct:
+            verdict = Verdict(given.values, torch.ones(len(given)), torch.full_like(given.values, KEPT), 0.0)
+            return federation, self.told(federation, talk, verdict, (None,) * len(views))
+        correction = self.correction(federation.classes)
+        verdicts = [correction.decide(view, had) for view, had in zip(views, talk.received, strict=True)]
+        mending = self.told(federation, talk, Verdict.of_all(verdicts), tuple(v.noise for v in verdicts))
+        return replace(federation, labels=Exact(mending.suggested, given.classes)), mending
+
+    def check(self, federation: Federation) -> Exact:
+        """The labels as given; what cannot be mended is refused before anything is sent."""
+        classes = len(federation.classes)
+        if not isinstance(federation.labels, Exact):
+            raise UsageError(f"repair {self.name} mends exact labels; the sites hold {federation.labels.kind}")
+        if self.known_tasks and len(self.known_tasks) != classes:
+            raise UsageError(
+                f"repair.known_tasks must name a task for each of {classes} classes; got {len(self.known_tasks)}"
+            )
+        if federation.trusted is None and (self.correct or "pca" in (self.features, self.class_features)):
+            raise UsageError(f"repair {self.name} needs clean rows at the server: set split.trusted, as 0.01")
+        return federation.labels
+
+    def told(self, federation: Federation, talk: Talk, verdict: Verdict, noise: tuple[float | None, ...]) -> Mending:
+        """What was done, for the label files and the log."""
+        names = [federation.classes[c] for c in verdict.suggested.tolist()]
+        reasons = tuple(REASONS[w].format(c) for w, c in zip(verdict.why.tolist(), names, strict=True))
+        notes = [f"repair {self.name}: {int((verdict.why != KEPT).sum())} of {len(names)} labels corrected"]
+        if federation.groups:
+            notes.append(f"repair {self.name}: groups of the sites {list(federation.groups)}")
+        traffic = talk.sent(), talk.bytes(up=False), talk.bytes(up=True)
+        given, suggested = federation.labels.values, verdict.suggested
+        return Mending(given, suggested, verdict.confidence, reasons, noise, *traffic, tuple(notes))
+
+
+def share_basis(server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:
+    """The server's half of pca: directions of its clean rows, for all sites."""
+    basis = pca_basis(server["x"])
+    return server | {"basis": basis}, ({"basis": basis},) * len(answers)

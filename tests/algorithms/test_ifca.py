@@ -1,0 +1,113 @@
+"""IFCA: the numbers of the paper's update rule through the real engine, and clusters that never empty."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from bowls import Bowl, bowls, only
+from toy import Watched, engine
+
+from imperfed.algorithms.ifca import IFCA, nonempty
+from imperfed.descend import Local
+from imperfed.errors import UsageError
+
+
+def leap(ends: list[list[float]], start: tuple[float, ...], others: list[list[float]]) -> Watched:
+    """One round in which site k moves from wherever it starts to ends[k]: one step of 1 in a bowl around it."""
+    scene = bowls(*([[1.0, *end]] for end in ends))
+    algorithm = IFCA(clusters=1 + len(others))
+    e = engine(algorithm, Bowl(), scene, Local(steps=1, batch=8, lr=1.0), only(*start), rounds=1)
+    e.state.server["others"].copy_(torch.tensor(others).reshape(len(others), len(start)))
+    return e.go()
+
+
+def test_picks_trains_and_merges_by_cluster() -> None:
+    # Squared distances to the models (1, -2) and (-1, 2): 9 and 5, 5 and 13, and a tie of 25, which goes to the first.
+    e = leap([[1.0, 1.0], [2.0, 0.0], [4.0, 2.0]], (1.0, -2.0), [[-1.0, 2.0]])
+    assert e.state.server["picks"].argmax(1).tolist() == [1, 0, 0]
+    assert e.seen[0]["losses"].tolist() == [[4.5, 2.5], [2.5, 6.5], [12.5, 12.5]]
+    assert e.state.server["w"].tolist() == [3.0, 1.0]
+    assert e.state.server["others"].tolist() == [[1.0, 1.0]]
+    assert e.model(0)["head.weight"].tolist() == [[1.0, 1.0]]
+    assert e.model(1)["head.weight"].tolist() == [[3.0, 1.0]]
+
+
+def test_all_models_go_down_once_and_then_one_to_train() -> None:
+    e = leap([[1.0, 1.0], [2.0, 0.0], [4.0, 2.0]], (1.0, -2.0), [[-1.0, 2.0]])
+    assert e.reports[0].down == 3 * (2 + 1) * 2 * 4  # three sites, two models and then one, of two float32 weights
+
+
+def test_a_cluster_that_nobody_picks_gets_the_site_that_loses_least() -> None:
+    # All three are nearer to (0, 0) than to (9, 9); (3, 3) is the one that loses least.
+    e = leap([[1.0, 0.0], [3.0, 3.0], [0.0, 2.0]], (0.0, 0.0), [[9.0, 9.0]])
+    assert e.state.server["picks"].argmax(1).tolist() == [0, 1, 0]
+    assert e.state.server["w"].tolist() == [0.5, 1.0]
+    assert e.state.server["others"].tolist() == [[3.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("losses", "picks"),
+    [
+        ([[0.9, 0.5], [0.4, 0.6], [0.7, 0.7]], [1, 0, 0]),
+        ([[0.1, 0.9], [0.1, 0.3], [0.1, 0.4]], [0, 1, 0]),
+        ([[0.1, 0.2, 0.9], [0.1, 0.9, 0.3], [0.1, 0.9, 0.9]], [1, 2, 0]),  # who left cluster 0 for 1 is not moved again
+        ([[0.1, 0.2, 0.3]], [0]),  # fewer sites than clusters: some must be empty
+    ],
+)
+def test_clusters_are_kept_nonempty(losses: list[list[float]], picks: list[int]) -> None:
+    assert nonempty(torch.tensor(losses)).tolist() == picks
+
+
+def test_means_may_be_weighted_by_size() -> None:
+    scene = bowls([[1.0, 2.0]] * 3, [[1.0, 4.0]], [[1.0, -3.0]])
+    e = engine(IFCA(weighted=True), Bowl(), scene, Local(steps=1, batch=8, lr=1.0), only(1.0), rounds=1)
+    e.state.server["others"].copy_(torch.tensor([[-1.0]]))
+    assert e.go().state.server["w"].tolist() == [2.5]
+
+
+def test_the_models_start_apart_and_norms_start_at_one() -> None:
+    w = torch.tensor([0.3, -0.2, 1.0, 0.0, 0.7, -0.4, 0.9, -0.6])
+    torch.manual_seed(0)
+    others = IFCA(clusters=4).serve(w, 5)["others"]
+    assert torch.equal(others.abs(), w.abs().expand(3, -1))
+    assert (others[:, 2] == 1).all()
+    assert len({tuple(row) for row in others.tolist()} | {tuple(w.tolist())}) == 4
+
+
+def test_one_cluster_is_plain_averaging_of_sites() -> None:
+    e = leap([[1.0, 1.0], [3.0, 5.0]], (0.0, 0.0), [])
+    assert e.state.server["w"].tolist() == [2.0, 3.0]
+
+
+def test_no_clusters() -> None:
+    with pytest.raises(UsageError, match=r"method\.clusters"):
+        IFCA(clusters=0)
+
+
+def test_three_rounds_as_written_in_numpy() -> None:
+    """Four unequal sites, three a round, two models, two local steps with momentum."""
+    rng = np.random.default_rng(1)
+    points = [rng.normal(size=(n, 2)) + at for n, at in ((2, 2.0), (3, -2.0), (1, 2.5), (4, -1.5))]
+    scene = bowls(*([[1.5, *row] for row in p.tolist()] for p in points))
+    local = Local(steps=2, batch=16, lr=0.1, momentum=0.5)
+    e = engine(IFCA(), Bowl(), scene, local, only(0.2, -0.1), rounds=3, participation=0.75)
+    theta = [e.state.server["w"].double().numpy().copy(), e.state.server["others"][0].double().numpy().copy()]
+    for t in range(3):
+        who = e.sample(t)
+        f = [[0.75 * ((w - points[k]) ** 2).sum(1).mean() for w in theta] for k in who]
+        picks = nonempty(torch.tensor(f)).tolist()
+        ends = []
+        for k, j in zip(who, picks, strict=True):
+            w, v = theta[j].copy(), np.zeros(2)
+            for _ in range(2):
+                v = 0.5 * v + 1.5 * (w - points[k].mean(0))
+                w = w - 0.1 * v
+            ends.append(w)
+        for j in range(2):
+            mine = [end for end, pick in zip(ends, picks, strict=True) if pick == j]
+            theta[j] = np.mean(mine, 0) if mine else theta[j]
+    e.go()
+    assert e.state.server["w"].numpy() == pytest.approx(theta[0], abs=1e-5)
+    assert e.state.server["others"][0].numpy() == pytest.approx(theta[1], abs=1e-5)
+    assert {tuple(report.who) for report in e.reports} != {(0, 1, 2, 3)}

@@ -1,0 +1,78 @@
+"""The three noise models: how many labels are wrong, whose, and what they became."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from imperfed.data.noise import class_dependent, class_independent, uniform
+
+OWN = np.array([True, True, True, False, False, False])
+TRUTH = np.repeat([0, 1, 2], 100)
+
+
+def of_class(c: int) -> np.ndarray:
+    return np.equal(TRUTH, c)
+
+
+def draw(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_class_independent_takes_rows_of_every_class_to_one_foreign_label() -> None:
+    given = class_independent(TRUTH, OWN, 0.4, draw())
+    changed = given != TRUTH
+    assert changed.sum() == 120
+    assert len(set(given[changed])) == 1
+    assert not OWN[given[changed][0]]
+    assert all(25 <= changed[of_class(c)].sum() <= 55 for c in range(3))
+
+
+def test_class_dependent_empties_one_class_and_then_the_next() -> None:
+    given = class_dependent(TRUTH, OWN, 0.4, draw())
+    changed = given != TRUTH
+    assert sorted(changed[of_class(c)].sum() for c in range(3)) == [0, 20, 100]
+    assert len(set(given[changed])) == 1
+    assert not OWN[given[changed][0]]
+
+
+def test_class_dependent_within_one_class() -> None:
+    changed = class_dependent(TRUTH, OWN, 0.2, draw()) != TRUTH
+    assert sorted(changed[of_class(c)].sum() for c in range(3)) == [0, 0, 60]
+
+
+def test_the_foreign_label_and_the_first_class_are_drawn() -> None:
+    targets = {class_independent(TRUTH, OWN, 0.4, draw(s)).max() for s in range(30)}
+    assert targets == {3, 4, 5}
+    first = {
+        int(np.argmax([(class_dependent(TRUTH, OWN, 0.2, draw(s)) != TRUTH)[of_class(c)].sum() for c in range(3)]))
+        for s in range(30)
+    }
+    assert first == {0, 1, 2}
+
+
+def test_foreign_rows_are_noise_free_under_class_dependent_noise() -> None:
+    y = np.concatenate([TRUTH, np.full(50, 4)])
+    assert (class_dependent(y, OWN, 0.5, draw())[300:] == 4).all()
+
+
+def test_uniform_leaves_some_sites_clean_and_the_rest_above_the_floor() -> None:
+    y = np.zeros(2000, dtype=np.int64)
+    rates = np.array([(uniform(y, 10, 0.6, 0.5, draw(s)) != y).mean() for s in range(200)])
+    noisy = rates > 0
+    assert 0.5 < noisy.mean() < 0.7  # rho
+    assert rates[noisy].min() > 0.9 * 0.5 - 0.04  # the true label is drawn one time in ten
+    assert rates[noisy].max() < 0.9 + 0.04
+    assert abs(rates.mean() - 0.6 * 0.75 * 0.9) < 0.05  # rho (1 + tau) / 2 (1 - 1/C) = 0.405
+
+
+def test_uniform_uses_all_classes() -> None:
+    given = uniform(np.zeros(2000, dtype=np.int64), 10, 1.0, 0.9, draw())
+    assert (np.bincount(given, minlength=10)[1:] > 100).all()
+
+
+def test_the_truth_is_not_changed() -> None:
+    before = TRUTH.copy()
+    for model in (class_independent, class_dependent):
+        model(TRUTH, OWN, 0.4, draw())
+    uniform(TRUTH, 6, 1.0, 0.5, draw())
+    assert np.array_equal(before, TRUTH)

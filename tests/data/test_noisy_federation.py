@@ -1,0 +1,144 @@
+"""Noise and tasks in a federation: what the sites are told, what only the oracle knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from imperfed.data.candidates import Labelling
+from imperfed.data.dataset import Dataset
+from imperfed.data.federate import Scene, federate
+from imperfed.data.partitions import Split
+from imperfed.data.sources import load
+from imperfed.data.sources.cifar10n import LABELS
+from imperfed.errors import DataError, UsageError
+from imperfed.labels import Exact
+
+CLASSES = tuple("abcdef")
+SPLIT = Split(sites=4, partition="tasks", tasks=2, impurity=0.1, trusted=0.1)
+
+
+def dataset() -> Dataset:
+    draw = torch.Generator().manual_seed(0)
+    y = torch.arange(6).repeat(200)
+    return Dataset("made", torch.rand(1200, 3, generator=draw), y, None, CLASSES)
+
+
+def scene(noise: str, **more: float) -> Scene:
+    return federate(dataset(), SPLIT, Labelling(noise=noise, **more), 0)  # type: ignore[arg-type]
+
+
+def rates(found: Scene) -> list[float]:
+    truth = found.oracle.truth
+    assert truth is not None
+    wrong = (found.federation.labels.values != truth).double()
+    return [float(part.mean()) for part in wrong.split(found.federation.sizes())]
+
+
+@pytest.mark.parametrize("noise", ["class-independent", "class-dependent"])
+def test_the_sites_are_told_wrong_labels_and_the_oracle_knows(noise: str) -> None:
+    found = scene(noise, noise_rate=0.3)
+    assert isinstance(found.federation.labels, Exact)
+    assert rates(found) == pytest.approx([0.3] * 4, abs=0.04)
+    assert found.facts["noise"] == noise
+    assert found.facts["noise_rates"] == rates(found)
+    assert found.oracle.tasks == (0, 0, 1, 1)
+
+
+def test_wrong_labels_are_of_another_task() -> None:
+    found = scene("class-dependent")
+    truth, told = found.oracle.truth, found.federation.labels.values
+    assert truth is not None
+    site = torch.arange(4).repeat_interleave(torch.tensor(found.federation.sizes()))
+    wrong = told != truth
+    assert (told[wrong] % 2 != site[wrong] // 2).all()  # classes go by c mod 2, sites 0 and 1 have task 0
+
+
+def test_noise_changes_neither_split_nor_truth_nor_test_sets_nor_clean_rows() -> None:
+    noisy, clean = scene("uniform"), scene("none")
+    assert noisy.federation.ids == clean.federation.ids
+    assert noisy.federation.trusted is not None
+    assert clean.federation.trusted is not None
+    assert torch.equal(noisy.federation.trusted.labels.values, clean.federation.trusted.labels.values)
+    assert all(torch.equal(a, b) for a, b in zip(noisy.oracle.test_y, clean.oracle.test_y, strict=True))
+    assert noisy.oracle.truth is not None
+    assert clean.oracle.truth is not None
+    assert torch.equal(noisy.oracle.truth, clean.oracle.truth)
+
+
+def test_the_same_seed_makes_the_same_noise() -> None:
+    a, b = scene("uniform"), scene("uniform")
+    assert torch.equal(a.federation.labels.values, b.federation.labels.values)
+    other = federate(dataset(), SPLIT, Labelling(noise="uniform"), 1)
+    assert rates(other) != rates(a)
+
+
+def test_noise_of_another_task_needs_tasks() -> None:
+    with pytest.raises(UsageError, match="partition = tasks"):
+        federate(dataset(), Split(partition="iid"), Labelling(noise="class-dependent"), 0)
+    with pytest.raises(UsageError, match="Did you mean 'uniform'"):
+        scene("unifrm")
+    with pytest.raises(UsageError, match=r"labels\.noise_rate"):
+        scene("class-independent", noise_rate=1.5)
+
+
+def test_labels_that_come_with_the_data_are_given_and_not_the_truth() -> None:
+    y = dataset().y
+    assert y is not None
+    told = torch.where(torch.arange(1200) % 10 < 3, (y + 1) % 6, y)
+    data = replace(dataset(), given=told)
+    found = federate(data, Split(partition="iid"), Labelling(), 0)
+    assert rates(found) == pytest.approx([0.3] * 4, abs=0.06)
+    assert found.facts["noise"] == "given"
+    with pytest.raises(UsageError, match="leave noise = none"):
+        federate(data, SPLIT, Labelling(noise="uniform"), 0)
+    with pytest.raises(DataError, match="labels as given"):
+        replace(data, given=told + 5).check()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(0)
+    (tmp_path / "cifar10").mkdir()
+    y = rng.integers(10, size=50)
+    names = np.array(["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"])
+    images = rng.integers(256, size=(8, 32, 32, 3), dtype=np.uint8)
+    at = np.array([3, 41, 7, 0, 20, 33, 12, 49])
+    parts = {"x_train": images, "y_train": y[at], "train_index": at, "class_names": names}
+    parts |= {"x_test": images[:2], "y_test": y[:2], "test_index": np.arange(2)}
+    np.savez(tmp_path / "cifar10/cifar10_subset.npz", **parts)
+    np.savez(tmp_path / LABELS, clean_label=y, worse_label=(y + 3) % 10, aggre_label=y)
+    monkeypatch.setenv("IMPERFED_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_cifar10n_finds_the_label_of_every_image(folder: Path) -> None:
+    worse, aggre = load("cifar10n-worse"), load("cifar10n-aggre")
+    assert worse.y is not None
+    assert worse.given is not None
+    assert torch.equal(worse.given, (worse.y + 3) % 10)
+    assert aggre.given is not None
+    assert torch.equal(aggre.given, worse.y)
+    assert worse.ids == ("3", "41", "7", "0", "20", "33", "12", "49")
+
+
+def test_cifar10n_wants_its_labels_and_the_images(folder: Path) -> None:
+    labels = folder / LABELS
+    arrays = dict(np.load(labels))
+    np.savez(labels, **(arrays | {"clean_label": (arrays["clean_label"] + 1) % 10}))
+    with pytest.raises(DataError, match="another order"):
+        load("cifar10n-worse")
+    np.savez(labels, **{name: values[:10] for name, values in arrays.items()})
+    with pytest.raises(DataError, match="10 labels, but the images go up to number 49"):
+        load("cifar10n-worse")
+    labels.unlink()
+    with pytest.raises(DataError, match=r"cifar10n_labels\.npz"):
+        load("cifar10n-worse")
+    np.savez(labels, **arrays)
+    (folder / "cifar10/cifar10_subset.npz").unlink()
+    with pytest.raises(DataError, match=r"cifar10_subset\.npz"):
+        load("cifar10n-worse")

@@ -1,0 +1,98 @@
+"""Every defence around algorithms that merge, remember and personalise in different ways."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fair import SIZES, defended, federation
+from toy import Watched
+
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.pfedpll import LCP, PFedPLL
+from imperfed.algorithms.scaffold import Scaffold
+from imperfed.core import Algorithm
+from imperfed.defences import defences, find
+from imperfed.defences.fairfedpapl import FairFedPAPL
+from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
+from imperfed.defences.median import Median
+from imperfed.defences.trimmed_mean import TrimmedMean
+from imperfed.errors import UsageError
+
+ALL = [Krum(), MultiKrum(), Median(), TrimmedMean(), FairFedPAPL(target="green", unprivileged="high")]
+ADVERSARIES = (1, 4, 8)
+
+
+def test_all_are_found_by_name():
+    assert sorted(d.name for d in ALL) == list(defences())
+    assert find("multi-krum") is MultiKrum
+
+
+@pytest.mark.parametrize("defence", ALL, ids=lambda d: d.name)
+@pytest.mark.parametrize("algorithm", [FedAvg(), Scaffold(), PFedPLL()], ids=lambda a: a.name)
+def test_it_works_around(algorithm: Algorithm, defence):
+    sets = isinstance(algorithm, PFedPLL)
+    scene = federation(ADVERSARIES, sizes=tuple(range(24, 44, 2)), candidates=sets)
+    e = defended(algorithm, defence, scene, LCP() if sets else None, rounds=2)
+    assert all(torch.isfinite(t).all() for t in e.state.server.values())
+    again = defended(algorithm, defence, scene, LCP() if sets else None, rounds=2)
+    assert all(torch.equal(t, again.state.server[name]) for name, t in e.state.server.items())
+    assert e.reports[-1].losses.keys() == set(range(10))
+
+
+def last(defence, **rounds: float) -> tuple[Watched, torch.Tensor]:
+    """A run of one round, and the weights it started from."""
+    e = defended(FedAvg(), defence, federation(ADVERSARIES), rounds=1, **rounds)
+    return e, e.seen[0]["w"]
+
+
+def test_krum_takes_over_one_answer_whole():
+    e, w = last(Krum())
+    assert any(torch.equal(e.state.server["w"], row) for row in w)
+
+
+def test_multi_krum_counts_the_kept_alike():
+    e, w = last(MultiKrum(m=4))
+    kept = lowest(scores(w, 10 - 3 - 2), 4)
+    assert len(set(SIZES)) == 10
+    torch.testing.assert_close(e.state.server["w"], w[kept].mean(0))
+
+
+def test_multi_krum_of_one_is_krum():
+    assert torch.equal(last(MultiKrum(m=1))[0].state.server["w"], last(Krum())[0].state.server["w"])
+
+
+def test_median_and_trimmed_mean_hold_for_every_answer():
+    e, w = last(Median())
+    torch.testing.assert_close(e.state.server["w"], w.quantile(0.5, 0), rtol=1e-5, atol=1e-6)
+    e, w = last(TrimmedMean(adversaries=2))
+    torch.testing.assert_close(e.state.server["w"], w.sort(0).values[2:8].mean(0), rtol=1e-5, atol=1e-6)
+    e = defended(Scaffold(), Median(), federation(ADVERSARIES), rounds=1)
+    dc = e.seen[0]["dc"].quantile(0.5, 0)  # ten times the median, over ten sites
+    torch.testing.assert_close(e.state.server["c"], dc, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("defence", "sites"),
+    [(Krum(adversaries=4), 11), (Median(adversaries=5), 11), (TrimmedMean(adversaries=5), 11), (MultiKrum(m=8), 11)],
+    ids=lambda v: getattr(v, "name", ""),
+)
+def test_too_few_sites_are_refused_before_the_first_round(defence, sites: int):
+    with pytest.raises(UsageError, match=f"needs at least {sites} sites, and there are 10; set defence.adversaries"):
+        last(defence)
+
+
+def test_in_a_round_with_too_few_answers_the_model_stays():
+    start = defended(FedAvg(), None, federation(), rounds=1, participation=0.5)
+    e = defended(FedAvg(), Krum(adversaries=2), federation(), rounds=1, participation=0.5)
+    assert "krum: 5 answers, but against 2 adversaries it needs 7" in e.reports[0].notes
+    assert any("stays as it was" in note for note in e.reports[0].notes)
+    assert not torch.equal(e.state.server["w"], start.state.server["w"])
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(UsageError, match=r"defence\.adversaries"):
+        Median(adversaries=-1)
+    with pytest.raises(UsageError, match=r"defence\.m"):
+        MultiKrum(m=-2)
+    with pytest.raises(UsageError, match="n-f-2"):
+        Krum(neighbours="n-f")

@@ -1,0 +1,89 @@
+"""Krum, Multi-Krum, the median and the trimmed mean as functions of a matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from imperfed.defences.krum import lowest, scores
+from imperfed.defences.median import median
+from imperfed.defences.trimmed_mean import trimmed_mean
+
+SEVEN = torch.tensor([[1.00, 2.00], [1.25, 1.82], [0.93, 2.11], [1.12, 2.27], [0.78, 1.91], [1.03, 1.66], [10.0, -10]])
+SCORES = [0.2557, 0.5748, 0.3277, 0.6136, 0.4730, 0.5280, 884.5479]
+
+
+def test_krum_scores_of_seven_answers():
+    assert scores(SEVEN, neighbours=7 - 1 - 2).tolist() == pytest.approx(SCORES, abs=1e-4)
+    assert lowest(scores(SEVEN, 4), 1).tolist() == [0]
+
+
+def test_multi_krum_keeps_the_lowest_scores():
+    s = scores(SEVEN, 4)
+    assert lowest(s, 4).tolist() == [0, 2, 4, 5]
+    assert SEVEN[lowest(s, 4)].mean(0).tolist() == pytest.approx([0.935, 1.92], abs=1e-6)
+    assert SEVEN[lowest(s, 6)].mean(0).tolist() == pytest.approx([1.018333, 1.961667], abs=1e-6)
+
+
+def test_ties_go_to_the_lowest_index():
+    line = torch.arange(5.0).unsqueeze(1)
+    assert scores(line, 5 - 1 - 2).tolist() == [5, 2, 2, 2, 5]
+    assert lowest(scores(line, 2), 1).tolist() == [1]
+    assert lowest(scores(line, 2), 4).tolist() == [0, 1, 2, 3]
+
+
+def test_a_copy_of_an_answer_is_a_neighbour_at_no_distance():
+    assert scores(torch.tensor([[1.0], [1.0], [4.0]]), 1).tolist() == [0, 0, 9]
+
+
+def krum_in_numpy(V: np.ndarray, neighbours: int) -> np.ndarray:
+    n = len(V)
+    D = [[float(((V[i] - V[j]) ** 2).sum()) for j in range(n) if j != i] for i in range(n)]
+    return np.array([sum(sorted(d)[:neighbours]) for d in D])
+
+
+@given(st.integers(0, 10**6), st.integers(0, 3), st.integers(0, 4))
+def test_the_rules_are_their_transcriptions(seed: int, f: int, more: int):
+    rng, n = np.random.default_rng(seed), 2 * f + 3 + more
+    V = rng.normal(size=(n, 5)) * rng.uniform(0.1, 30, size=(n, 1))
+    there = torch.from_numpy(V)
+    np.testing.assert_allclose(scores(there, n - f - 2), krum_in_numpy(V, n - f - 2), rtol=1e-12)
+    np.testing.assert_allclose(median(there), np.median(V, 0), rtol=1e-12)
+    by_hand = [np.mean(sorted(column)[f : n - f]) for column in V.T]
+    np.testing.assert_allclose(trimmed_mean(there, f), by_hand, rtol=1e-12)
+
+
+@given(st.permutations(range(7)))
+def test_the_order_of_the_sites_does_not_matter(order: list[int]):
+    kept = lowest(scores(SEVEN[order], 4), 4)
+    assert sorted(order[i] for i in kept.tolist()) == [0, 2, 4, 5]
+    assert torch.equal(median(SEVEN[order]), median(SEVEN))
+    assert torch.equal(trimmed_mean(SEVEN[order], 2), trimmed_mean(SEVEN, 2))
+
+
+def test_the_rules_move_with_the_answers():
+    moved = SEVEN + torch.tensor([3.0, -4.0])
+    assert lowest(scores(moved, 4), 4).tolist() == [0, 2, 4, 5]
+    torch.testing.assert_close(median(moved), median(SEVEN) + torch.tensor([3.0, -4.0]))
+    torch.testing.assert_close(trimmed_mean(moved, 1), trimmed_mean(SEVEN, 1) + torch.tensor([3.0, -4.0]))
+
+
+def test_median_of_seven_and_of_an_even_number():
+    assert median(SEVEN).tolist() == pytest.approx([1.03, 1.91], abs=1e-6)
+    assert median(torch.tensor([[1.0], [2.0], [10.0], [3.0]])).tolist() == [2.5]
+
+
+@pytest.mark.parametrize(
+    ("b", "expected"), [(0, [2.301429, 0.252857]), (1, [1.066, 1.90]), (2, [1.05, 1.91]), (3, [1.03, 1.91])]
+)
+def test_trimmed_mean_of_seven(b: int, expected: list[float]):
+    assert trimmed_mean(SEVEN, b).tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_answers_of_any_shape_keep_it():
+    V = torch.randn(5, 2, 3)
+    assert median(V).shape == trimmed_mean(V, 1).shape == (2, 3)
+    assert median(V[:, :0]).shape == (0, 3)

@@ -1,0 +1,180 @@
+"""Correction of labels: by whole labels and row by row, against clean rows that only the server holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from crowd import CLASSES, TASK_OF, clean, rows, site
+from torch import Tensor
+
+from imperfed.errors import DataError
+from imperfed.labels import Exact
+from imperfed.repairs import calibration
+from imperfed.repairs.correction import KEPT, ROW, WHOLE, Correction, Verdict
+from imperfed.repairs.protocol import Talk, View, converse
+
+CORRECTION = Correction(CLASSES, M=2, phase1="margin", threshold=0.5, gate=0.05, rank=3, features="raw", task_of=())
+
+
+def draw(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def held(correction: Correction, *views: View, each: int = 30) -> tuple[Talk, list[Verdict]]:
+    talk = converse(correction.steps(), views, clean(draw(7), each))
+    return talk, [correction.decide(view, had) for view, had in zip(views, talk.received, strict=True)]
+
+
+def scattered(n: int, rate: float) -> tuple[View, Tensor]:
+    """A site with all classes and labels drawn anew with this probability."""
+    generator = draw(3)
+    y = torch.arange(4).repeat(n // 4)
+    anew = torch.rand(n, generator=generator) < rate
+    told = torch.where(anew, torch.randint(4, (n,), generator=generator), y)
+    return View(0, rows(y, generator), Exact(told, 4)), y
+
+
+def test_a_label_that_is_wrong_as_a_whole_is_relabelled_as_a_whole() -> None:
+    view, y = site(0, [40, 40, 0, 0], draw(), given={1: 3})
+    _, (verdict,) = held(CORRECTION, view)
+    assert torch.equal(verdict.suggested, y)
+    assert verdict.why.tolist() == [KEPT] * 40 + [WHOLE] * 40
+    assert verdict.noise == 0.5
+
+
+def test_scattered_wrong_labels_are_set_right_row_by_row() -> None:
+    view, y = scattered(400, 0.4)
+    _, (verdict,) = held(replace(CORRECTION, phase1="off"), view)
+    wrong = view.labels.values != y
+    assert wrong.double().mean() > 0.25
+    assert (verdict.suggested == y).double().mean() > 0.97
+    assert set(verdict.why[wrong & (verdict.suggested == y)].tolist()) == {ROW}
+    assert verdict.noise == pytest.approx(float(wrong.double().mean()), abs=0.03)
+
+
+def test_without_noise_the_gate_bounds_the_damage_and_the_paper_does_not() -> None:
+    generator = draw(1)
+    y = torch.arange(4).repeat(300)
+    view = View(0, rows(y, generator, spread=0.7), Exact(y, 4))
+    server = {"x": rows(torch.arange(4).repeat(60), generator, spread=0.7), "y": torch.arange(4).repeat(60)}
+    damage = {}
+    for gate in (0.02, 0.1, 1.0):
+        correction = replace(CORRECTION, phase1="off", gate=gate)
+        talk = converse(correction.steps(), (view,), server)
+        verdict = correction.decide(replace(view, memory={}), talk.received[0])
+        damage[gate] = float((verdict.suggested != y).double().mean())
+    assert damage[0.02] < 0.05 < damage[0.1] < 0.15 < damage[1.0]
+
+
+def test_without_a_gate_it_is_equation_7_as_written_in_numpy() -> None:
+    view, _ = scattered(120, 0.5)
+    _, (verdict,) = held(replace(CORRECTION, phase1="off", gate=1.0), view)
+    server = clean(draw(7))
+    norms = []
+    for c in range(4):
+        F = server["x"][server["y"] == c].double().numpy()
+        V = np.linalg.eigh(F.T @ F)[1][:, ::-1][:, :3]
+        norms.append(np.linalg.norm(view.x.double().numpy() @ V, axis=1))
+    assert verdict.suggested.tolist() == np.argmax(norms, 0).tolist()
+
+
+def test_the_papers_phase_1_wants_exactly_one_class_over_the_threshold() -> None:
+    view, y = site(0, [40, 40, 0, 0], draw(), given={1: 3})
+    answers = {}
+    for threshold in (0.0, 0.6, 0.999):
+        correction = replace(CORRECTION, phase1="paper", threshold=threshold)
+        _, (verdict,) = held(correction, replace(view, memory={}))
+        answers[threshold] = WHOLE in verdict.why.tolist()
+        assert torch.equal(verdict.suggested, y)
+    assert answers == {0.0: False, 0.6: True, 0.999: False}  # all four, one, none
+
+
+def test_nothing_but_directions_leaves_a_site_and_small_labels_are_not_shown() -> None:
+    generator = draw()
+    first, second = site(0, [30, 9, 0, 12], generator)[0], site(1, [4, 5, 0, 0], generator)[0]
+    talk, _ = held(CORRECTION, first, second)
+    up = [(m.step, m.site, {name: tuple(t.shape) for name, t in m.content.items()}) for m in talk.messages if m.up]
+    assert up == [("classes", 0, {"V_classes": (2, 12, 1)})]
+    V = next(m.content["V_classes"] for m in talk.messages if m.up)
+    assert V.norm(dim=1).flatten().tolist() == pytest.approx([1, 1], abs=1e-6)
+
+
+def test_the_server_says_nothing_of_its_rows_but_directions_and_thresholds() -> None:
+    view, _ = site(0, [30, 20, 0, 0], draw())
+    talk, _ = held(CORRECTION, view)
+    down = {name: tuple(t.shape) for m in talk.messages if not m.up for name, t in m.content.items()}
+    assert down == {"U": (4, 12, 3), "margins": (120,), "rates": (2,), "leads": (12,), "s": (2, 4)}
+
+
+def test_another_sites_rows_change_nothing_here() -> None:
+    view, _ = scattered(120, 0.4)
+    other, third = site(1, [30, 9, 0, 12], draw())[0], site(1, [0, 0, 50, 3], draw())[0]
+    _, (mine, _) = held(CORRECTION, view, other)
+    _, (again, _) = held(CORRECTION, replace(view, memory={}), third)
+    assert torch.equal(mine.suggested, again.suggested)
+    assert torch.equal(mine.confidence, again.confidence)
+
+
+def test_known_tasks_keep_labels_within_the_sites_task() -> None:
+    view, y = site(0, [60, 60, 0, 0], draw())
+    blurred = View(0, view.x + 0.8 * torch.randn(view.x.shape, generator=draw(5)), Exact(torch.full_like(y, 2), 4))
+    free, bound = (replace(CORRECTION, phase1="off", gate=1.0, task_of=t) for t in ((), TASK_OF))
+    _, (anywhere,) = held(free, blurred)
+    _, (at_home,) = held(bound, replace(blurred, memory={}))
+    assert set(anywhere.suggested.tolist()) > {0, 1}
+    assert set(at_home.suggested.tolist()) == {0, 1}
+    right = [float((v.suggested == y).double().mean()) for v in (anywhere, at_home)]
+    assert right[1] > right[0]
+
+
+def test_confidence_is_a_share_of_clean_rows() -> None:
+    view, _ = scattered(400, 0.3)
+    _, (verdict,) = held(replace(CORRECTION, phase1="off"), view)
+    assert ((verdict.confidence >= 0) & (verdict.confidence <= 1)).all()
+    assert (verdict.confidence[verdict.why == ROW] >= 0.95).all()
+    assert verdict.confidence[verdict.why == KEPT].median() == 1
+
+
+def test_a_row_of_zeros_is_kept() -> None:
+    view, _ = scattered(40, 0.0)
+    view.x[3] = 0
+    _, (verdict,) = held(replace(CORRECTION, phase1="off"), view)
+    assert verdict.suggested[3] == view.labels.values[3]
+    assert verdict.confidence.isfinite().all()
+
+
+def test_too_few_clean_rows_are_named() -> None:
+    view, _ = scattered(40, 0.0)
+    with pytest.raises(DataError, match=r"5 clean rows of class 'a'; label correction needs 8 of every class"):
+        held(CORRECTION, view, each=5)
+
+
+def test_the_rank_follows_the_clean_rows() -> None:
+    y = torch.arange(4).repeat(19)
+    assert calibration.usable_rank(10, y, CLASSES) == 5
+    assert calibration.usable_rank(3, y, CLASSES) == 3
+    assert calibration.usable_rank(10, torch.arange(4).repeat(20), CLASSES) == 10
+    assert calibration.usable_rank(50, torch.arange(4).repeat(20), CLASSES) == 20
+
+
+def test_margins_of_clean_rows_are_of_directions_they_had_no_part_in() -> None:
+    y = torch.arange(4).repeat(12)
+    F = rows(y, draw(7), spread=0.7).double()
+    crossed = calibration.margins(calibration.cross_fitted(F, y, 4, 5), y)
+    own = calibration.margins(calibration.log_projections(F, calibration.class_directions(F, y, 4, 5)), y)
+    assert crossed.mean() > own.mean()
+
+
+def test_leads_of_mixtures_by_hand() -> None:
+    assert calibration.lead(torch.tensor([[0.2, 0.9, 0.6], [0.5, 0.5, 0.1]])).tolist() == pytest.approx([0.3, 0.0])
+
+
+def test_power_by_hand() -> None:
+    logs = torch.tensor([[0.0, -1.0, -3.0], [-0.5, 0.0, -1.0]])
+    y = torch.tensor([0, 0])
+    # Margins of wrong labels: 1 and 3, then 0 and 1; those of the given ones, 0 and 0.5, do not count.
+    assert calibration.power(logs, y, torch.tensor(0.9)).item() == 0.75
+    assert calibration.power(logs, y, torch.tensor(1.5)).item() == 0.25

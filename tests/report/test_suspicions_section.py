@@ -1,0 +1,58 @@
+"""The report's section on a defence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from made_run import make, source, text
+
+from imperfed.folder import RunFolder
+
+FOUND = {
+    "out": [{"site": "north", "since": 2, "score": 0.4321, "confidence": 0.36}],
+    "ever out": ["north", "south"],
+    "false alarms": ["north"],
+    "missed": [],
+}
+
+
+def defended(tmp_path: Path, known: bool = True) -> RunFolder:
+    found = FOUND if known else {name: FOUND[name] for name in ("out", "ever out")}
+    folder = make(tmp_path, lambda s: s.update(suspicions=found))
+    for r, out in ((1, 0.0), (2, 1.0), (3, 1.0)):
+        for metric, value in (("score", 0.1 * r), ("confidence", 0.5), ("out", out)):
+            folder.append([{"round": r, "site": "north", "metric": f"defence/{metric}", "value": value}])
+    folder.append([{"round": 2, "site": "south", "metric": "defence/out", "value": 1.0}])
+    return folder
+
+
+def test_it_says_who_is_out_since_when_and_why(tmp_path: Path) -> None:
+    page = text(defended(tmp_path))
+    assert "Suspicions Left out by the defence: north (since round 2). Left out for a time: south." in page
+    assert "The adversaries are known here: false alarms north; missed none." in page
+    assert "At most 2 sites were left out in one round." in page
+    assert "Out in the end north: out since round 2, score 0.432, confidence 0.36" in page
+
+
+def test_scores_and_confidences_are_drawn(tmp_path: Path) -> None:
+    page = source(defended(tmp_path))
+    assert "score of 1 sites by round, 1 of them out in the end" in page
+    assert "confidence of 1 sites by round, 1 of them out in the end" in page
+
+
+def test_nothing_is_said_of_adversaries_that_nobody_knows(tmp_path: Path) -> None:
+    assert "false alarms" not in text(defended(tmp_path, known=False))
+
+
+def test_without_a_defence_there_is_no_section(tmp_path: Path) -> None:
+    assert "Suspicions" not in text(make(tmp_path))
+    assert "Suspicions" not in text(make(tmp_path / "other", lambda s: s.update(suspicions={})))
+
+
+def test_what_a_defence_sees_every_round_is_no_event(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    folder.log("round 1: fairfedpapl looked: cosine reached 0.91 (0.80 to 0.97)")
+    folder.log("round 1: fairfedpapl: no score for site 2, left out of the split")
+    page = text(folder)
+    assert "cosine" not in page
+    assert "no score for site 2" in page
