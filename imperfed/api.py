@@ -46,7 +46,7 @@ class RunResult:
         self._check(site)
         folder = RunFolder(self.folder)
         shape, classes = tuple(self.summary["input"]), len(self.summary["classes"])
-        return load_net(folder, folder.config(), site, shape, classes).module
+        return load_net(folder, folder.config(), site, shape, classes, self.summary["features"]).module
 
     def labels(self, site: str) -> pyarrow.Table:
         """What a site's training rows were given and what was worked out, as columns."""

@@ -16,6 +16,9 @@ from imperfed.config import Config
 from imperfed.errors import DivergedError, UsageError
 from imperfed.experiment import Watch, start
 from imperfed.folder import Record, free, whole
+from imperfed.products import headline
+
+SITES = "mean over sites"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class Line:
     """What was said of the runs that diverged; they are in no figure."""
     filled: bool = False
     """Whether `labels` are the AUROC of missing labels filled in; otherwise the share of labels resolved."""
+    over: str = SITES
+    """What the figures are of."""
 
     @property
     def mean(self) -> float:
@@ -72,7 +77,7 @@ def compare(
     # all settings are checked before any run
     configs = [[config(method, seed) for seed in seeds] for method in methods]
     if configs[0][0].split.test == 0:
-        raise UsageError("compare measures methods on the sites' test rows; set test above 0")
+        raise UsageError("compare measures methods on test rows; set test above 0")
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     first = configs[0][0]
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
@@ -96,7 +101,7 @@ def line(method: str, summaries: Sequence[Record], paper: Mapping[str, float], d
     common = [s["global"][s["metric"]]["value"] for s in summaries if s["global"]]
     return Line(
         method,
-        tuple(s["personal"]["mean"] for s in summaries),
+        tuple(headline(s) or 0.0 for s in summaries),
         tuple(share for share in resolved if share is not None),
         statistics.fmean(s["seconds"] for s in summaries) if summaries else math.nan,
         paper.get(method),
@@ -104,7 +109,14 @@ def line(method: str, summaries: Sequence[Record], paper: Mapping[str, float], d
         tuple(s["target"] for s in summaries if "target" in s),
         tuple(diverged),
         filled,
+        over(summaries),
     )
+
+
+def over(summaries: Sequence[Record]) -> str:
+    """What a run's leading figure is of."""
+    common = bool(summaries) and not summaries[0]["personal"]["n"]
+    return f"{summaries[0]['metric']} on the common test set" if common else SITES
 
 
 def labels_title(lines: Sequence[Line]) -> str:
@@ -154,9 +166,9 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     figures = [spread(one.values) for one in lines]
     columns = {
         "method": [one.method for one in lines],
-        "mean over sites, %": [f"**{f}**" if one.mean == top else f for one, f in zip(lines, figures, strict=True)],
+        f"{lines[0].over}, %": [f"**{f}**" if one.mean == top else f for one, f in zip(lines, figures, strict=True)],
     }
-    if any(one.common for one in lines):
+    if any(one.common for one in lines) and lines[0].over == SITES:
         columns["global model, %"] = [spread(one.common) for one in lines]
     columns["paper, %"] = [f"{one.paper:.2f}" if one.paper is not None else "" for one in lines]
     columns[labels_title(lines)] = [f"{100 * statistics.fmean(x.labels):.2f}" if x.labels else "" for x in lines]

@@ -133,7 +133,7 @@ def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | No
         schemas["objective"] = type(own)
     chosen = {part: find_part(getattr(run, part)) for part, find_part in CHOSEN.items() if getattr(run, part)}
     schemas |= chosen
-    flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | preset(run.data) | given
+    flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | _fitting(preset(run.data), schemas) | given
     flat |= {_full(word, schemas): value for word, value in spoken.items()}
     flat = _aims(flat, chosen) | flat
     _refuse_unknown(flat, schemas)
@@ -151,6 +151,12 @@ def read(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path}: not a TOML file ({error})") from error
+
+
+def _fitting(preset: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> dict[str, Any]:
+    """A preset without the settings of methods other than the one chosen."""
+    own = {f"method.{key}" for key in options(schemas["method"])}
+    return {name: value for name, value in preset.items() if name in own or not name.startswith("method.")}
 
 
 def _method(run: Run) -> tuple[type[Algorithm], type[Objective] | None]:

@@ -445,6 +445,10 @@ class Algorithm:
         """FedAvg: the mean of the answers, weighted by the sites' sizes."""
         return server | updates.average(updates.by_size())
 
+    def account(self, server: Tree) -> dict[str, float]:
+        """Numbers for the summary that only the method knows, such as the privacy spent."""
+        return {}
+
     def model(self, server: Tree, site: int) -> tuple[Tensor, Tensor]:
         """The shared weights and buffers with which a site predicts."""
         return server["w"], server["buffers"]

@@ -35,9 +35,30 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
     return accuracy_of(logits.argmax(1), y)
 
 
-def precision_at_1(logits: Tensor, y: Tensor) -> float:
-    """Share of examples whose highest logit is one of the classes present."""
-    return float((y.gather(1, logits.argmax(1, keepdim=True)) == 1).double().mean())
+def precision_at(k: int) -> Metric:
+    """P@k: the share of the k highest logits of an example that are classes present, mean over examples.
+
+    Divided by k also where fewer classes than k are present; with fewer than k classes in all, by their number.
+    """
+
+    def precision(logits: Tensor, y: Tensor) -> float:
+        return float((y.gather(1, logits.topk(min(k, y.shape[1])).indices) == 1).double().mean())
+
+    return precision
+
+
+def mean_average_precision(logits: Tensor, y: Tensor) -> float:
+    """mAP: area under each class's precision-recall curve, in steps, mean over the classes present; NaN if none is.
+
+    Examples of equal logit stand together: their precision is that after the last of them.
+    """
+    areas = []
+    for c in (y == 1).any(0).nonzero().flatten().tolist():
+        scores, order = logits[:, c].sort(descending=True)
+        hits = (y[order, c] == 1).double()
+        last = torch.searchsorted(-scores, -scores, right=True)  # examples ranked at least as high
+        areas.append(float((hits.cumsum(0)[last - 1] / last * hits).sum() / hits.sum()))
+    return sum(areas) / len(areas) if areas else float("nan")
 
 
 def auroc(logits: Tensor, y: Tensor) -> float:
@@ -78,9 +99,15 @@ def mending_figures(given: Tensor, suggested: Tensor, truth: Tensor) -> dict[str
 
 
 ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
-SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at_1}
+SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at(1)}
 ANNOTATED, NEVER_ANNOTATED = "auroc annotated", "auroc never annotated"
 """The mean over the classes that a site annotates itself, and over those that only others annotate."""
+RANKED: dict[str, Metric] = {f"p@{k}": precision_at(k) for k in (1, 3, 5)} | {"map": mean_average_precision}
+"""Of many classes an example, of which a short list is wanted."""
+
+
+VALIDATION = "validation "
+"""Before the name of a figure on validation rows."""
 
 
 def _metrics(y: Tensor) -> dict[str, Metric]:
@@ -113,7 +140,12 @@ class Evaluator:
     @property
     def metric(self) -> str:
         """The name of the figure that tables lead with."""
-        return next(iter(_metrics(self.oracle.test_y[0])))
+        tested = [y for y in (*self.oracle.test_y[:1], self.oracle.common_y, self.oracle.validation_y) if y is not None]
+        return next(iter(self._metrics(tested[0]) if tested else ONE_CLASS))
+
+    def _metrics(self, y: Tensor) -> dict[str, Metric]:
+        """Without test sets at the sites each of them knows one label: what counts is a short list of labels."""
+        return RANKED if y.ndim > 1 and not self.sites else _metrics(y)
 
     def site(self, site: int, net: Net) -> Scores:
         """Figures of a network on one site's own test set."""
@@ -125,15 +157,23 @@ class Evaluator:
         return self._scores(logits, y, None if self.annotated is None else self.annotated[site]) | fair
 
     def common(self, net: Net) -> Scores:
-        """Figures of a network on the test set of no site in particular; empty where there is none."""
-        if self.oracle.common_x is None or self.oracle.common_y is None:
-            return {}
-        return self._scores(_logits(net, self.oracle.common_x), self.oracle.common_y)
+        """Figures of a network on the test set of no site in particular; empty where there is none.
+
+        Those on validation rows are called so; settings are chosen by them.
+        """
+        scores: Scores = {}
+        for prefix, x, y in (
+            ("", self.oracle.common_x, self.oracle.common_y),
+            (VALIDATION, self.oracle.validation_x, self.oracle.validation_y),
+        ):
+            if x is not None and y is not None:
+                scores |= {f"{prefix}{name}": score for name, score in self._scores(_logits(net, x), y).items()}
+        return scores
 
     def _scores(self, logits: Tensor, y: Tensor, own: Tensor | None = None) -> Scores:
         """Figures; a class that nobody annotates is left out of every mean, one that others do is told apart."""
         n = len(y)
-        scores = {name: (metric(logits, y), n) for name, metric in _metrics(y).items()}
+        scores = {name: (metric(logits, y), n) for name, metric in self._metrics(y).items()}
         if self.annotated is None:
             return scores
         areas, anybody = class_aurocs(logits, y), self.annotated.any(0)

@@ -13,9 +13,10 @@ import torch
 from imperfed.algorithms import catalogue, reference
 from imperfed.auxiliary import Mending, assail
 from imperfed.config import Config
-from imperfed.core import Objective
+from imperfed.core import Federation, Objective
 from imperfed.data.federate import Scene, federate
 from imperfed.data.sources import load
+from imperfed.data.sparse import width
 from imperfed.engine.rounds import Engine, Report
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError, unknown
@@ -65,7 +66,7 @@ class Experiment:
         self.engine = Engine(
             config.method,
             self.objective,
-            _network(config, tuple(federation.x.shape[1:]), len(federation.classes)),
+            _network(config, *_shape(federation)),
             federation,
             self.judge,
             config.local,
@@ -171,8 +172,14 @@ def _judge(config: Config, scene: Scene) -> Evaluator:
     return Evaluator.of(scene.oracle, federation, between)
 
 
-def _network(config: Config, shape: tuple[int, ...], classes: int) -> Network:
-    return build(config.model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
+def _shape(federation: Federation) -> tuple[tuple[int, ...], int, int]:
+    """What a model must know of the data: the shape of an input, the classes, the features of sparse inputs."""
+    return tuple(federation.x.shape[1:]), len(federation.classes), width(federation.x)
+
+
+def _network(config: Config, shape: tuple[int, ...], classes: int, features: int) -> Network:
+    model = replace(config.model, features=config.model.features or features)
+    return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
 
 
 def start(config: Config, out: Path, watch: Watch) -> tuple[RunFolder, Record]:
@@ -205,18 +212,17 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
     config = folder.config()
     scene = _scene(config)
     judge, federation = _judge(config, scene), scene.federation
-    shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
+    shape = _shape(federation)
     with one_thread():
-        return {
-            site: judge.site(k, load_net(folder, config, site, shape, classes))
-            for k, site in enumerate(federation.sites)
-        }
+        if not judge.sites:
+            return {"common test set": judge.common(load_net(folder, config, federation.sites[0], *shape))}
+        return {site: judge.site(k, load_net(folder, config, site, *shape)) for k, site in enumerate(federation.sites)}
 
 
-def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int) -> Net:
+def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int, features: int) -> Net:
     """The network of a run's folder with which a site predicts, in evaluation mode."""
     with seeded(config.run.seed, 0, SERVER, "build"):
-        network = config.method.build(_network(config, shape, classes)).eval()
+        network = config.method.build(_network(config, shape, classes, features)).eval()
     net = Net(network, Layout.of(network, config.method.stays))
     saved, fields = folder.load_model(site), net.layout.fields
     if {name: t.shape for name, t in saved.items()} != {name: f.shape for name, f in fields.items()}:

@@ -26,3 +26,6 @@ class Oracle:
     """The task of every site, where the split has tasks."""
     test_group: tuple[Tensor, ...] = ()
     """The true group of every test row, a site each; empty without a sensitive attribute, or where nobody knows."""
+    validation_x: Tensor | None = None
+    """Further rows of no site, on which settings are chosen so that the test set is looked at once."""
+    validation_y: Tensor | None = None

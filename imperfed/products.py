@@ -12,6 +12,7 @@ from torch import Tensor
 from imperfed import suspicions
 from imperfed.core import Federation
 from imperfed.data.federate import Scene
+from imperfed.data.sparse import width
 from imperfed.engine.rounds import Engine, Report
 from imperfed.evaluate import Evaluator, figure
 from imperfed.fairness import FAIR, course
@@ -141,6 +142,13 @@ def over_sites(scores: Sequence[tuple[float, int]]) -> Record:
     }
 
 
+def headline(summary: Record) -> float | None:
+    """The figure a run is compared by: the mean over sites, or that on the common test set where sites have none."""
+    common = summary["global"].get(summary["metric"], {})
+    own: float | None = summary["personal"]["mean"]
+    return own if own is not None else common.get("value")
+
+
 def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator, head: Record) -> Record:
     """Write models, labels and `summary.json`, and return the summary."""
     federation, metric = scene.federation, judge.metric
@@ -148,9 +156,10 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
     labels = write_labels(folder, engine.beliefs(), scene, judge)
     write_models(folder, engine, scene)
     shares = labels.pop("sites", [None] * len(federation.sites))
-    own = [personal[k][metric] for k in range(len(federation.sites))]
+    nothing = {metric: (math.nan, 0)}  # of a site without a test set of its own
+    own = [personal.get(k, nothing)[metric] for k in range(len(federation.sites))]
     table = [
-        {"site": name, "train": rows, "test": n, metric: figure(value), "labels": share} | apart(personal[k])
+        {"site": name, "train": rows, "test": n, metric: figure(value), "labels": share} | apart(personal.get(k, {}))
         for k, (name, rows, (value, n), share) in enumerate(
             zip(federation.sites, federation.sizes(), own, shares, strict=True)
         )
@@ -162,7 +171,9 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
         "personal": over_sites(own),
         "global": {name: {"value": figure(value), "n": n} for name, (value, n) in common.items()},
         "sites": table,
+        "account": engine.bench.job.algorithm.account(engine.state.servers[0]),
         "input": list(federation.x.shape[1:]),
+        "features": width(federation.x),
         "classes": list(federation.classes),
         "by class": by_class(engine, federation, judge),
         "labels": labels,

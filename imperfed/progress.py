@@ -84,7 +84,10 @@ class Show:
             self.last_score = ""
             if values:
                 self.last_score = f", {name} {sum(values) / len(values):.1f} % (worst site {min(values):.1f} %)"
-        return self.last_score if report.personal or self.bar is not None else ""
+        elif report.common:
+            name, (value, _) = next(iter(report.common.items()))
+            self.last_score = f", {name} {100 * value:.1f} %"
+        return self.last_score if report.personal or report.common or self.bar is not None else ""
 
     def end(self) -> None:
         """Take away what moves."""

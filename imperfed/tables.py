@@ -13,7 +13,7 @@ from rich.table import Table
 from imperfed import suspicions
 from imperfed.algorithms import find
 from imperfed.compare import Line, best, further, labels_title
-from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, Scores, figure
+from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, VALIDATION, Scores, figure
 from imperfed.fairness import FAIR, in_words
 from imperfed.folder import Record
 from imperfed.listing import about
@@ -33,27 +33,19 @@ def per_cent(fraction: float | None) -> str:
 
 def run_table(console: Console, summary: Record, folder: Path) -> None:
     """A finished run, site by site, and the paths of what it wrote."""
-    metric, labels, personal = summary["metric"], summary["labels"], summary["personal"]
-    apart = [name for name in APART if any(row.get(name) is not None for row in summary["sites"])]
-    resolved = bool(labels) and ("filled in" not in labels or labels["accuracy"] is not None)
-    table = Table(title=f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds", title_justify="left")
-    for name in ("site", "training rows", "test rows", f"{metric}, %", *(APART[name] for name in apart)):
-        table.add_column(name, justify="left" if name == "site" else "right")
-    if resolved:
-        table.add_column("filled in, auroc, %" if "filled in" in labels else "labels resolved, %", justify="right")
-    for row in summary["sites"]:
-        figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if resolved else [])
-        table.add_row(row["site"], str(row["train"]), str(row["test"]), *map(per_cent, figures))
-    table.add_section()
-    rows = str(sum(row["train"] for row in summary["sites"]))
-    figures = [personal["mean"], *(mean([row[name] for row in summary["sites"]]) for name in apart)]
-    figures += [labels["auroc" if "filled in" in labels else "accuracy"]] if resolved else []
-    table.add_row("mean over sites", rows, str(personal["n"]), *map(per_cent, figures))
-    console.print(table)
+    labels = summary["labels"]
+    if not summary["personal"]["n"] and summary["global"]:  # sites without test sets, of which there may be thousands
+        rows = sum(row["train"] for row in summary["sites"])
+        title = f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds"
+        console.print(f"{title}: {len(summary['sites'])} sites, {rows} training rows")
+    else:
+        sites_table(console, summary)
     if summary.get("by class"):
         console.print(class_table(summary["by class"], len(summary["sites"])))
     for name, one in summary["global"].items():
-        console.print(f"global model, common test set: {name} {per_cent(one['value'])} % (n = {one['n']})")
+        where = "validation rows" if name.startswith(VALIDATION) else "common test set"
+        value = f"{name.removeprefix(VALIDATION)} {per_cent(one['value'])} %"
+        console.print(f"global model, {where}: {value} (n = {one['n']})")
     if "target" in summary:
         console.print(sentence(summary["target"]))
     if "filled in" in labels:
@@ -72,6 +64,27 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
         console.print(line)
     console.print(f"{summary['seconds']:.1f} s. Written:")
     written(console, folder)
+
+
+def sites_table(console: Console, summary: Record) -> None:
+    """The figures of the sites."""
+    metric, labels, personal = summary["metric"], summary["labels"], summary["personal"]
+    apart = [name for name in APART if any(row.get(name) is not None for row in summary["sites"])]
+    resolved = bool(labels) and ("filled in" not in labels or labels["accuracy"] is not None)
+    table = Table(title=f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds", title_justify="left")
+    for name in ("site", "training rows", "test rows", f"{metric}, %", *(APART[name] for name in apart)):
+        table.add_column(name, justify="left" if name == "site" else "right")
+    if resolved:
+        table.add_column("filled in, auroc, %" if "filled in" in labels else "labels resolved, %", justify="right")
+    for row in summary["sites"]:
+        figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if resolved else [])
+        table.add_row(row["site"], str(row["train"]), str(row["test"]), *map(per_cent, figures))
+    table.add_section()
+    rows = str(sum(row["train"] for row in summary["sites"]))
+    figures = [personal["mean"], *(mean([row[name] for row in summary["sites"]]) for name in apart)]
+    figures += [labels["auroc" if "filled in" in labels else "accuracy"]] if resolved else []
+    table.add_row("mean over sites", rows, str(personal["n"]), *map(per_cent, figures))
+    console.print(table)
 
 
 def mean(values: Sequence[float | None]) -> float | None:
@@ -130,7 +143,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
         columns[labels_title(lines)] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
     columns |= further(lines)
     columns["s a run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
-    table = Table(title=f"mean over sites, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
+    table = Table(title=f"{lines[0].over}, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
     for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
     for line, *cells in zip(lines, *columns.values(), strict=True):

@@ -9,10 +9,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, roc_auc_score
+from sklearn.metrics import accuracy_score, average_precision_score, roc_auc_score
 from torch import Tensor, nn
 
-from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, Evaluator, accuracy, accuracy_of, auroc, precision_at_1
+from imperfed.evaluate import (
+    ANNOTATED,
+    NEVER_ANNOTATED,
+    Evaluator,
+    accuracy,
+    accuracy_of,
+    auroc,
+    mean_average_precision,
+    precision_at,
+)
 from imperfed.network import Layout, Net, Network
 from imperfed.oracle import Oracle
 
@@ -97,7 +106,27 @@ def test_labels_filled_in_are_judged_where_they_were_missing_and_the_truth_is_kn
 def test_precision_at_1_asks_whether_the_first_guess_is_present() -> None:
     logits = torch.tensor([[3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [1.0, 2.0, 3.0], [3.0, 1.0, 2.0]])
     y = torch.tensor([[1, 1, 0], [1, 0, 1], [0, 0, 1], [0, 0, 0]], dtype=torch.int8)
-    assert precision_at_1(logits, y) == 2 / 4
+    assert precision_at(1)(logits, y) == 2 / 4
+
+
+def test_precision_at_k_divides_by_k_also_where_fewer_classes_are_present() -> None:
+    logits = torch.tensor([[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 4.0, 3.0]])
+    y = torch.tensor([[1, 0, 1, 1], [0, 1, 0, 0]], dtype=torch.int8)
+    assert precision_at(3)(logits, y) == (2 / 3 + 1 / 3) / 2
+    assert precision_at(5)(logits, y) == (3 / 4 + 1 / 4) / 2  # there are four classes in all
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 12))
+def test_average_precision_is_that_of_scikit_learn_also_with_ties(seed: int, levels: int) -> None:
+    draw = np.random.default_rng(seed)
+    scores = draw.integers(0, levels, (25, 4)).astype(np.float32)
+    y = (draw.random((25, 4)) < 0.4).astype(np.int8)
+    y[:, 3] = 0  # a class of no test example is left out
+    y[0, :3] = 1
+    expected = average_precision_score(y[:, :3], scores[:, :3], average="macro")
+    assert mean_average_precision(torch.from_numpy(scores), torch.from_numpy(y)) == pytest.approx(expected, abs=1e-12)
+    assert math.isnan(mean_average_precision(torch.from_numpy(scores), torch.zeros(25, 4, dtype=torch.int8)))
 
 
 def test_labels_worked_out_are_counted_against_the_truth() -> None:

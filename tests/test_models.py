@@ -18,7 +18,7 @@ from imperfed.network import Layout, Net, Network
 torch.set_num_threads(1)
 
 WIDE = {"vgg16": (3, 32, 33), "densenet121": (3, 32, 32)}
-SHAPES = {"linear": (5,), "logistic": (5,), "mlp": (5,), "lenet5": (1, 12, 13), **WIDE}
+SHAPES = {"linear": (5,), "logistic": (5,), "mlp": (5,), "lenet5": (1, 12, 13), "text": (2, 5), **WIDE}
 
 
 def make(name: str, shape: tuple[int, ...] = (3, 8, 8), classes: int = 4, **settings: object) -> Network:
@@ -41,6 +41,7 @@ def net_of(network: Network) -> Net:
         (ModelSpec("mlp", hidden=7, layers=4), (2, 3), 7 * 7 + 2 * 8 * 7 + 8 * 10),
         (ModelSpec("mlp", layers=1), (30,), 31 * 10),
         (ModelSpec("lenet5"), (1, 28, 28), 61_706),
+        (ModelSpec("text", features=8, widths=(3, 4)), (2, 5), 9 * 3 + 3 + 4 * 4 + 5 * 10),
         (ModelSpec("cnn"), (1, 64, 64), 16 * 9 + 32 * 16 * 9 + 64 * 32 * 9 + 2 * (16 + 32 + 64) + 65 * 10),
         (ModelSpec("densenet121", norm="batch"), (3, 224, 224), 7_978_856 - 990 * 1025),  # published: 1000 classes
         (ModelSpec("resnet10", norm="batch"), (3, 32, 32), 4_903_242),
@@ -61,8 +62,8 @@ def test_parameter_counts(spec: ModelSpec, shape: tuple[int, ...], parameters: i
 @pytest.mark.parametrize("name", models())
 def test_every_model_says_what_it_is_and_cuts_at_its_head(name: str) -> None:
     shape = SHAPES.get(name, (3, 8, 8))
-    network = make(name, shape).eval()
-    x = torch.randn(2, *shape)
+    network = make(name, shape, features=9).eval()
+    x = torch.rand(2, *shape)
     z = network(x, features=True)
     assert models()[name].about
     assert models()[name].takes
@@ -77,6 +78,29 @@ def test_mlp_is_linear_layers_with_relu_between() -> None:
     (a, b), (c, d) = ((m.weight, m.bias) for m in network.rep if isinstance(m, nn.Linear))
     z = ((x.reshape(5, 6) @ a.T + b).relu() @ c.T + d).relu()
     torch.testing.assert_close(network(x), z @ network.head.weight.T + network.head.bias)
+
+
+def test_text_takes_sparse_rows_and_has_relu_between_its_linear_layers() -> None:
+    network = make("text", (2, 4), features=6, widths=(3, 7, 5))
+    rows = [{1: 2.0, 4: -1.0}, {0: 0.5, 2: 1.0, 5: 3.0}, {}]
+    x = torch.tensor([[[1, 4, 6, 6], [2, -1, 0, 0]], [[0, 2, 5, 6], [0.5, 1, 3, 0]], [[6, 6, 6, 6], [0, 0, 0, 0]]])
+    dense = torch.zeros(3, 6)
+    for r, row in enumerate(rows):
+        for feature, value in row.items():
+            dense[r, feature] = value
+    sparse, first, _, second = network.rep
+    z = second((first(dense @ sparse.weight[:6] + sparse.bias)).relu())
+    torch.testing.assert_close(network(x, features=True), z)
+    network(x).sum().backward()
+    assert (sparse.weight.grad[:6].abs().sum(1) > 0).tolist() == [True, True, True, False, True, True]
+    assert not sparse.weight.grad[6].any()
+
+
+def test_text_must_know_its_features() -> None:
+    with pytest.raises(UsageError, match="set features"):
+        make("text", (2, 4))
+    with pytest.raises(UsageError, match=r"model\.widths"):
+        ModelSpec("text", widths=(3, 0))
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (1, 11, 5), (3, 32, 32)])

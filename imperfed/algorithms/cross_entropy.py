@@ -1,4 +1,4 @@
-"""Cross-entropy: what an algorithm minimises on exact labels when nothing else was chosen.
+"""Cross-entropy: what an algorithm minimises on one class an example when nothing else was chosen.
 
 Source: standard; there is no paper to depart from.
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from imperfed.core import Batch, Objective
-from imperfed.labels import Exact
+from imperfed.labels import Exact, Labels, Positive
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class CrossEntropy(Objective):
     name: ClassVar[str] = "cross-entropy"
     labels: ClassVar[type[Exact]] = Exact
     reference: ClassVar[bool] = True
+
+    @classmethod
+    def accepts(cls, kind: type[Labels]) -> bool:
+        return kind in (Exact, Positive)  # of a class known to be present it claims that the others are absent
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         return cross_entropy(net(batch.x), batch.labels.values, reduction="none"), None  # -log p_y

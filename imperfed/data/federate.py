@@ -14,6 +14,7 @@ from torch import Tensor
 from imperfed.core import Attribute, Federation
 from imperfed.data.annotations import annotate, to_learn
 from imperfed.data.attributes import blur, true_groups
+from imperfed.data.by_label import by_label, draw
 from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
 from imperfed.data.noise import has_noise, tell_exactly
@@ -106,7 +107,10 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     """Candidate sets, sites, test sets and public inputs; the same for the same arguments on any machine."""
     if data_seed < 0:
         raise UsageError(f"data_seed must not be negative; given: {data_seed}")
-    dataset = to_learn(dataset.check(), labelling)
+    dataset.check()
+    if split.partition == "label":
+        return federate_by_label(dataset, split, stream(data_seed, "partition"))
+    dataset = to_learn(dataset, labelling)
     known = None if dataset.attribute is None else true_groups(dataset.x, dataset.attribute)
     cut = cut_rows(dataset, split, data_seed)
     tasks = tasks_of(split, dataset.classes)
@@ -132,6 +136,14 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         test_group=() if known is None else tuple(known[rows] for rows in cut.test),
     )
     return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
+
+
+def federate_by_label(dataset: Dataset, split: Split, generator: np.random.Generator) -> Scene:
+    """One site a label, with one label known of every row."""
+    apart = draw(dataset, split, generator)
+    scale = Scale.of(dataset.x, (apart.train,))
+    test_x = None if dataset.test_x is None else scale(dataset.test_x)
+    return Scene(*by_label(replace(dataset, x=scale(dataset.x), test_x=test_x), apart), scale)
 
 
 def label(

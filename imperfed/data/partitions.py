@@ -35,6 +35,7 @@ class Split:
     task_of: tuple[int, ...] = ()  # tasks: the task of every class; empty: see data/tasks.py
     impurity: float = 0.0  # tasks: share of each task's rows that is spread over all sites
     test: float = 0.2  # share of each site's rows on which it is measured; 0 for data without true classes
+    validation: float = 0.0  # label: share of all rows, at no site, on which settings are chosen
     standardise: bool = False  # images: every channel to mean 0 and spread 1, as the columns of tables always are
     common_test: bool = False  # every site is measured on the official test set, and `test` is not used
     trusted: float = 0.0  # share of all rows, drawn i.i.d., that only the server holds, with their true classes
@@ -51,7 +52,7 @@ def partition(
 ) -> list[Index]:
     """The rows of each site, as `split` says; `task_of` is the task of every class, where it says tasks."""
     if split.partition not in PARTITIONS:
-        raise unknown("partition", split.partition, PARTITIONS)
+        raise unknown("partition", split.partition, [*PARTITIONS, "label"])
     if split.partition == "column":
         if column is None:
             raise DataError("the dataset names no site for its rows; partition = column needs such a column")
@@ -60,9 +61,9 @@ def partition(
         return iid(rows, split.sites, generator)
     if split.partition == "quantity":
         return quantity(rows, split.sites, split.sizes, generator)
-    if y is None:
+    if y is None or y.ndim > 1:
         raise DataError(
-            f"partition = {split.partition} goes by true classes, which this dataset does not have; "
+            f"partition = {split.partition} goes by one true class a row, which this dataset does not have; "
             "use iid, quantity or column"
         )
     if split.partition == "tasks":

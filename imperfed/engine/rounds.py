@@ -133,7 +133,8 @@ class Engine:
             assert exchange.answer is not None
             sites = range(len(self.sizes))
             with one_thread():
-                parts = tuple(at_site.consult(self.bench, -1, k, exchange, exchange.answer).up for k in sites)
+                seated = self._same_for_all()
+                parts = tuple(at_site.consult(self.bench, -1, k, exchange, exchange.answer, seated).up for k in sites)
                 updates = Updates(tuple(sites), torch.tensor(self.sizes).float(), {}, parts)
                 for g, hall in enumerate(halls):
                     if mine := self.server.of_group(updates, g):
@@ -144,6 +145,13 @@ class Engine:
             report.sent |= {name: tuple(t.shape) for part in parts for name, t in part.items()}
         report.notes += [note for hall in halls for note in hall.notes]
         return report
+
+    def _same_for_all(self) -> Net | None:
+        """The network at the first weights where all sites receive the same and none can change it: loaded once."""
+        layout = self.bench.job.layout
+        if layout.size > layout.shared or len(self.state.servers) > 1:
+            return None
+        return self.bench.take_place(0, self.state.server["w"], self.state.server["buffers"])
 
     def _workers(self) -> int:
         return min(self.rounds.workers or cores(), max(self.on_duty, self.bench.job.judge.sites))

@@ -129,10 +129,10 @@ class Answer:
             shelf.rows[name].copy_(t)
 
 
-def sit_down(bench: Bench, site: int, p: Plan, opening: bool = False) -> Desk:
+def sit_down(bench: Bench, site: int, p: Plan, opening: bool = False, seated: Net | None = None) -> Desk:
     """A site with its network at the weights it received and the first batch of a plan."""
     job, down, shelf = bench.job, bench.down(site, opening), bench.shelf(site)
-    net = bench.take_place(site, down["w"], down["buffers"])
+    net = seated or bench.take_place(site, down["w"], down["buffers"])
     first = Plan(p.rows[:1], {name: t[:1] for name, t in p.draws.items()})
     _, batch = next(batches(shelf, shelf.rows, first, pad=False))
     memory = {name: t[site] for name, t in bench.state.memory.items()}
@@ -159,12 +159,23 @@ def answer_of(bench: Bench, done: Done, loss: float, rows: Tree) -> Answer:
     return Answer(up, loss, layout.personal(row), memory, rows)
 
 
-def consult(bench: Bench, round: int, site: int, exchange: Exchange, answer: Callable[[Desk], Tree]) -> Answer:
-    """A site's answer in an exchange that is not training; it keeps nothing. Round -1: an opening exchange."""
+def consult(
+    bench: Bench,
+    round: int,
+    site: int,
+    exchange: Exchange,
+    answer: Callable[[Desk], Tree],
+    seated: Net | None = None,
+) -> Answer:
+    """A site's answer in an exchange that is not training; it keeps nothing. Round -1: an opening exchange.
+
+    `seated`: a network that holds the site's row already.
+    """
     job, n = bench.job, len(bench.shelf(site).x)
     draw = generator(job.seed, round, site, exchange.name)
     p = plan(job.algorithm, Local(steps=1, batch=job.local.batch), n, draw)
-    return Answer(answer(sit_down(bench, site, p, opening=round < 0)), 0.0, bench.state.personal[site], {}, {})
+    desk = sit_down(bench, site, p, round < 0, seated)
+    return Answer(answer(desk), 0.0, bench.state.personal[site], {}, {})
 
 
 def respond(bench: Bench, round: int, number: int, site: int) -> Answer:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from imperfed.errors import UsageError, positive, unknown
+from imperfed.errors import UsageError, not_negative, positive, unknown
 from imperfed.models import densenet, zoo
 from imperfed.models.zoo import Shape
 from imperfed.network import Network
@@ -27,9 +27,12 @@ class ModelSpec:
     hidden: int = 256  # mlp: width of every hidden layer
     layers: int = 2  # mlp: linear layers, so that 2 is one hidden layer
     norm: str = "group"  # cnn, resnets, vgg16, densenet121: group or batch
+    features: int = 0  # text: how many features the sparse inputs count; 0: as the data say
+    widths: tuple[int, ...] = (512, 1024, 1024, 512)  # text: of the sparse layer and the linear layers behind it
 
     def __post_init__(self) -> None:
-        positive("model", hidden=self.hidden, layers=self.layers)
+        positive("model", hidden=self.hidden, layers=self.layers, widths=min(self.widths, default=0))
+        not_negative("model", features=self.features)
         if self.norm not in zoo.NORMS:
             raise unknown("norm", self.norm, zoo.NORMS)
 
@@ -56,6 +59,12 @@ def models() -> dict[str, Model]:
             f"images (channels, height, width) of at least {zoo.LENET_MIN} x {zoo.LENET_MIN} pixels",
             lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.LENET_MIN,
             lambda spec, shape, classes: zoo.lenet5(shape, classes),
+        ),
+        "text": Model(
+            "a sparse linear layer, then linear layers with ReLU between them; settings: widths, features",
+            "sparse inputs (2, slots): feature numbers over their values",
+            lambda shape: len(shape) == 2 and shape[0] == 2,
+            _text,
         ),
         "cnn": Model(
             "three convolutions with normalisation and the global average; 23,798 parameters on 1 x 64 x 64 and 6 "
@@ -121,6 +130,12 @@ def _linear(spec: ModelSpec, shape: Shape, classes: int) -> Network:
 
 def _mlp(spec: ModelSpec, shape: Shape, classes: int) -> Network:
     return zoo.mlp(shape, classes, spec.hidden, spec.layers)
+
+
+def _text(spec: ModelSpec, shape: Shape, classes: int) -> Network:
+    if not spec.features:
+        raise UsageError("model 'text' must know how many features its sparse inputs count; set features")
+    return zoo.text(classes, spec.features, spec.widths)
 
 
 def _resnet(title: str, blocks: tuple[int, ...]) -> Model:

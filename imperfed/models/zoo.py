@@ -14,8 +14,8 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding_bag, relu
 from torch.nn.functional import linear as linear_map
-from torch.nn.functional import relu
 
 from imperfed.network import Network
 
@@ -62,6 +62,33 @@ def mlp(shape: Shape, classes: int, hidden: int, layers: int) -> Network:
     widths = [prod(shape)] + [hidden] * (layers - 1)
     rep = Rectified(*(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths)))
     return Network(rep, nn.Linear(widths[-1], classes))
+
+
+class SparseLinear(nn.Module):
+    """A linear layer on sparse rows, which are never made dense: x[:, 0] holds feature numbers, x[:, 1] their values.
+
+    Numbers are exact in float32 below 2^24. Slots that pad a row hold the number `features` and the value 0.
+    """
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        bound = features**-0.5  # as nn.Linear starts; l2-normalised inputs would not train from it
+        self.weight = nn.Parameter(torch.empty(features + 1, outputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor) -> Tensor:
+        at, values = x.unbind(1)
+        pad = len(self.weight) - 1
+        out = embedding_bag(at.long(), self.weight, mode="sum", per_sample_weights=values, padding_idx=pad)
+        return out + self.bias
+
+
+def text(classes: int, features: int, widths: tuple[int, ...]) -> Network:
+    """Sparse rows into the first width, then linear layers with ReLU between them; the last has none after it."""
+    layers: list[nn.Module] = [SparseLinear(features, widths[0])]
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return Network(nn.Sequential(*layers[: max(1, len(layers) - 1)]), nn.Linear(widths[-1], classes))
 
 
 class ChannelsLast(nn.Module):

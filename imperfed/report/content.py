@@ -88,10 +88,10 @@ def tiles(run: Run) -> list[Tile]:
     """The headline figures; none where nothing was measured."""
     overall, what = run.overall, named(run.metric)
     measured = [row for row in run.sites if row.value is not None]
-    if not measured:
-        return []
-    n = f"n = {count(overall['n'])}"
     when = "" if run.summary else f", after round {run.measured}"
+    if not measured:
+        return [common_tile(what, *run.common, when)] if run.common else []
+    n = f"n = {count(overall['n'])}"
     worst = min(measured, key=lambda row: row.value or 0.0)
     found = [
         Tile(
@@ -103,13 +103,17 @@ def tiles(run: Run) -> list[Tile]:
         Tile("worst site", per_cent(overall["worst"]), f"{worst.site}, n = {count(worst.test)}"),
     ]
     if run.common:
-        value, rows = run.common
-        found.append(Tile("global model", per_cent(value), f"common test set, n = {count(rows)}"))
+        found.append(common_tile("global model", *run.common))
     if target := (run.summary or {}).get("target"):
         rounds = "not reached" if target["round"] is None else count(target["round"])
         spent = "" if target["round"] is None else f", {target['seconds']:.1f} s of training"
         found.append(Tile(f"rounds to {100 * target['value']:g} %", rounds, f"{target['of']}{spent}"))
     return found
+
+
+def common_tile(name: str, value: float, rows: int, when: str = "") -> Tile:
+    """The figure of the global model."""
+    return Tile(name, per_cent(value), f"common test set, n = {count(rows)}{when}")
 
 
 def spread(run: Run) -> Picture | None:

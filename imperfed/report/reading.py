@@ -77,7 +77,7 @@ class Run:
     @property
     def measured(self) -> int:
         """The last round after which the models were measured."""
-        return max(self.course(PERSONAL), default=0)
+        return max(self.course(PERSONAL) or self.course(COMMON), default=0)
 
     def course(self, prefix: str) -> Course:
         """The leading figure by round, of the sites' models or of the global one."""
@@ -116,7 +116,8 @@ def by_metric(records: Iterable[Record]) -> dict[str, Course]:
 
 def leading(history: Mapping[str, Course]) -> str | None:
     """The metric that was recorded first, which is the one that tables lead with."""
-    return next((name.removeprefix(PERSONAL) for name in history if name.startswith(PERSONAL)), None)
+    named = [name.removeprefix(prefix) for prefix in (PERSONAL, COMMON) for name in history if name.startswith(prefix)]
+    return next(iter(named), None)
 
 
 def last(course: Course) -> dict[str, Figure]:

@@ -55,6 +55,11 @@ def learning(run: Run) -> Section:
         also = f"; global model on the common test set, n = {count(run.common[1])}" if run.common else ""
         rows = "the common test set" if run.config.split.common_test else "their own test rows"
         pictures.append(Picture(svg, f"Test {what} of the sites' models on {rows}, n = {count(n)}{also}."))
+    elif course := run.course(COMMON):
+        what, tests = named(run.metric), in_per_cent(course)
+        svg = plots.curves("tests", f"{what} in per cent: {from_to(tests)}", tests, f"{what}, %", "global model")
+        n = next(iter(course[max(course)].values()))[1]
+        pictures.append(Picture(svg, f"Test {what} of the global model on the common test set, n = {count(n)}."))
     if course := run.history.get("train/loss", {}):
         losses = {r: [value for value, _ in sites.values()] for r, sites in course.items()}
         told = f"training loss, mean over sites: {from_to(losses)}"

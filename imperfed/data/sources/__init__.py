@@ -10,12 +10,12 @@ import pkgutil
 from functools import cache
 from pathlib import Path
 
-from imperfed.data import readers
+from imperfed.data import readers, sparse
 from imperfed.data.dataset import Dataset
 from imperfed.data.source import Source, data_folder
 from imperfed.errors import DataError, UsageError, unknown
 
-OWN_FILES = {".npz": readers.read_npz, ".mat": readers.read_mat}
+OWN_FILES = {".npz": readers.read_npz, ".mat": sparse.read_own_mat, ".txt": sparse.read_xc}
 
 
 @cache
@@ -25,7 +25,7 @@ def sources() -> dict[str, Source]:
 
 
 def load(name_or_path: str) -> Dataset:
-    """A built-in dataset by its name, or one of the user's own by the path of its .npz or candidate-label .mat file."""
+    """A built-in dataset by its name, or one of the user's own by the path of its .npz, .mat or .txt file."""
     known = sources()
     if name_or_path in known:
         source, folder = known[name_or_path], data_folder()

@@ -1,0 +1,60 @@
+"""FedALC-fixed (An et al., Sec. IV-C): class embeddings learned once from label counts, then theta alone.
+
+Equation numbers: the journal version.
+
+    symbol    where it lives                       does it travel
+    theta     server["w"] without its head         down and up, mean of all
+    W         the head of server["w"], [C, D]      row y once, to those that hold class y
+    M_i       digests, see label_collection        up, once
+    T'        steps                                never
+
+Departs from the paper in: reg_fc is written by counts of pairs of classes, so that a step costs the same however many
+examples there are; its value is the paper's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch.nn.functional import normalize
+
+from imperfed.algorithms.label_collection import PAIRS, Collecting
+from imperfed.algorithms.positive_hinge import HEAD, ClassEmbeddings
+from imperfed.core import Exchange, Hall, Tree, Updates
+from imperfed.embeddings import Fixed, Pairs, gradient
+from imperfed.errors import not_negative, positive
+
+
+@dataclass(frozen=True)
+class FedALCFixed(Collecting, ClassEmbeddings):
+    """Class embeddings that follow from which labels come together, learned before round 0 and sent once."""
+
+    name: ClassVar[str] = "fedalc-fixed"
+    steps: int = 2000  # T'
+    lr_fixed: float = 0.1  # lambda eta of Alg. 2, line 13
+    alpha: float = 1.0  # Eq. 12, weight of labels that come together
+    beta: float = 1.0  # Eq. 12, weight of labels that do not
+    nu: float = 1.0  # Eq. 12, margin
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_collecting()
+        positive("method", steps=self.steps, lr_fixed=self.lr_fixed, nu=self.nu)
+        not_negative("method", alpha=self.alpha, beta=self.beta)
+
+    def opening(self) -> tuple[Exchange, ...]:
+        return (Exchange("collect", self.prepare, answer=self.collection().answer),)
+
+    def prepare(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        """Collect the labels, then learn W (Alg. 2, lines 10 to 15)."""
+        server = self.assemble(server, updates, hall)
+        reg_fc = Fixed(Pairs.from_tree(server, PAIRS), self.alpha, self.beta, self.nu)
+        w = server["w"].clone()
+        W = hall.net.layout.view(w, HEAD)
+        for _ in range(self.steps):
+            W.copy_(normalize(W - self.lr_fixed * gradient(W, reg_fc)))  # line 13
+        return server | {"w": w}
+
+    def account(self, server: Tree) -> dict[str, float]:
+        return self.privacy(server)

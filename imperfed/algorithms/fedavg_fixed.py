@@ -1,0 +1,23 @@
+"""FedAvg-fixed: class embeddings drawn at random before round 0 and never moved, only theta is learned.
+
+The comparison of FedALC (An et al., Sec. V-D) and "Baseline-2" of FedAwS. In 512 dimensions random vectors are nearly
+orthogonal, so nothing can collapse: a strong rival that belongs in every table.
+
+    symbol    where it lives                      does it travel
+    theta     server["w"] without its head        down and up, mean of all
+    W         the head of server["w"], [C, D]     row y once, to those that hold class y
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from imperfed.algorithms.positive_hinge import ClassEmbeddings
+
+
+@dataclass(frozen=True)
+class FedAvgFixed(ClassEmbeddings):
+    """Averaging on the positive loss with random class embeddings that stay as they are."""
+
+    name: ClassVar[str] = "fedavg-fixed"

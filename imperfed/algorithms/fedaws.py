@@ -1,0 +1,121 @@
+"""FedAwS: federated averaging with spreadout (Yu et al., "Federated learning with only positive labels", ICML 2020).
+
+Equation numbers: FedALC's (An et al.), which restates it.
+
+    symbol      where it lives                        does it travel
+    theta       server["w"] without its head          down and up, mean of all
+    w_y         a row of the head of server["w"]      down to those that hold class y, and up from them
+    held        server, (site, class, rows) triples   up, once: which rows of W a site trains
+    N_K(u)      found anew each round by the server   never
+    lambda      lam, times lr_server                  never
+
+With `lam` 0 this is FedAvg on the positive loss, every site moving its own rows of W: it collapses. Rows of W that
+nobody on duty holds stay as they were.
+
+Departs from the paper in: lambda eta is a product of two settings, since the papers contradict themselves about eta;
+where several sites hold a class, its row is their mean by the number of their rows; where a site holds several,
+`one_pass` moves a row along the mean over all rows of its class. The margin (K+1)-th distance (`nu` 0) and Eq. 7
+(`mined`), which the papers call equivalent, are options: with a squared hinge the first has no gradient where classes
+are packed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from imperfed.algorithms.positive_hinge import HEAD, ClassEmbeddings
+from imperfed.core import Desk, Exchange, Hall, Tree, Updates
+from imperfed.embeddings import Force, Spread, gradient, mean_cosine
+from imperfed.errors import UsageError, not_negative
+
+COLLAPSED = 0.5
+"""A mean cosine between classes above which the log gives a warning; that of random embeddings is 0."""
+
+
+@dataclass(frozen=True)
+class FedAwS(ClassEmbeddings):
+    """Averaging on the positive loss; the server then pushes the class embeddings apart, all pairs alike."""
+
+    name: ClassVar[str] = "fedaws"
+    lr_w: float = 0.1  # eta of w_y at its site
+    lam: float = 10.0  # lambda
+    lr_server: float = 0.001  # eta of the server's step; only lambda eta matters
+    neighbours: int = 0  # K of N_K(u); 0: all other classes
+    nu: float = 1.0  # margin; 0: the distance to the (K + 1)-th nearest class
+    mined: bool = False  # Eq. 7 instead of the hinge
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        not_negative("method", lr_w=self.lr_w, lam=self.lam, lr_server=self.lr_server)
+        not_negative("method", neighbours=self.neighbours, nu=self.nu)
+        if self.mined and not self.neighbours:
+            raise UsageError(f"mined of {self.name} is a sum over neighbours; set neighbours above 0")
+
+    @property
+    def rate_w(self) -> float:
+        return self.lr_w
+
+    def opening(self) -> tuple[Exchange, ...]:
+        return (Exchange("held", self.know, answer=self.tell),)
+
+    def tell(self, desk: Desk) -> Tree:
+        """Which classes a site holds, and in how many rows: the server must know whom to send which row of W."""
+        label, n = desk.labels.values.unique(return_counts=True)
+        return {"label": label, "n": n}
+
+    def know(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        """Keep the sites' claims as triples."""
+        lengths = torch.tensor([len(part["label"]) for part in updates.parts])
+        return server | {
+            "held/site": torch.tensor(updates.who).repeat_interleave(lengths),
+            "held/label": torch.cat([part["label"] for part in updates.parts]),
+            "held/n": torch.cat([part["n"] for part in updates.parts]).float(),
+        }
+
+    def holdings(self, server: Tree, who: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+        """Place in `who`, class and number of rows of every class that a site on duty holds."""
+        place = torch.full((int(server["held/site"].max()) + 1,), -1)
+        place[torch.tensor(who)] = torch.arange(len(who))
+        at = place[server["held/site"]]
+        there = at >= 0
+        return at[there], server["held/label"][there], server["held/n"][there]
+
+    def traffic(self, server: Tree, hall: Hall) -> tuple[int, int]:
+        theta = super().traffic(server, hall)[1]
+        D = hall.net.layout.fields[HEAD].shape[1]
+        rows = len(server["held/site"]) / len(server["held/site"].unique())
+        return theta + round(rows * D), theta + round(rows * D)
+
+    def rows(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
+        view = hall.net.layout.view
+        W, W_k = view(server["w"], HEAD), view(updates["w"], HEAD)
+        at, label, n = self.holdings(server, updates.who)
+        n_c = n.new_zeros(len(W)).index_add_(0, label, n)
+        change = (W_k[at, label] - W[label]) * (n / n_c[label]).unsqueeze(1)
+        return W.index_add(0, label, change)  # Alg. 1, line 20
+
+    def row_gradients(self, server: Tree, updates: Updates, g: Tensor) -> Tensor:
+        at, label, n = self.holdings(server, updates.who)
+        share = (self.shares(updates.n) / updates.n)[at] * n
+        p_c = g.new_zeros(len(g)).index_add_(0, label, share)  # the weight that class c had in the sum
+        return g / torch.where(p_c > 0, p_c, 1.0).unsqueeze(1)
+
+    def force(self, server: Tree) -> Force:
+        """reg(W) of Eq. 6, or of Eq. 7."""
+        return Spread(self.neighbours, self.nu, self.mined, None)
+
+    def embed(self, server: Tree, before: Tensor, W: Tensor, hall: Hall) -> Tensor:
+        if self.lam * self.lr_server:
+            W = normalize(W - self.lam * self.lr_server * gradient(W, self.force(server)))  # Alg. 1, line 21
+        now = mean_cosine(W)
+        if mean_cosine(before) <= COLLAPSED < now:
+            hall.notes.append(
+                f"{self.name}: the class embeddings are collapsing (mean cosine {float(now):.2f}): raise lam or "
+                "lr_server, or lower lr_w"
+            )
+        return W

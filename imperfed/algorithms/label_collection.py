@@ -1,0 +1,145 @@
+"""Label collection of FedALC (An et al., Sec. IV-E): which labels come together, without showing examples or names.
+
+    symbol      where it lives                              does it travel
+    g_0         the common first model, float64             down
+    H           HMAC-SHA-256 under desk.secret              never: the key is the sites', not the server's
+    M_i         digests of g_0(x), and of the label's name  up, once, a pair a row
+    L           server, counts of pairs of rows of W        never
+
+Equal digests are the same example, so two examples that g_0 cannot tell apart count as one. `hashed=input` digests x
+itself: no example is mistaken for another, and thousands of sites need no pass through a large model.
+
+Departs from the paper in: digests are keyed, since plain ones of one of C labels are undone by trying all C. The server
+still learns which rows of W come together and how often. For privacy towards those who receive W the counts get
+Gaussian noise once, before anything is learned from them, instead of every gradient: all later steps on W then cost
+nothing more. This covers what W learns by the counts, not the steps that sites make on rows of W, which are none in
+FedALC-fixed. The number of examples counts as public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from imperfed.core import Desk, Exchange, Hall, Tree, Updates
+from imperfed.digests import digests, numbered, quantised
+from imperfed.embeddings import Pairs
+from imperfed.errors import UsageError, not_negative, positive, unknown
+
+PAIRS = "pairs/"
+PART = 1024
+"""Examples digested at once."""
+
+
+@dataclass(frozen=True)
+class Collecting:
+    """The settings of label collection; a method that uses it adds `opening` to its exchanges."""
+
+    noise: float = 0.0  # noise multiplier of differentially private counts; 0: exact counts
+    hashed: str = "embedding"  # what is digested: embedding (g_0(x)), or input (x itself, which takes no model)
+    most: int = 10  # private counts: labels of an example that count, which bounds what one example can change
+    delta: float = 1e-5  # private counts: delta of (epsilon, delta)
+
+    def check_collecting(self) -> None:
+        """Refuse settings that mean nothing."""
+        not_negative("method", noise=self.noise)
+        positive("method", most=self.most, delta=self.delta)
+        if self.hashed not in HASHED:
+            raise unknown("thing to digest", self.hashed, HASHED)
+        if self.noise:
+            accountant()
+
+    def collection(self) -> Exchange:
+        """The exchange, once, before round 0."""
+        return Exchange("collect", self.assemble, answer=self.collect)
+
+    @torch.no_grad()
+    def collect(self, desk: Desk) -> Tree:
+        """A site's answer (Alg. 1, lines 6 to 8): digests of its examples and their labels, and the rows it trains."""
+        rows = desk.labels.values.unique()
+        return {
+            "example tag": digests(desk.secret, "example", quantised(HASHED[self.hashed](desk))),
+            "label tag": label_tags(desk.secret, desk.labels.values),
+            "row tag": label_tags(desk.secret, rows),
+            "row": rows,
+        }
+
+    def assemble(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        """Counts of pairs of classes from the sites' digests (Alg. 1, line 10)."""
+        named = {name: torch.cat([part[name] for part in updates.parts]) for name in updates.parts[0]}
+        example, row = numbered(named["example tag"]), named["row"]
+        tag = numbered(torch.cat([named["row tag"], named["label tag"]]))
+        row_of = torch.zeros(int(tag.max()) + 1, dtype=torch.int64).scatter(0, tag[: len(row)], row)
+        label = row_of[tag[len(row) :]]
+        if not self.noise:
+            return server | Pairs.of(example, label, len(hall.classes)).tree(PAIRS)
+        kept = first_labels(example, label, self.most, len(hall.classes))
+        pairs = noisy(Pairs.of(example[kept], label[kept], len(hall.classes)), self.noise, self.most, hall.draw)
+        epsilon = spent(self.noise, self.delta)
+        hall.notes.append(f"label counts are ({epsilon:.3g}, {self.delta:g})-differentially private")
+        return server | pairs.tree(PAIRS) | {"epsilon": torch.tensor(epsilon)}
+
+    def privacy(self, server: Tree) -> dict[str, float]:
+        """What the summary says of it."""
+        return {"epsilon": float(server["epsilon"]), "delta": self.delta} if "epsilon" in server else {}
+
+
+def embeddings(desk: Desk) -> Tensor:
+    """g_0(x) of all rows, in float64."""
+    w, buffers = desk.down["w"].double(), desk.down["buffers"].double()
+    parts = desk.x.double().split(PART)
+    return torch.cat([normalize(desk.net.at(w, buffers, x, features=True)) for x in parts])
+
+
+HASHED: dict[str, Callable[[Desk], Tensor]] = {"embedding": embeddings, "input": lambda desk: desk.x.flatten(1)}
+
+
+def label_tags(key: bytes, labels: Tensor) -> Tensor:
+    """A digest of every label."""
+    return digests(key, "label", [str(label).encode() for label in labels.tolist()])
+
+
+# -- differential privacy --------------------------------------------------------------------------------------------
+
+
+def first_labels(example: Tensor, label: Tensor, most: int, classes: int) -> Tensor:
+    """Positions of at most `most` labels of each example."""
+    order = (example * classes + label).argsort(stable=True)
+    sorted_examples = example[order]
+    _, lengths = sorted_examples.unique_consecutive(return_counts=True)
+    start = torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
+    return order[torch.arange(len(order)) - start < most]
+
+
+def noisy(pairs: Pairs, noise: float, most: int, draw: torch.Generator) -> Pairs:
+    """The Gaussian mechanism on n_u and co_uu', u < u': one example of m labels changes them by sqrt(m (m + 1) / 2)."""
+    C = len(pairs.n)
+    spread = noise * (most * (most + 1) / 2) ** 0.5
+    upper = torch.triu(pairs.both(0, C) + spread * torch.randn(C, C, generator=draw))
+    n = upper.diagonal().clamp(min=0)
+    co = (upper + upper.triu(1).T).clamp(min=0)
+    co = torch.minimum(co, torch.minimum(n[:, None], n[None])).fill_diagonal_(0) + n.diag()
+    everyone = torch.arange(C)
+    first, other = torch.arange(C + 1) * C, everyone.repeat(C)
+    return replace(pairs, n=n, first=first, other=other, together=co.reshape(-1))
+
+
+def accountant() -> Any:
+    """opacus's accountant of Renyi differential privacy."""
+    try:
+        from opacus.accountants import RDPAccountant
+    except ImportError:
+        raise UsageError("noise needs opacus, which says how private the counts are; install imperfed[dp]") from None
+    return RDPAccountant()
+
+
+def spent(noise: float, delta: float) -> float:
+    """epsilon of one release with this noise multiplier."""
+    one = accountant()
+    one.step(noise_multiplier=noise, sample_rate=1.0)
+    return float(one.get_epsilon(delta))

@@ -1,0 +1,117 @@
+"""One known class a row: the positive loss, and what all methods share that learn class embeddings from it.
+
+FedAwS (Yu et al., "Federated learning with only positive labels", ICML 2020) and FedALC (An et al., "Federated learning
+with only positive labels by exploring label correlations"). Equation numbers: FedALC's.
+
+    symbol     where it lives                           does it travel
+    theta      server["w"] without its head             down and up, mean of all
+    W          the head of server["w"], [C, D]          row y down to those that hold class y, and up from them
+    g(x)       representation, divided by its length    never
+
+Where a site holds one label and makes one step a round on all its rows, the mean of what comes back is one step on the
+mean gradient: with `one_pass` the engine makes a single pass over all rows for all sites and copies no model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from imperfed.core import Algorithm, Batch, Exchange, Hall, Objective, Step, Tree, Updates
+from imperfed.embeddings import cosine_scores
+from imperfed.errors import not_negative, positive
+from imperfed.labels import Positive
+from imperfed.network import Network
+
+HEAD = "head.weight"
+
+
+@dataclass(frozen=True)
+class PositiveHinge(Objective):
+    """max(0, 0.9 - g(x).w_y)^2 on the one class known: nothing says which classes are absent."""
+
+    name: ClassVar[str] = "positive-hinge"
+    labels: ClassVar[type[Positive]] = Positive
+    threshold: float = 0.9  # Eq. 14
+
+    def loss(self, net: Any, batch: Batch) -> tuple[Tensor, Any]:
+        # Of the C scores of a row only that of its own class is worked out.
+        w_y = net.module.head.weight.index_select(0, batch.labels.values)
+        score = (normalize(net.features(batch.x)) * normalize(w_y)).sum(-1)
+        return (self.threshold - score).clamp(min=0).square(), None  # Eq. 14
+
+
+@dataclass(frozen=True)
+class ClassEmbeddings(Algorithm):
+    """Theta is averaged; what becomes of W is for a method to say. Here W stays as it is."""
+
+    objective: Objective | None = PositiveHinge()
+    lr_theta: float = 0.5  # eta of theta, instead of local.lr; the paper has 0.1 for both
+    by_size: bool = True  # theta by n_k / n (Eq. 5); otherwise the plain mean (Alg. 1, line 19)
+    one_pass: bool = False  # one step a round on all rows instead of local.steps, all sites in a single pass
+
+    def __post_init__(self) -> None:
+        positive("method", lr_theta=self.lr_theta)
+        not_negative("method", rate_w=self.rate_w)
+
+    @property
+    def rate_w(self) -> float:
+        """The step of a class embedding at its site."""
+        return 0.0
+
+    def build(self, network: Network) -> Network:
+        return cosine_scores(network)  # Eq. 2
+
+    def move(self, g: Tensor, step: Step) -> None:
+        step.net.layout.view(g, HEAD).mul_(self.rate_w / self.lr_theta)
+        step.w.sub_(g, alpha=self.lr_theta)  # Alg. 1, line 15; the server brings rows of W back to length 1
+
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        if self.one_pass:
+            return (Exchange("gradient", self.descend, weigh=self.shares, traffic=self.traffic),)
+        return (Exchange("train", self.merge),)
+
+    def shares(self, n: Tensor) -> Tensor:
+        """The weight of each site in theta."""
+        return n / n.sum() if self.by_size else torch.full_like(n, 1 / len(n))
+
+    def traffic(self, server: Tree, hall: Hall) -> tuple[int, int]:
+        """Numbers down and up in one round; a site has its class embedding from the first."""
+        W = hall.net.layout.view(server["w"], HEAD)
+        theta = server["w"].numel() - W.numel() + server["buffers"].numel()
+        return theta + (W.shape[1] if hall.round == 0 else 0), theta
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        """Alg. 1, lines 19 to 21, from the sites' own copies."""
+        new = updates.average(self.shares(updates.n))  # line 19
+        view = hall.net.layout.view
+        return self.place(server | new, view(server["w"], HEAD), self.rows(server, updates, hall), hall)
+
+    def descend(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        """The same from the sum of the sites' gradients."""
+        g, view = updates["g"][0], hall.net.layout.view
+        new = server | {"w": server["w"] - self.lr_theta * g}
+        W = view(server["w"], HEAD)
+        return self.place(new, W, W - self.rate_w * self.row_gradients(server, updates, view(g, HEAD)), hall)
+
+    def place(self, server: Tree, before: Tensor, W: Tensor, hall: Hall) -> Tree:
+        """The server's memory with the new class embeddings in the model."""
+        w = server["w"].clone()
+        hall.net.layout.view(w, HEAD).copy_(self.embed(server, before, normalize(W), hall))
+        return server | {"w": w}
+
+    def rows(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
+        """W from the sites' rows (line 20)."""
+        return hall.net.layout.view(server["w"], HEAD)
+
+    def row_gradients(self, server: Tree, updates: Updates, g: Tensor) -> Tensor:
+        """The gradients of the sites' own steps on their rows, from the weighted sum over all sites."""
+        return torch.zeros_like(g)
+
+    def embed(self, server: Tree, before: Tensor, W: Tensor, hall: Hall) -> Tensor:
+        """What the server does with the class embeddings."""
+        return W

@@ -1,0 +1,117 @@
+"""One site a label, holding every example that carries it: what a site knows of an example is that one label.
+
+An example of several labels sits at several sites, and is stored once. Test and validation examples are drawn before,
+from all examples alike; they belong to no site.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imperfed.core import Federation
+from imperfed.data.dataset import Dataset
+from imperfed.data.partitions import Split
+from imperfed.errors import DataError, UsageError
+from imperfed.labels import Positive
+from imperfed.oracle import Oracle
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Row numbers of the three parts, each in order."""
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+def by_label(dataset: Dataset, apart: Apart) -> tuple[Federation, Oracle, dict[str, Any]]:
+    """The sites, the common test and validation examples, and the facts of the cut."""
+    assert dataset.y is not None
+    example, label = dataset.y[apart.train].nonzero().unbind(1)
+    order = label.argsort(stable=True)
+    at, label = example[order], label[order]
+    held, sizes = label.unique_consecutive(return_counts=True)
+    federation = Federation(
+        name=dataset.name,
+        x=dataset.x[apart.train],
+        labels=Positive(label, len(dataset.classes)),
+        starts=tuple(accumulate(sizes.tolist(), initial=0)),
+        sites=tuple(dataset.classes[c] for c in held.tolist()),
+        classes=dataset.classes,
+        ids=tuple(dataset.ids[row] for row in apart.train[at].tolist()),
+        public=dataset.x[:0],
+        at=at,
+    ).check()
+    oracle = seal(dataset, apart)
+    often = sizes.argsort(descending=True, stable=True)
+    facts = facts_of(dataset, federation, apart, held) | {"most_frequent": guessing(oracle.common_y, held[often])}
+    return federation, oracle, facts
+
+
+def draw(dataset: Dataset, split: Split, generator: np.random.Generator) -> Apart:
+    """Examples without any label are left out; an official test set takes the place of a drawn one."""
+    if dataset.y is None or dataset.y.ndim != 2:
+        raise DataError(f"{dataset.name}: partition = label is for data with several classes an example")
+    if split.trusted:
+        raise UsageError("partition = label leaves no rows to the server; set split.trusted = 0")
+    if not 0 <= split.validation < 1 or split.test + split.validation >= 1:
+        raise UsageError("split.test and split.validation are shares that leave something to train on")
+    rows = torch.from_numpy(generator.permutation(len(dataset)))
+    rows = rows[dataset.y[rows].any(1)]
+    test = 0 if dataset.test_x is not None else round(split.test * len(rows))
+    validation = round(split.validation * len(rows))
+    parts = rows.tensor_split([test, test + validation])
+    tested, validated, train = (part.sort().values for part in parts)
+    if not len(train):
+        raise DataError(f"{dataset.name}: no example with a label is left to train on")
+    return Apart(train, validated, tested)
+
+
+def seal(dataset: Dataset, apart: Apart) -> Oracle:
+    """The common test set, and the examples on which settings are chosen."""
+    assert dataset.y is not None
+    test_x, test_y = dataset.test_x, dataset.test_y
+    if test_x is None and len(apart.test):
+        test_x, test_y = dataset.x[apart.test], dataset.y[apart.test]
+    some = len(apart.validation) > 0
+    return Oracle(
+        truth=None,
+        test_x=(),
+        test_y=(),
+        common_x=test_x,
+        common_y=test_y,
+        validation_x=dataset.x[apart.validation] if some else None,
+        validation_y=dataset.y[apart.validation] if some else None,
+    )
+
+
+def guessing(y: Tensor | None, often: Tensor) -> dict[str, float]:
+    """P@k of saying the k most frequent labels of training every time."""
+    return {} if y is None else {f"p@{k}": float(y[:, often[:k]].double().mean()) for k in (1, 3, 5)}
+
+
+def facts_of(dataset: Dataset, federation: Federation, apart: Apart, held: Tensor) -> dict[str, Any]:
+    """The cut in numbers."""
+    sizes = federation.sizes()
+    test = len(dataset.test_x) if dataset.test_x is not None else len(apart.test)
+    nobody = sorted(set(range(len(federation.classes))) - set(held.tolist()))
+    return {
+        "labels": "positive",
+        "rows": sizes,
+        "examples": len(apart.train),
+        "test_rows": [],
+        "common_test_rows": test,
+        "validation_rows": len(apart.validation),
+        "rows_left_out": len(dataset) - len(apart.train) - len(apart.validation) - len(apart.test),
+        "public_rows": 0,
+        "public_from": "nowhere",
+        "trusted_rows": 0,
+        "classes_at_nobody": [federation.classes[c] for c in nobody],
+    }

@@ -1,0 +1,189 @@
+"""Sparse rows and labels that come several to an example: MATLAB files and the Extreme Classification text format.
+
+An input row is float32 [2, L]: feature numbers over their values. The slots left over, at least one a row, hold the
+number of features and the value 0, so that a row says by itself how many features there are.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from imperfed.data.dataset import Dataset
+from imperfed.data.readers import contents, decoding, existing, numbered, read_mat
+from imperfed.errors import DataError
+
+Whole = npt.NDArray[np.int64]
+Real = npt.NDArray[np.float32]
+
+MOST_FEATURES = 1 << 24
+"""Feature numbers are stored as float32, which holds whole numbers up to this one."""
+
+LAYOUTS = (
+    (("dataset", "class"),),
+    (("data", "target"),),
+    (("train_data", "train_target"), ("test_data", "test_target")),
+)
+"""Names of features (instances x features) and labels (classes x instances) in MATLAB files; test sets come second."""
+
+
+def pack(first: Whole, at: Whole, values: Real, features: int, where: str) -> Tensor:
+    """Sparse rows, row r the slots first[r] .. first[r + 1] - 1 of `at` and `values`, as one tensor [n, 2, L]."""
+    if features >= MOST_FEATURES:
+        raise DataError(f"{where}: {features} features; sparse inputs hold fewer than {MOST_FEATURES}")
+    lengths = np.diff(first)
+    x = np.zeros((len(lengths), 2, int(lengths.max(initial=0)) + 1), np.float32)
+    x[:, 0] = features
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    slot = np.arange(len(at)) - np.repeat(first[:-1], lengths)
+    x[row, 0, slot], x[row, 1, slot] = at, values
+    return torch.from_numpy(x)
+
+
+def width(x: Tensor) -> int:
+    """The number of features that sparse rows count; 0 where these are not sparse rows."""
+    if x.ndim != 3 or x.shape[1] != 2 or not len(x):
+        return 0
+    number, value = x[:, 0], x[:, 1]
+    features = int(number[0, -1])
+    whole = bool((number == number.round()).all()) and bool((number >= 0).all()) and bool((number <= features).all())
+    ends = bool((number[:, -1] == features).all()) and not value[number == features].any()
+    return features if whole and ends else 0
+
+
+# -- MATLAB ----------------------------------------------------------------------------------------------------------
+
+
+def names_in(path: Path) -> set[str]:
+    """The variables of a MATLAB file."""
+    import scipy.io
+
+    with decoding(path, "a MATLAB file of version 7 or older"):
+        return {name for name, _, _ in scipy.io.whosmat(existing(path), appendmat=False)}
+
+
+def layout_of(there: set[str]) -> tuple[tuple[str, str], ...] | None:
+    """The layout that these variables make up, if any."""
+    return next((pairs for pairs in LAYOUTS if {name for pair in pairs for name in pair} <= there), None)
+
+
+def read_own_mat(path: Path) -> Dataset:
+    """A MATLAB file of the user's own: several labels an example, or candidate sets."""
+    there = names_in(path)
+    return read_mat(path) if "partial_target" in there or not layout_of(there) else read_multilabel_mat(path)
+
+
+def read_multilabel_mat(path: Path) -> Dataset:
+    """Features and several labels an example, under any of the names that such files use."""
+    import scipy.io
+
+    there = names_in(path)
+    layout = layout_of(there)
+    if layout is None:
+        known = " or ".join(", ".join(name for pair in pairs for name in pair) for pairs in LAYOUTS)
+        raise DataError(f"{path}: found {', '.join(sorted(there)) or 'nothing'}; a multi-label file holds {known}")
+    with decoding(path, "a MATLAB file of version 7 or older"):
+        file = scipy.io.loadmat(path, appendmat=False, variable_names=[name for pair in layout for name in pair])
+    parts = [(_features(file[x], f"{path}, {x}"), _labels(file[y], f"{path}, {y}")) for x, y in layout]
+    for (x, y), (x_name, y_name) in zip(parts, layout, strict=True):
+        if len(x) != len(y):
+            raise DataError(f"{path}: {len(x)} rows in {x_name} but {len(y)} instances (columns) in {y_name}")
+    x, y = parts[0]
+    test_x, test_y = parts[1] if len(parts) > 1 else (None, None)
+    if test_x is not None:
+        x, test_x = _same_length(x, test_x)
+    return Dataset(path.stem, x, y, None, numbered(y.shape[1]), test_x, test_y).check(str(path))
+
+
+def _features(matrix: Any, where: str) -> Tensor:
+    """A matrix of numbers, dense or sparse, as sparse rows."""
+    from scipy.sparse import csr_matrix
+
+    if matrix.dtype.kind not in "biuf" or matrix.ndim != 2:
+        raise DataError(f"{where}: expected numbers, instances x features; found {matrix.dtype} of {matrix.shape}")
+    rows = csr_matrix(matrix, dtype=np.float32)
+    rows.check_format(full_check=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    return pack(rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data, rows.shape[1], where)
+
+
+def _labels(matrix: Any, where: str) -> Tensor:
+    """Classes x instances of 0 / 1 or -1 / 1 as int8 [n, C]."""
+    values = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix).T
+    if values.dtype.kind not in "biuf" or values.ndim != 2:
+        raise DataError(f"{where}: expected classes x instances of 0 and 1; found {values.dtype} of {values.shape}")
+    odd = np.argwhere((values != 0) & (values != 1) & (values != -1))
+    if len(odd):
+        row, label = (int(i) for i in odd[0])
+        raise DataError(f"{where}, instance {row}, class {label}: {values[row, label]} is none of 1, 0 and -1")
+    return torch.from_numpy((values == 1).astype(np.int8))
+
+
+def _same_length(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with as many slots as the longer has."""
+    slots = max(a.shape[2], b.shape[2])
+    return _longer(a, slots), _longer(b, slots)
+
+
+def _longer(x: Tensor, slots: int) -> Tensor:
+    more = torch.zeros(len(x), 2, slots - x.shape[2])
+    more[:, 0] = x[:1, 0, -1]
+    return torch.cat([x, more], 2)
+
+
+# -- Extreme Classification ------------------------------------------------------------------------------------------
+
+
+def read_xc(path: Path) -> Dataset:
+    """The format of the Extreme Classification Repository: `n d c`, then `label,label feature:value ...` a line."""
+    with decoding(path, "text"):
+        lines = contents(path).decode("utf-8").splitlines()
+    rows, features, classes = _header(lines[0], path)
+    if len(lines) - 1 != rows:
+        raise DataError(f"{path}, line 1: {rows} rows announced, but {len(lines) - 1} lines follow")
+    y = torch.zeros(rows, classes, dtype=torch.int8)
+    first, at, values = [0], [], []
+    for row, line in enumerate(lines[1:]):
+        where = f"{path}, line {row + 2}"
+        labels, _, rest = line.partition(" ")
+        for label in filter(None, labels.split(",")):
+            y[row, _number(label, classes, "label", where)] = 1
+        for word in rest.split():
+            feature, colon, value = word.partition(":")
+            if not colon:
+                raise DataError(f"{where}: {word!r} is not feature:value")
+            at.append(_number(feature, features, "feature", where))
+            values.append(_value(value, where))
+        first.append(len(at))
+    x = pack(np.array(first), np.array(at, np.int64), np.array(values, np.float32), features, str(path))
+    return Dataset(path.stem, x, y, None, numbered(classes)).check(str(path))
+
+
+def _header(line: str, path: Path) -> tuple[int, int, int]:
+    words = line.split()
+    if len(words) != 3 or not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise DataError(f"{path}, line 1: expected the numbers of rows, features and classes; found {line[:80]!r}")
+    n, d, c = map(int, words)
+    return n, d, c
+
+
+def _number(word: str, below: int, what: str, where: str) -> int:
+    if not word.isdecimal() or int(word) >= below:
+        raise DataError(f"{where}: {what} {word!r} is not a whole number from 0 to {below - 1}")
+    return int(word)
+
+
+def _value(word: str, where: str) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        raise DataError(f"{where}: {word!r} is not a number") from None
+    if not np.isfinite(np.float32(value)):
+        raise DataError(f"{where}: {word!r} is not a finite number")
+    return value

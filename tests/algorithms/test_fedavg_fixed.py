@@ -1,0 +1,19 @@
+import pytest
+import torch
+from fixtures import double, near
+from positives import Hand, run, split
+
+from imperfed.algorithms.fedavg_fixed import FedAvgFixed
+
+
+@double()
+@pytest.mark.parametrize("one_pass", [False, True])
+def test_only_theta_moves(one_pass: bool):
+    e = run(FedAvgFixed(lr_theta=0.6, one_pass=one_pass))
+    A, W = split(e)
+    e.go()
+    hand = Hand(A, W, 0.6, 0.0)
+    for report in e.reports:
+        hand.round(report.who)
+    near(torch.from_numpy(split(e)[0]), hand.A, 1e-12)
+    near(torch.from_numpy(split(e)[1]), W, 1e-12)

@@ -1,0 +1,122 @@
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from positives import HELD, SETS, run
+
+from imperfed.algorithms import label_collection
+from imperfed.algorithms.fedalc import FedALC
+from imperfed.algorithms.fedalc_fixed import FedALCFixed
+from imperfed.algorithms.label_collection import first_labels, noisy
+from imperfed.descend import plan
+from imperfed.embeddings import Pairs
+from imperfed.engine import site as at_site
+from imperfed.engine.seeds import generator
+from imperfed.errors import UsageError
+
+
+def answers(seed: int = 0, hashed: str = "embedding") -> list[dict[str, torch.Tensor]]:
+    e = run(FedALC(hashed=hashed), seed=seed)
+    job = e.bench.job
+    desks = []
+    for k in range(len(HELD)):
+        p = plan(job.algorithm, job.local, len(HELD[k][1]), generator(0, 0, k, "x"))
+        desks.append(job.algorithm.collect(at_site.sit_down(e.bench, k, p)))
+    return desks
+
+
+@pytest.mark.parametrize("hashed", ["embedding", "input"])
+def test_an_example_has_one_digest_at_all_its_sites(hashed: str):
+    told = answers(hashed=hashed)
+    tags = {}
+    for (_, rows), answer in zip(HELD, told, strict=True):
+        for e, tag in zip(rows, answer["example tag"], strict=True):
+            tags.setdefault(e, set()).add(bytes(tag))
+    assert all(len(mine) == 1 for mine in tags.values())
+    assert len(set.union(*tags.values())) == len(SETS)
+
+
+def test_what_is_sent_depends_on_a_key_that_the_server_lacks():
+    one, other = answers(0), answers(1)  # the key follows from the seed in one process
+    assert not torch.equal(one[0]["label tag"], other[0]["label tag"])
+    assert torch.equal(one[3]["label tag"][:1], one[4]["label tag"][:1])  # both hold label 3
+    assert not torch.equal(one[0]["label tag"][:1], one[1]["label tag"][:1])
+
+
+def test_the_counts_do_not_depend_on_what_is_digested():
+    one, other = (run(FedALC(hashed=hashed)).state.server for hashed in ("embedding", "input"))
+    assert torch.equal(one["pairs/together"], other["pairs/together"])
+    with pytest.raises(UsageError, match="Did you mean 'input'"):
+        FedALC(hashed="inputs")
+
+
+def test_no_feature_and_no_name_is_sent():
+    assert {name: (t.dtype, t.shape) for name, t in answers()[1].items()} == {
+        "example tag": (torch.uint8, (3, 32)),
+        "label tag": (torch.uint8, (3, 32)),
+        "row tag": (torch.uint8, (1, 32)),
+        "row": (torch.int64, (1,)),
+    }
+
+
+def test_an_example_counts_with_so_many_labels_at_most():
+    example = torch.tensor([4, 2, 4, 4, 2, 7])
+    label = torch.tensor([3, 0, 1, 0, 1, 2])
+    kept = first_labels(example, label, 2, 5)
+    assert sorted(zip(example[kept].tolist(), label[kept].tolist(), strict=True)) == [
+        (2, 0), (2, 1), (4, 0), (4, 1), (7, 2)]  # fmt: skip
+
+
+def test_noise_has_the_size_of_what_one_example_can_change():
+    C, most = 60, 3
+    pairs = Pairs.of(torch.arange(60_000), torch.arange(60_000) % C, C)  # 1000 of each, none together
+    made = noisy(pairs, 2.0, most, torch.Generator().manual_seed(0))
+    both = made.both(0, C)
+    assert torch.equal(both, both.T)
+    assert (both <= torch.minimum(made.n[:, None], made.n[None])).all()
+    assert (both >= 0).all()
+    assert float((made.n - 1000).std()) == pytest.approx(2.0 * 6**0.5, rel=0.3)  # sqrt(3 + 3)
+    off = both[~torch.eye(C, dtype=torch.bool)]
+    assert float((off == 0).float().mean()) == pytest.approx(0.5, abs=0.05)
+    assert float(off[off > 0].square().mean().sqrt()) == pytest.approx(2.0 * 6**0.5, rel=0.1)
+
+
+@pytest.mark.parametrize("method", [FedALC, FedALCFixed])
+def test_noise_needs_opacus(method: type, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "opacus.accountants", None)
+    with pytest.raises(UsageError, match=r"install imperfed\[dp\]"):
+        method(noise=1.0)
+    method(noise=0.0)
+
+
+class Accountant:
+    """Stands in for opacus: the Gaussian mechanism by Renyi divergence at one order."""
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        assert sample_rate == 1.0
+        self.noise = noise_multiplier
+
+    def get_epsilon(self, delta: float) -> float:
+        order = 8.0
+        return order / (2 * self.noise**2) + float(torch.log(torch.tensor(1 / delta))) / (order - 1)
+
+
+@pytest.mark.parametrize("kind", [FedALC, FedALCFixed])
+def test_the_account_of_a_private_run(kind: type, monkeypatch: pytest.MonkeyPatch):
+    made_up = ModuleType("opacus.accountants")
+    made_up.RDPAccountant = Accountant
+    monkeypatch.setitem(sys.modules, "opacus", ModuleType("opacus"))
+    monkeypatch.setitem(sys.modules, "opacus.accountants", made_up)
+    method = kind(noise=4.0, most=2)
+    e = run(method, rounds=1).go()
+    account = method.account(e.state.server)
+    assert account["epsilon"] == pytest.approx(0.25 + 11.5129 / 7, abs=1e-3)
+    assert account["delta"] == 1e-5
+    assert any("differentially private" in note for note in e.reports[0].notes)
+    assert type(method)().account({}) == {}
+
+
+def test_opacus_itself_says_the_known_figure():
+    pytest.importorskip("opacus")
+    assert label_collection.spent(1.0, 1e-5) == pytest.approx(4.75, abs=0.3)
