@@ -29,7 +29,7 @@ CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog
 CIFAR_ROW = 1 + 3 * 32 * 32
 NPZ_ARRAYS = (
     *("x", "y", "candidates", "x_test", "y_test", "classes", "site", "group", "given", "trusted"),
-    *("attribute", "attribute_test", "groups"),
+    *("attribute", "attribute_test", "attribute_values"),
 )
 
 # -- bytes ------------------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def read_npz(path: Path) -> Dataset:
     trusted = part("trusted", lambda array, where: membership(array.reshape(-1, 1), where).flatten())
     more = part("x_test", inputs), test_y, part("site", integers), part("group", integers), given, trusted
     dataset = Dataset(path.stem, x, y, candidates, classes, *more)
-    attribute = part("attribute", membership), part("attribute_test", membership), part("groups", names)
+    attribute = part("attribute", membership), part("attribute_test", membership), part("attribute_values", names)
     return with_attribute(dataset, *attribute, str(path)).check(str(path))
 
 
