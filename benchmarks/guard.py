@@ -32,7 +32,6 @@ GUARDS: dict[str, dict[str, Any]] = {
     "none": {"guard": "none"},
     "4 deviations": {"gap": 0.0},
     "4 deviations, 0.3 apart": {},
-    "the same, no patience": {"patience": 0},
     "distance, 0.05": {"guard": "distance", "level": 0.05},
     "distance, 0.01": {"guard": "distance", "level": 0.01},
     "law, 0.05": {"guard": "law", "level": 0.05},

@@ -17,9 +17,9 @@ scores of that round alone; q_n is frozen outside theta. The thesis does not say
 nor the steps of its descent: the higher, and Adam, as below.
 
 The default, `variant = "ours"`, departs from it in: the sign of v_n; gradients at the global model h; f_n is one of the
-scores in `evidence`; scores are smoothed over rounds, and a site is judged when it has had a few; a guard may find that
-there is no split, and then no confidence changes; a trusted site can still lose its trust. In both, 2-means is exact,
-and a site whose score is undefined is left out of the split of that round.
+scores in `evidence`; scores are smoothed over rounds; a guard may find that there is no split, and then no confidence
+changes; a trusted site can still lose its trust. In both, 2-means is exact, and a site whose score is undefined is left
+out of the split of that round.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ class FairFedPAPL(Defence):
     dummy_lr: float = 0.1  # of the inversion
     mu: float = 1e-4  # Eq. 5.2, weight of the total variation
     smoothing: float = 0.8  # of f_n over rounds
-    patience: int = 5  # rounds in which a site must have had a score before it is judged
     guard: str = ""  # gap, distance, law (stricter) or none; empty: gap for the score label, distance for others
     deviations: float = 4.0  # guard by gap: standard deviations of the other group between the means
     gap: float = 0.3  # guard by gap: least distance of the means, in units of the score
@@ -78,9 +77,7 @@ class FairFedPAPL(Defence):
         positive(
             "defence", dummy_rows=self.dummy_rows, dummy_steps=self.dummy_steps, dummy_lr=self.dummy_lr, rho=self.rho
         )
-        not_negative(
-            "defence", mu=self.mu, patience=self.patience, smoothing=self.smoothing, deviations=self.deviations
-        )
+        not_negative("defence", mu=self.mu, smoothing=self.smoothing, deviations=self.deviations)
         if self.smoothing >= 1 or self.rho > 1 or not 0 < self.level < 1:
             raise UsageError("defence.smoothing and defence.level must be below 1, defence.rho at most 1")
         if not 0 <= self.theta_low < self.kappa <= 0.5 < self.theta_high <= 1:
@@ -98,8 +95,8 @@ class FairFedPAPL(Defence):
         who = torch.tensor(updates.who)
         f = self.scores(server, updates, hall)
         defined = f.isfinite()
-        memory = self.smooth(memory, who[defined], f[defined])
-        judged = who[defined & (memory["seen"][who] >= (1 if self.variant == "thesis" else self.patience))]
+        judged = who[defined]
+        memory = self.smooth(memory, judged, f[defined])
         bad = self.split(memory["f"][judged], hall)
         if bad is not None:
             memory = memory | {"q": memory["q"].index_copy(0, judged, self.trust(memory["q"][judged], bad))}

@@ -28,9 +28,7 @@ def a_hall(**parts) -> Hall:
 
 @dataclass(frozen=True)
 class Told(FairFedPAPL):
-    """With scores that are told instead of computed, and no patience."""
-
-    patience: int = 0
+    """With scores that are told instead of computed."""
 
     def scores(self, server, updates, hall) -> Tensor:
         return updates["told"]
@@ -98,16 +96,6 @@ def test_scores_are_smoothed_over_the_rounds_in_which_a_site_has_one():
     assert [s.score is None for s in hall.suspicions] == [False, False, True, False]
 
 
-def test_a_site_is_judged_when_it_has_had_a_score_in_so_many_rounds():
-    patient, memory = Told(patience=2), Told().open(6)
-    kept, memory, hall = judge(patient, memory, CLEAR)
-    assert kept == (0, 1, 2, 3, 4, 5)
-    assert hall.notes == ["fairfedpapl looked: no split, 0 scores are too few or all equal"]
-    late = memory | {"seen": torch.tensor([1.0, 1, 1, 1, 1, 0])}
-    assert judge(patient, late, CLEAR)[1]["q"].tolist() == pytest.approx([0.55, 0.55, 0.45, 0.55, 0.55, 0.5])
-    assert judge(Told(variant="thesis", patience=2), Told().open(6), CLEAR)[0] == (0, 1, 3, 4, 5)
-
-
 def test_an_undefined_score_changes_no_confidence_and_is_not_zero():
     f = [0.0, 0.1, 0.9, 0.1, 0.0, torch.nan]
     kept, memory, _ = judge(Told(), Told().open(6), f)
@@ -173,8 +161,7 @@ def area(scores: dict[int, float], adversaries: tuple[int, ...]) -> float:
 @pytest.mark.parametrize("score", ["label", "pool", "probe", "path"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_adversaries_are_found_and_nobody_else(score: str, seed: int):
-    e = defended(FedAvg(), FairFedPAPL(score=score, patience=2, **GREEN), federation(ADVERSARIES, seed), rounds=4)
-    assert not any(s.out for s in e.reports[0].suspicions)
+    e = defended(FedAvg(), FairFedPAPL(score=score, **GREEN), federation(ADVERSARIES, seed), rounds=4)
     assert area(suspicions(e, 3), ADVERSARIES) > 0.9
     out = {s.site for s in e.reports[3].suspicions if s.out}
     assert out == set(ADVERSARIES)

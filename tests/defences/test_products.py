@@ -25,7 +25,6 @@ WORDS = {
     "steps": 20,
     "local.lr": 0.05,
     "defence": "fairfedpapl",
-    "defence.patience": 2,
     "defence.target": "green",
     "defence.unprivileged": "high",
 }
