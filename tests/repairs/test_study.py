@@ -41,6 +41,7 @@ def test_groups_by_mean_features() -> None:
 def test_cells_name_the_least_where_seeds_differ() -> None:
     assert spread([1.0, 1.0, 1.0]) == "1.00"
     assert spread([0.9, 1.0, None]) == "0.95 (0.90)"
+    assert spread([91.24, 91.2], 1) == "91.2"
 
 
 def test_what_is_compared() -> None:
