@@ -1,6 +1,6 @@
 """How often FairFedPAPL's guards accuse honest sites, and how many adversaries they find.
 
-IMPERFED_DATA=... python benchmarks/guard.py [--seeds 5] [--rounds 20] [--data compas,student]
+python benchmarks/guard.py [--data compas,student] [--attacks plfa,pafa,mixup] [--seeds 5] [--rounds 20] [--jobs 2]
 
 Every run is made once with nobody left out, and its scores are written to `results/guard.jsonl`; what is there already
 is not run again. Each guard is then played over the same scores.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -27,21 +28,23 @@ from imperfed.engine.rounds import Report
 from imperfed.experiment import Experiment
 
 RESULTS = Path(__file__).parent / "results" / "guard.jsonl"
-ATTACKS = ("", "plfa", "pafa", "mixup")
 GUARDS: dict[str, dict[str, Any]] = {
     "none": {"guard": "none"},
-    "4 deviations": {"deviations": 4.0},
-    "level 0.05": {"level": 0.05},
-    "level 0.01": {"level": 0.01},
-    "level 0.001": {"level": 0.001},
+    "4 deviations": {"gap": 0.0},
+    "4 deviations, 0.3 apart": {},
+    "distance, 0.05": {"guard": "distance", "level": 0.05},
+    "distance, 0.01": {"guard": "distance", "level": 0.01},
     "law, 0.05": {"guard": "law", "level": 0.05},
 }
 KEYS = ("data", "split", "attack", "score", "seed", "rounds")
+Key = tuple[str, str, str, str, int, int]
 Run = dict[str, Any]
 
 
-def scores_of(data: str, split: str, attack: str, score: str, seed: int, rounds: int) -> Run:
+def scores_of(key: Key) -> Run:
     """A run in which every site is merged: what the defence thought of each, round by round."""
+    torch.set_num_threads(1)
+    data, split, attack, score, seed, rounds = key
     words: dict[str, Any] = {"method": "clpl", "data": data, "split.partition": split, "attack": attack}
     words |= {"seed": seed, "data_seed": seed, "rounds": rounds, "evaluate_every": rounds, "workers": 1}
     words |= {"defence": "fairfedpapl", "defence.score": score, "defence.deviations": 1e9}
@@ -51,7 +54,7 @@ def scores_of(data: str, split: str, attack: str, score: str, seed: int, rounds:
         names = experiment.scene.federation.sites
         guilty = [names.index(name) for name in experiment.scene.facts.get("adversaries", ())]
     seen = [[s.score for s in report.suspicions] for report in reports]
-    return dict(zip(KEYS, (data, split, attack, score, seed, rounds), strict=True)) | {"guilty": guilty, "scores": seen}
+    return dict(zip(KEYS, key, strict=True)) | {"guilty": guilty, "scores": seen}
 
 
 @dataclass(frozen=True)
@@ -96,22 +99,22 @@ def lines(runs: list[Run]) -> Iterator[str]:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("--data", default="compas,student")
+    arguments.add_argument("--attacks", default="plfa,pafa,mixup")
     arguments.add_argument("--score", default="label")
     arguments.add_argument("--seeds", type=int, default=5)
     arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument("--jobs", type=int, default=1)
     given = arguments.parse_args()
-    torch.set_num_threads(1)
+    attacks, seeds = ["", *given.attacks.split(",")], range(given.seeds)
     RESULTS.touch()
     runs = [json.loads(line) for line in RESULTS.read_text().splitlines()]
     done = {tuple(run[key] for key in KEYS) for run in runs}
-    wanted = product(
-        given.data.split(","), ("iid", "dirichlet"), ATTACKS, [given.score], range(given.seeds), [given.rounds]
-    )
-    for key in sorted(wanted, key=lambda key: key[4]):
-        if key not in done:
-            runs.append(scores_of(*key))
-            with RESULTS.open("a") as file:
-                print(json.dumps(runs[-1]), file=file)
+    wanted = product(given.data.split(","), ("iid", "dirichlet"), attacks, [given.score], seeds, [given.rounds])
+    todo = sorted((key for key in wanted if key not in done), key=lambda key: key[4])
+    with multiprocessing.get_context("spawn").Pool(given.jobs) as pool, RESULTS.open("a") as file:
+        for run in pool.imap_unordered(scores_of, todo):
+            print(json.dumps(run), file=file, flush=True)
+            runs.append(run)
     print("\n".join(lines([run for run in runs if run["score"] == given.score])))
 
 

@@ -36,6 +36,8 @@ class Line:
     """When each run reached the target, where one was set."""
     diverged: tuple[str, ...] = ()
     """What was said of the runs that diverged; they are in no figure."""
+    filled: bool = False
+    """Whether `labels` are the AUROC of missing labels filled in; otherwise the share of labels resolved."""
     over: str = SITES
     """What the figures are of."""
 
@@ -50,12 +52,14 @@ class Line:
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
 
-def paper_figures(data: str) -> dict[str, float]:
-    """The papers' figures for a dataset by method, in per cent."""
+def paper_figures(data: str, kind: str = "auto") -> dict[str, float]:
+    """The papers' figures for a dataset by method, in per cent, where they are of this kind of labels."""
     figures: dict[str, float] = {}
     for study in resources.files("imperfed.studies").iterdir():
         if study.name.endswith(".toml"):
-            figures |= tomllib.loads(study.read_text(encoding="utf-8")).get("figures", {}).get(data, {})
+            told = tomllib.loads(study.read_text(encoding="utf-8"))
+            if kind in ("auto", told.get("labels", kind)):
+                figures |= told.get("figures", {}).get(data, {})
     return figures
 
 
@@ -75,7 +79,8 @@ def compare(
     if configs[0][0].split.test == 0:
         raise UsageError("compare measures methods on test rows; set test above 0")
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
-    paper = paper_figures(configs[0][0].run.data) if paper is None else paper
+    first = configs[0][0]
+    paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
     lines: list[Line] = []
     for method, runs in zip(methods, configs, strict=True):
         summaries, diverged = [], []
@@ -91,17 +96,19 @@ def compare(
 
 def line(method: str, summaries: Sequence[Record], paper: Mapping[str, float], diverged: Sequence[str] = ()) -> Line:
     """A method's line from the summaries of its runs, and what was said of those that diverged."""
-    resolved = [s["labels"]["accuracy"] for s in summaries if s["labels"].get("accuracy") is not None]
+    filled = any("filled in" in s["labels"] for s in summaries)
+    resolved = [s["labels"].get("auroc" if filled else "accuracy") for s in summaries]
     common = [s["global"][s["metric"]]["value"] for s in summaries if s["global"]]
     return Line(
         method,
         tuple(headline(s) or 0.0 for s in summaries),
-        tuple(resolved),
+        tuple(share for share in resolved if share is not None),
         statistics.fmean(s["seconds"] for s in summaries) if summaries else math.nan,
         paper.get(method),
         tuple(common),
         tuple(s["target"] for s in summaries if "target" in s),
         tuple(diverged),
+        filled,
         over(summaries),
     )
 
@@ -110,6 +117,11 @@ def over(summaries: Sequence[Record]) -> str:
     """What a run's leading figure is of."""
     common = bool(summaries) and not summaries[0]["personal"]["n"]
     return f"{summaries[0]['metric']} on the common test set" if common else SITES
+
+
+def labels_title(lines: Sequence[Line]) -> str:
+    """What the labels worked out are measured by."""
+    return "labels filled in, AUROC, %" if any(line.filled for line in lines) else "labels resolved, %"
 
 
 def best(lines: Sequence[Line]) -> float:
@@ -129,21 +141,23 @@ def further(lines: Sequence[Line]) -> dict[str, list[str]]:
     columns: dict[str, list[str]] = {}
     if targets := [target for line in lines for target in line.targets]:
         goal = f"to {100 * targets[0]['value']:g} %"
+        usual = min(target["of"] for target in targets)  # the global model, where any line has one
         for title, key in ((f"rounds {goal}", "round"), (f"s {goal}", "seconds")):
-            columns[title] = [_mean_of(line.targets, key) for line in lines]
+            columns[title] = [_mean_of(line.targets, key, usual) for line in lines]
     if any(line.diverged for line in lines):
         counts = [(len(line.diverged), len(line.diverged) + len(line.values)) for line in lines]
         columns["diverged"] = [f"{bad} of {runs}" if bad else "" for bad, runs in counts]
     return columns
 
 
-def _mean_of(targets: Sequence[Record], key: str) -> str:
-    """The mean over the runs that reached the target, and how many did where some did not."""
+def _mean_of(targets: Sequence[Record], key: str, usual: str) -> str:
+    """The mean over the runs that reached the target, how many did where some did not, and by which other figure."""
     there = [target[key] for target in targets if target[key] is not None]
     if not there:
         return "not reached" if targets else ""
     some = f" ({len(there)} of {len(targets)})" if len(there) < len(targets) else ""
-    return f"{statistics.fmean(there):.1f}{some}"
+    other = "" if targets[0]["of"] == usual else f" ({targets[0]['of']})"
+    return f"{statistics.fmean(there):.1f}{some}{other}"
 
 
 def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
@@ -157,7 +171,7 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     if any(one.common for one in lines) and lines[0].over == SITES:
         columns["global model, %"] = [spread(one.common) for one in lines]
     columns["paper, %"] = [f"{one.paper:.2f}" if one.paper is not None else "" for one in lines]
-    columns["labels resolved, %"] = [f"{100 * statistics.fmean(x.labels):.2f}" if x.labels else "" for x in lines]
+    columns[labels_title(lines)] = [f"{100 * statistics.fmean(x.labels):.2f}" if x.labels else "" for x in lines]
     columns |= further(lines)
     columns["s a run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
     table = [columns, ["---"] * len(columns), *zip(*columns.values(), strict=True)]

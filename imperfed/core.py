@@ -15,7 +15,7 @@ A local step keeps fixed shapes and never waits for the host: no `.item()`, no b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -204,14 +204,19 @@ class Desk:
         """All rows of the site as one batch."""
         return Batch.of(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {}, self.batch.survey)
 
+    def slices(self) -> Iterator[Batch]:
+        """All rows of the site in batches of nearly one size, which save memory."""
+        n = len(self.x)
+        for at in torch.arange(n).tensor_split(-(-n // SLICE)):
+            rows = {name: t[at] for name, t in self.rows.items()}
+            real, survey = self.x.new_ones(len(at)), self.batch.survey
+            yield Batch.of(self.x[at], self.labels.take(at), real, rows, {}, survey)
+
     def full_gradient(self) -> Tensor:
         """grad f_k of the shared weights as received: the mean loss over all rows, taken in slices to save memory."""
         n, total = len(self.x), torch.zeros_like(self.down["w"])
         self.net.train(True)
-        for at in torch.arange(n).tensor_split(-(-n // SLICE)):
-            rows = {name: t[at] for name, t in self.rows.items()}
-            real, survey = self.x.new_ones(len(at)), self.batch.survey
-            batch = Batch.of(self.x[at], self.labels.take(at), real, rows, {}, survey)
+        for batch in self.slices():
             values, _ = self.objective.loss(self.net, batch)
             total += self.net.backward(values.sum())[: len(total)]
         self.net.train(False)

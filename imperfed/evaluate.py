@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core import Federation
+from imperfed.errors import UsageError
 from imperfed.fairness import Between, summary
 from imperfed.labels import Annotated
 from imperfed.network import Net
@@ -127,6 +128,8 @@ class Evaluator:
     @classmethod
     def of(cls, oracle: Oracle, federation: Federation, between: Between | None = None) -> Evaluator:
         """With what the federation's labels say about who annotates what."""
+        if between is not None and any(y.ndim > 1 for y in oracle.test_y):
+            raise UsageError(f"fairness is measured of one class a row; rows of {federation.name} may have several")
         if not isinstance(federation.labels, Annotated):
             return cls(oracle, between=between)
         sites = federation.labels.values.split(federation.sizes())

@@ -56,10 +56,10 @@ class Experiment:
     def __init__(self, config: Config) -> None:
         if config.run.device not in DEVICES:
             raise unknown("device", config.run.device, DEVICES)
-        if config.method.trusts and not config.split.trusted:
-            raise UsageError(f"{config.run.method} needs labelled rows at the server; set split.trusted, such as 0.05")
         self.config = config
         self.scene, self.mending = _around(config, _scene(config))
+        if config.method.trusts and self.scene.federation.trusted is None:
+            raise UsageError(f"{config.run.method} needs labelled rows at the server; set split.trusted, such as 0.05")
         self.objective = _objective(config, self.scene)
         federation = self.scene.federation
         self.judge = _judge(config, self.scene)

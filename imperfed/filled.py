@@ -24,7 +24,7 @@ def write_filled(folder: RunFolder, belief: Tensor, federation: Federation, judg
         a, b = federation.starts[k], federation.starts[k + 1]
         folder.save_table(f"labels/{site}.parquet", filled_table(federation, a, b, belief[a:b]))
         found = judge.filled_in(a, b, missing[a:b], belief[a:b])
-        shares.append(found and found["accuracy"])
+        shares.append(found and found["auroc"])
     if not missing.any():
         return {}
     sure = torch.maximum(belief, 1 - belief)[missing]

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from imperfed import suspicions
 from imperfed.algorithms import find
-from imperfed.compare import Line, best, further
+from imperfed.compare import Line, best, further, labels_title
 from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, VALIDATION, Scores, figure
 from imperfed.fairness import FAIR, in_words
 from imperfed.folder import Record
@@ -69,19 +69,20 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
 def sites_table(console: Console, summary: Record) -> None:
     """The figures of the sites."""
     metric, labels, personal = summary["metric"], summary["labels"], summary["personal"]
-    apart = [name for name in APART if name in summary["sites"][0]]
+    apart = [name for name in APART if any(row.get(name) is not None for row in summary["sites"])]
+    resolved = bool(labels) and ("filled in" not in labels or labels["accuracy"] is not None)
     table = Table(title=f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds", title_justify="left")
     for name in ("site", "training rows", "test rows", f"{metric}, %", *(APART[name] for name in apart)):
         table.add_column(name, justify="left" if name == "site" else "right")
-    if labels:
-        table.add_column("filled in, %" if "filled in" in labels else "labels resolved, %", justify="right")
+    if resolved:
+        table.add_column("filled in, auroc, %" if "filled in" in labels else "labels resolved, %", justify="right")
     for row in summary["sites"]:
-        figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if labels else [])
+        figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if resolved else [])
         table.add_row(row["site"], str(row["train"]), str(row["test"]), *map(per_cent, figures))
     table.add_section()
     rows = str(sum(row["train"] for row in summary["sites"]))
     figures = [personal["mean"], *(mean([row[name] for row in summary["sites"]]) for name in apart)]
-    figures += [labels["accuracy"]] if labels else []
+    figures += [labels["auroc" if "filled in" in labels else "accuracy"]] if resolved else []
     table.add_row("mean over sites", rows, str(personal["n"]), *map(per_cent, figures))
     console.print(table)
 
@@ -139,12 +140,12 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     if any(line.paper for line in lines):
         columns["paper, %"] = [f"{line.paper:.2f}" if line.paper else "" for line in lines]
     if any(line.labels for line in lines):
-        columns["labels resolved, %"] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
+        columns[labels_title(lines)] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
     columns |= further(lines)
     columns["s a run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
     table = Table(title=f"{lines[0].over}, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
     for name in columns:
-        table.add_column(name, justify="left" if name == "method" else "right")
+        table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
     for line, *cells in zip(lines, *columns.values(), strict=True):
         table.add_row(*cells, style="bold" if line.mean == top else None)
     console.print(table)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cli.terminal import QUICK, TINY, done, imperfed, summary, write
 
+from imperfed import compare
 from imperfed.algorithms import catalogue
 from imperfed.cli import DEMO
 from imperfed.compare import Line, markdown, paper_figures
@@ -79,7 +80,7 @@ def test_a_method_may_have_settings_of_its_own(tmp_path: Path) -> None:
 
 def test_a_run_that_diverges_is_a_row_and_not_the_end(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
-    words = ("--data", data, "--seeds", "3,5", *TINY, "--set", "target=0.999", "--out", tmp_path / "out")
+    words = ("--data", data, "--seeds", "3,5", *TINY, "--set", "rounds.target=0.999", "--out", tmp_path / "out")
     said = done("compare", "cc lr=1e30, cc", *words)
     (folder,) = (tmp_path / "out").iterdir()
     bad, good = results(folder)["lines"]
@@ -98,11 +99,13 @@ def test_time_to_a_target_is_the_mean_over_the_runs_that_reached_it() -> None:
     a = Line("a", (0.5, 0.7), (), 1.0, None, (0.86, 0.9), (after(3, 1.25), after(6, 2.25)))
     b = Line("b", (0.5, 0.7), (), 1.0, None, (0.86, 0.8), (after(4, 1.5), after(None, None)))
     c = Line("c", (0.5, 0.7), (), 1.0, None, (0.6, 0.8), (after(None, None),) * 2)
-    text = markdown([a, b, c], SEEDS)
+    d = Line("d", (0.9,), (), 1.0, None, (), (after(2, 0.5) | {"of": "mean over sites"},))
+    text = markdown([a, b, c, d], SEEDS)
     assert "| rounds to 85 % | s to 85 % |" in text
     assert "| 88.00 ± 2.83 |  |  | 4.5 | 1.8 | 1.0 |" in text
     assert "| 83.00 ± 4.24 |  |  | 4.0 (1 of 2) | 1.5 (1 of 2) | 1.0 |" in text
     assert "| 70.00 ± 14.14 |  |  | not reached | not reached | 1.0 |" in text
+    assert "| 2.0 (mean over sites) | 0.5 (mean over sites) | 1.0 |" in text
 
 
 def test_the_demo_compares_the_method_with_its_references(tmp_path: Path) -> None:
@@ -127,6 +130,20 @@ def test_the_table_has_mean_spread_papers_figure_and_the_best_in_bold() -> None:
 
 def test_the_papers_figures_are_per_cent_and_of_known_methods() -> None:
     assert paper_figures("no such dataset") == {}
+    assert paper_figures("mnist", "candidates") == paper_figures("mnist")
+    assert "fedavg" not in paper_figures("mnist", "exact")
     for data in ("mnist", "fashion-mnist", "cifar10", "lost", "birdsong", "fg-net", "italian"):
         assert set(paper_figures(data)) <= set(catalogue())
         assert all(1 < value <= 100 for value in paper_figures(data).values())
+
+
+def test_labels_filled_in_are_measured_by_their_auroc() -> None:
+    filled = {"filled in": 9, "accuracy": 0.3, "auroc": 0.8}
+    one = {"personal": {"mean": 0.6}, "global": {}, "metric": "auroc", "seconds": 1.0}
+    lines = [
+        compare.line("fedpsl", [one | {"labels": filled}], {}),
+        compare.line("fedavg", [one | {"labels": filled | {"auroc": None}}], {}),
+    ]
+    assert [x.labels for x in lines] == [(0.8,), ()]
+    assert "labels filled in, AUROC, %" in markdown(lines, [0])
+    assert "80.00" in markdown(lines, [0])

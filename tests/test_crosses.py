@@ -49,7 +49,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     y, groups = draw.integers(0, 3, 260), draw.integers(0, 3, 260)
     x = draw.normal(size=(260, 4)) + 2 * np.eye(3, 4)[y]
     path = tmp_path_factory.mktemp("crosses") / "table.npz"
-    names = {"classes": np.array(["a", "b", "c"]), "groups": np.array(["p", "q", "r"])}
+    names = {"classes": np.array(["a", "b", "c"]), "attribute_values": np.array(["p", "q", "r"])}
     np.savez(path, x=x, y=y, attribute=np.eye(3)[groups], **names)
     return path
 
@@ -61,7 +61,11 @@ def settled(table: Path, method: str, **chosen: str) -> dict[str, object]:
         words["attack.adversaries"] = 2
     if chosen.get("defence"):
         known = options(defences()[chosen["defence"]])
-        words |= {f"defence.{key}": n for key, n in {"adversaries": 2, "rows": 8, "steps": 2}.items() if key in known}
+        words |= {
+            f"defence.{key}": n
+            for key, n in {"adversaries": 2, "dummy_rows": 8, "dummy_steps": 2}.items()
+            if key in known
+        }
     return words
 
 
@@ -124,7 +128,7 @@ def test_every_objective_under_attack_or_refused_with_the_reason(table: Path, na
 @pytest.mark.parametrize("repair", ["", *repairs()])
 def test_repairs_before_attacked_training(table: Path, repair: str, defence: str) -> None:
     """On exact labels, which repairs mend: an attack on the groups, then a defence around any merge."""
-    chosen = {"repair": repair, "attack": "pafa", "defence": defence, "labels.kind": "exact"}
+    chosen = {"repair": repair, "attack": "pafa", "defence": defence, "labels.kind": "exact", "split.trusted": "0.2"}
     assert_learned(run(settled(table, "fedavg", **chosen)))
 
 
@@ -136,7 +140,7 @@ def test_repairs_of_other_labels_are_refused(table: Path, repair: str) -> None:
     if repairs()[repair].labels is Candidates:
         pytest.skip("mends candidate sets")
     with pytest.raises(UsageError, match=f"repair {repair} mends .* comes with candidates labels here"):
-        run(settled(table, "fedavg", repair=repair))
+        run(settled(table, "fedavg", repair=repair, **{"labels.kind": "candidates"}))
 
 
 def test_mixup_asks_for_an_objective_by_name(table: Path) -> None:
@@ -157,6 +161,15 @@ def test_nobody_to_wrong_or_to_guard(part: str, name: str) -> None:
     words |= {"attack.adversaries": 1} if part == "attack" else {}
     with pytest.raises(UsageError, match=f"{name} .*sensitive attribute"):
         run(words)
+
+
+def test_fairness_of_rows_with_several_classes(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    y, groups = (draw.random((80, 3)) < 0.4).astype(np.int64), np.eye(2)[draw.integers(0, 2, 80)]
+    np.savez(tmp_path / "many.npz", x=draw.normal(size=(80, 4)), y=y, attribute=groups)
+    words = {"data": str(tmp_path / "many.npz"), "method": "fedavg", "split.partition": "iid"}
+    with pytest.raises(UsageError, match="one class a row; rows of many may have several"):
+        run(words | {"fairness.target": "1", "fairness.unprivileged": "2"})
 
 
 def test_fairness_of_nobody() -> None:

@@ -101,6 +101,16 @@ def test_what_was_run_is_read_back(tmp_path):
     assert study.read(path).keys() == results().keys()
 
 
+def test_tables_of_what_is_there_and_words_that_mean_nothing(tmp_path, capsys):
+    (tmp_path / "results.jsonl").write_text("".join(json.dumps(r) + "\n" for r in results().values()))
+    study.main(["--only-table", "--scenes", "compas", "--splits", "iid", "--out", str(tmp_path)])
+    assert capsys.readouterr().out == f"\n### compas, iid\n\n{study.table(results(), 'compas', 'iid')}\n"
+    for words in (["--scenes", "compass"], ["--splits", "iid,skewed"], ["--seeds", "0;1"]):
+        with pytest.raises(SystemExit):
+            study.main([*words, "--out", str(tmp_path)])
+    assert "skewed is none of iid, dirichlet" in capsys.readouterr().err
+
+
 def test_the_printed_deltas_that_do_not_follow_from_the_printed_figures():
     """All others are the distance of the thesis's own EODs to the last digit, give or take one."""
     odd = []

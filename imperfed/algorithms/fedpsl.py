@@ -79,7 +79,8 @@ class FedPSL(Algorithm):
         net, w, cut = step.net, step.w, step.net.layout.fields["head.weight"].offset  # [theta | phi]
         train, val = half(step.batch, 0), half(step.batch, 1)
         decay = step.weight_decay * w
-        out = objective.loss(net, step.batch)[1] if step.batch.rows else None  # what `remember` wants of all rows
+        with torch.no_grad():  # what `remember` wants, of the rows of both halves
+            out = objective.loss(net, step.batch)[1] if step.batch.rows else None
         L_train = train.mean(objective.loss(net, train)[0])
         g = net.gradient(L_train) if self.order == 2 else net.backward(L_train)
         g_train = g.detach()

@@ -22,11 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from imperfed.core import Algorithm, Batch, Desk, Exchange, Hall, Tree, Updates
+from imperfed.core import Algorithm, Desk, Exchange, Hall, Tree, Updates
 from imperfed.errors import positive
-
-SLICE = 256
-"""Rows whose loss is taken at once."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,11 @@ class IFCA(Algorithm):
     @torch.no_grad()
     def losses(self, desk: Desk) -> Tree:
         """f_k(theta_j) for every j, the mean over all rows of the site."""
-        n = len(desk.x)
         nets = [partial(desk.net.at, w, desk.down["buffers"]) for w in models(desk.down)]
         total = torch.zeros(self.clusters)
-        for at in torch.arange(n).split(SLICE):
-            rows = {name: t[at] for name, t in desk.rows.items()}
-            batch = Batch.of(desk.x[at], desk.labels.take(at), desk.x.new_ones(len(at)), rows, {})
+        for batch in desk.slices():
             total += torch.stack([desk.objective.loss(net, batch)[0].sum() for net in nets])
-        return {"losses": total / n}
+        return {"losses": total / len(desk.x)}
 
     def assign(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """j_k = argmin_j f_k(theta_j), ties to the lowest j; then a site for every cluster that has none."""

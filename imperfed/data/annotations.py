@@ -47,29 +47,34 @@ def to_learn(dataset: Dataset, labelling: Labelling) -> Dataset:
     for name in wanted:
         if name not in dataset.classes:
             raise unknown(f"class of {dataset.name}", name, [*dataset.classes, *TABLES])
-    if not wanted or dataset.y is None or dataset.y.ndim == 1:
+    if not wanted:
         return dataset
-    kept = [c for c, name in enumerate(dataset.classes) if name in wanted]
+    y, kept = label_matrix_of(dataset), [c for c, name in enumerate(dataset.classes) if name in wanted]
     classes = tuple(dataset.classes[c] for c in kept)
     test_y = None if dataset.test_y is None else dataset.test_y[:, kept]
-    return replace(dataset, y=dataset.y[:, kept], test_y=test_y, classes=classes)
+    return replace(dataset, y=y[:, kept], test_y=test_y, classes=classes)
+
+
+def label_matrix_of(dataset: Dataset) -> Tensor:
+    """The truth of every class of every row, as far as it is known."""
+    if dataset.y is None or dataset.y.ndim == 1:
+        raise DataError(
+            f"{dataset.name}: missing labels need rows that may have several classes, y as a matrix [n, classes] of 1 "
+            "(present), 0 (absent) and -1 (not annotated)"
+        )
+    return dataset.y
 
 
 def annotate(
     dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], generator: np.random.Generator
 ) -> tuple[Annotated, dict[str, Any]]:
     """What the site of every row knows of it, and how that came about."""
-    if dataset.y is None or dataset.y.ndim == 1:
-        raise DataError(
-            f"{dataset.name}: missing labels need rows that may have several classes, y as a matrix [n, classes] of 1 "
-            "(present), 0 (absent) and -1 (not annotated)"
-        )
+    truth = y = label_matrix_of(dataset)
     how = labelling.annotates or ("given" if given(dataset) else "drawn")
-    y = dataset.y
     if how != "given":
-        y = torch.full_like(dataset.y, UNKNOWN)
+        y = torch.full_like(truth, UNKNOWN)
         for rows, mask in zip(sites, masks(how, labelling.annotated, dataset, len(sites), generator), strict=True):
-            y[rows] = torch.where(torch.from_numpy(mask), dataset.y[rows], UNKNOWN)
+            y[rows] = torch.where(torch.from_numpy(mask), truth[rows], UNKNOWN)
     return Annotated(y, len(dataset.classes)), {"labels": "annotated", "annotates": how}
 
 

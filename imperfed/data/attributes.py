@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ def with_attribute(
         return dataset
     groups = groups or tuple(map(str, range(members.shape[1])))
     if len(groups) != members.shape[1]:
-        raise DataError(f"{where}, groups: {len(groups)} names, but attribute has {members.shape[1]} columns")
+        raise DataError(f"{where}, attribute_values: {len(groups)} names, but attribute has {members.shape[1]} columns")
     attribute, test_x = Attribute("attribute", groups, dataset.x.shape[-1]), dataset.test_x
     if test_x is not None:
         if test_members is None:
@@ -41,10 +42,26 @@ def _joined(x: Tensor, members: Tensor, groups: int, where: str) -> Tensor:
     return torch.cat([x, members.float()], 1)
 
 
-def true_groups(x: Tensor, attribute: Attribute) -> Tensor | None:
+def true_groups(x: Tensor, attribute: Attribute | None) -> Tensor | None:
     """int64 [n], the one group of every row; None where some row names several, so that nobody knows."""
-    members = attribute.of(x)
-    return members.argmax(1) if bool((members.sum(1) == 1).all()) else None
+    members = None if attribute is None else attribute.of(x)
+    return None if members is None or bool((members.sum(1) != 1).any()) else members.argmax(1)
+
+
+def spare(mean: Tensor, spread: Tensor, attribute: Attribute | None) -> None:
+    """Leave the columns of an attribute out of a table's standardisation: their 0 and 1 say who belongs to a group."""
+    if attribute is not None:
+        attribute.of(mean[None]).zero_()
+        attribute.of(spread[None]).fill_(1.0)
+
+
+def group_facts(x: Tensor, attribute: Attribute | None) -> dict[str, Any]:
+    """How many rows may belong to each group, and to how many a row may belong; empty without an attribute."""
+    if attribute is None:
+        return {}
+    groups = attribute.of(x)
+    counts = dict(zip(attribute.values, groups.sum(0).int().tolist(), strict=True))
+    return {"attribute": attribute.name, "groups": counts, "mean_groups": float(groups.sum(1).mean())}
 
 
 def blur(dataset: Dataset, q: float, generator: np.random.Generator) -> Dataset:

@@ -36,6 +36,8 @@ class Dataset:
     """int64 [n], rows that belong together, such as the images of one patient: never both trained and tested on."""
     given: Tensor | None = None
     """int64 [n], one class an example as annotators gave it, right or wrong, where the data has such labels."""
+    trusted: Tensor | None = None
+    """bool [n], rows whose label is known to be right and that only the server holds, where the data mark some."""
     ids: tuple[str, ...] = ()
     """A stable name for every row; its position where nothing else was given."""
     attribute: Attribute | None = None
@@ -75,13 +77,14 @@ class Dataset:
     def _check_shapes(self, where: str) -> None:
         if self.x.ndim < 2 or self.x.numel() == 0:
             raise DataError(f"{where}: no examples; the features have shape {tuple(self.x.shape)}, expected [n, ...]")
-        if self.y is None and self.candidates is None:
-            raise DataError(f"{where}: neither true classes nor candidate sets; give at least one of them")
+        if self.y is None and self.candidates is None and self.given is None:
+            raise DataError(f"{where}: neither true classes nor candidate sets nor labels; give at least one of them")
         parts = {
             "true classes": self.y,
             "labels as given": self.given,
             "candidate sets": self.candidates,
             "sites": self.column,
+            "marks of trusted rows": self.trusted,
             "groups": self.group,
             "ids": self.ids,
         }

@@ -11,17 +11,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Attribute, Federation, Trusted
+from imperfed.core import Federation
 from imperfed.data.annotations import annotate, to_learn
-from imperfed.data.attributes import blur, true_groups
+from imperfed.data.attributes import blur, group_facts, spare, true_groups
 from imperfed.data.by_label import by_label, draw
 from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
 from imperfed.data.noise import has_noise, tell_exactly
 from imperfed.data.partitions import Index, Split, partition
 from imperfed.data.tasks import Tasks, tasks_of
+from imperfed.data.trusted import set_apart, trust
 from imperfed.errors import DataError, UsageError, unknown
-from imperfed.labels import Annotated, Candidates, Exact, Labels
+from imperfed.labels import Annotated, Candidates, Labels
 from imperfed.oracle import Oracle
 
 STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6, "attribute": 9}
@@ -35,16 +36,13 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Scale:
-    """Mean and spread of each feature over all training rows; empty for images left as they are.
-
-    The columns of a sensitive attribute are left as they are, too: 0 and 1 say who belongs to a group.
-    """
+    """Mean and spread of each feature over all training rows; empty for images left as they are."""
 
     mean: Tensor
     spread: Tensor
 
     @classmethod
-    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False, attribute: Attribute | None = None) -> Scale:
+    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
         """From counts, sums and sums of squares, which are all that would have to leave a site for it."""
         if x.ndim != 2:
             return cls.of_channels(x, sites) if images else cls(x.new_empty(0), x.new_empty(0))
@@ -52,11 +50,7 @@ class Scale:
         n = sum(map(len, parts))
         mean = torch.stack([part.sum(0) for part in parts]).sum(0) / n
         variance = torch.stack([part.square().sum(0) for part in parts]).sum(0) / n - mean.square()
-        spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
-        if attribute is not None:
-            attribute.of(mean[None]).zero_()
-            attribute.of(spread[None]).fill_(1.0)
-        return cls(mean, spread)
+        return cls(mean, torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt())
 
     @classmethod
     def of_channels(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
@@ -110,12 +104,13 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     if split.partition == "label":
         return federate_by_label(dataset, split, stream(data_seed, "partition"))
     dataset = to_learn(dataset, labelling)
-    known = None if dataset.attribute is None else true_groups(dataset.x, dataset.attribute)
+    known = true_groups(dataset.x, dataset.attribute)
     cut = cut_rows(dataset, split, data_seed)
     tasks = tasks_of(split, dataset.classes)
     labels, made = label(dataset, labelling, cut.train, tasks, data_seed)
     dataset = blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
-    scale = Scale.of(dataset.x, cut.train, split.standardise, dataset.attribute)
+    scale = Scale.of(dataset.x, cut.train, split.standardise)
+    spare(scale.mean, scale.spread, dataset.attribute)
     order = torch.cat(cut.train)
     federation = Federation(
         name=dataset.name,
@@ -126,7 +121,7 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         classes=dataset.classes,
         ids=tuple(dataset.ids[row] for row in order.tolist()),
         public=scale(cut.public),
-        trusted=trust(dataset, cut.trusted, scale),
+        trusted=trust(dataset, cut.trusted, scale(dataset.x[cut.trusted])),
         attribute=dataset.attribute,
     ).check()
     oracle = replace(
@@ -220,25 +215,6 @@ def keep_apart(
     return train, test
 
 
-def set_apart(dataset: Dataset, share: float, generator: np.random.Generator) -> tuple[Index, Index]:
-    """The rows that only the server holds, and all others, both in order."""
-    rows = np.arange(len(dataset))
-    if not share:
-        return rows[:0], rows
-    if dataset.y is None or dataset.y.ndim > 1:
-        raise DataError(f"{dataset.name}: rows at the server are labelled with their true class, which is not known")
-    order = generator.permutation(rows)
-    cut = max(1, share_of(share, len(rows)))
-    return np.sort(order[:cut]), np.sort(order[cut:])
-
-
-def trust(dataset: Dataset, rows: Tensor, scale: Scale) -> Trusted | None:
-    """The server's own labelled rows, if it has any."""
-    if dataset.y is None or not len(rows):
-        return None
-    return Trusted(scale(dataset.x[rows]), Exact(dataset.y[rows], len(dataset.classes)))
-
-
 def take_public(
     dataset: Dataset, split: Split, train: list[Tensor], test: list[Tensor], generator: np.random.Generator
 ) -> Cut:
@@ -296,13 +272,7 @@ def facts_of(federation: Federation, oracle: Oracle, cut: Cut, rows: int) -> Fac
     if isinstance(federation.labels, Annotated):
         parts = federation.labels.values.split(federation.sizes())
         facts["annotated_rows"] = torch.stack([(y >= 0).sum(0) for y in parts], 1).tolist()  # [class][site]
-    if federation.attribute is not None:
-        groups = federation.attribute.of(federation.x)
-        facts |= {
-            "attribute": federation.attribute.name,
-            "groups": dict(zip(federation.attribute.values, groups.sum(0).int().tolist(), strict=True)),
-            "mean_groups": float(groups.sum(1).mean()),
-        }
+    facts |= group_facts(federation.x, federation.attribute)
     if oracle.truth is not None:
         sites = oracle.truth.split(federation.sizes())
         counts = torch.stack([held(y, len(federation.classes)) for y in sites], 1)

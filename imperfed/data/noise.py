@@ -50,6 +50,8 @@ def tell_exactly(
         return labels, {"labels": "exact"}
     if dataset.given is not None and labelling.noise != "none":
         raise UsageError(f"the labels of {dataset.name} come with the errors of annotators; leave noise = none")
+    if dataset.y is None and dataset.given is not None:
+        return labels, {"labels": "exact", "noise": "given"}
     if dataset.y is None or dataset.y.ndim > 1:
         raise UsageError(f"{dataset.name}: noise is made from one true class an example, which the data do not have")
     y, rows = dataset.y.numpy(), [held.numpy() for held in sites]

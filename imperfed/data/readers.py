@@ -28,8 +28,8 @@ IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 CIFAR_ROW = 1 + 3 * 32 * 32
 NPZ_ARRAYS = (
-    *("x", "y", "candidates", "x_test", "y_test", "classes", "site", "group"),
-    *("attribute", "attribute_test", "groups"),
+    *("x", "y", "candidates", "x_test", "y_test", "classes", "site", "group", "given", "trusted"),
+    *("attribute", "attribute_test", "attribute_values"),
 )
 
 # -- bytes ------------------------------------------------------------------------------------------------------------
@@ -218,24 +218,25 @@ def read_arrays(path: Path, *required: str) -> dict[str, Array]:
 
 
 def read_npz(path: Path) -> Dataset:
-    """A dataset of the user's own: `x`, `y` and/or `candidates`, and what else `NPZ_ARRAYS` names."""
+    """A dataset of the user's own: `x`, one of `y`, `candidates` and `given`, optionally the other `NPZ_ARRAYS`."""
     arrays = read_arrays(path, "x")
-    for name in arrays:
-        if name not in NPZ_ARRAYS:  # a misspelt name must not be passed over in silence
-            raise DataError(f"{path}: array {name!r} has no meaning here; known: {', '.join(NPZ_ARRAYS)}")
+    for name in sorted(arrays.keys() - NPZ_ARRAYS):  # a misspelt name must not be passed over in silence
+        raise DataError(f"{path}: array {name!r} has no meaning here; known: {', '.join(NPZ_ARRAYS)}")
 
     def part(name: str, convert: Callable[[Array, str], T]) -> T | None:
         return convert(arrays[name], f"{path}, {name}") if name in arrays else None
 
     x = inputs(arrays["x"], f"{path}, x")
     truth = label_matrix if "y" in arrays and arrays["y"].shape[1:] > (1,) else integers  # a column is no matrix
-    y, test_y = part("y", truth), part("y_test", truth)
+    y, test_y, given = part("y", truth), part("y_test", truth), part("given", integers)
     candidates, classes = part("candidates", membership), part("classes", names)
+    known = [t for t in (y, test_y, given) if t is not None]
     if classes is None:
-        classes = numbered(candidates.shape[1] if candidates is not None else _count_classes(y, test_y, len(x), path))
-    site, group = part("site", integers), part("group", integers)
-    dataset = Dataset(path.stem, x, y, candidates, classes, part("x_test", inputs), test_y, site, group)
-    attribute = part("attribute", membership), part("attribute_test", membership), part("groups", names)
+        classes = numbered(candidates.shape[1] if candidates is not None else _count_classes(known, len(x), path))
+    trusted = part("trusted", lambda array, where: membership(array.reshape(-1, 1), where).flatten())
+    more = part("x_test", inputs), test_y, part("site", integers), part("group", integers), given, trusted
+    dataset = Dataset(path.stem, x, y, candidates, classes, *more)
+    attribute = part("attribute", membership), part("attribute_test", membership), part("attribute_values", names)
     return with_attribute(dataset, *attribute, str(path)).check(str(path))
 
 
@@ -248,10 +249,10 @@ def inputs(array: Array, where: str) -> Tensor:
     return scaled(array[:, None] if array.ndim == 3 else array)
 
 
-def _count_classes(y: Tensor | None, test_y: Tensor | None, n: int, path: Path) -> int:
-    if y is not None and y.ndim == 2:
-        return y.shape[1]
-    highest = max([0, *(int(v.max()) for v in (y, test_y) if v is not None and len(v))])
+def _count_classes(known: list[Tensor], n: int, path: Path) -> int:
+    if known and known[0].ndim == 2:
+        return known[0].shape[1]
+    highest = max([0, *(int(v.max()) for v in known if len(v))])
     if highest >= max(n, 1):  # most likely not class numbers; also bounds the names that are made up
         raise DataError(
             f"{path}, y: class {highest} among {n} examples; number classes from 0, or name them: `classes`"

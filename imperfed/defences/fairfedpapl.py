@@ -34,12 +34,14 @@ from imperfed.auxiliary import Defence
 from imperfed.core import Attribute, Federation, Hall, Tree, Updates
 from imperfed.defences import evidence
 from imperfed.defences.inversion import Dummies, Ensemble, Reconstruction, invert
-from imperfed.defences.splitting import clear, too_near, too_usual, two_means
+from imperfed.defences.splitting import Split, clear, too_near, too_usual, two_means
 from imperfed.errors import UsageError, not_negative, positive, unknown
 
 VARIANTS = ("ours", "thesis")
 SCORES = ("label", "pool", "probe", "path")
-GUARDS = ("distance", "law", "none")
+GUARDS = ("", "gap", "distance", "law", "none")
+LAW_GAP = 0.05
+"""Least distance of the groups' means under the guard by law."""
 FREEZES = ("low", "both", "clamp")
 
 
@@ -57,10 +59,10 @@ class FairFedPAPL(Defence):
     dummy_lr: float = 0.1  # of the inversion
     mu: float = 1e-4  # Eq. 5.2, weight of the total variation
     smoothing: float = 0.8  # of f_n over rounds
-    guard: str = "distance"  # distance, law (stricter) or none
-    level: float = 0.001  # of the guard: how often scores without groups may be split
-    deviations: float = 0.0  # guard by distance: in those of the other group; 0: as many as `level` asks for
-    gap: float = 0.05  # guard by law: least distance of the groups' means
+    guard: str = ""  # gap, distance, law (stricter) or none; empty: gap for the score label, distance for others
+    deviations: float = 4.0  # guard by gap: standard deviations of the other group between the means
+    gap: float = 0.3  # guard by gap: least distance of the means, in units of the score
+    level: float = 0.01  # guards by distance and by law: how often scores without groups may be split
     rho: float = 0.1  # rho, step of the confidence
     theta_low: float = 0.1  # theta_low
     theta_high: float = 0.9  # theta_high
@@ -93,10 +95,11 @@ class FairFedPAPL(Defence):
         who = torch.tensor(updates.who)
         f = self.scores(server, updates, hall)
         defined = f.isfinite()
-        memory = self.smooth(memory, who[defined], f[defined])
-        bad = self.split(memory["f"][who[defined]], hall)
+        judged = who[defined]
+        memory = self.smooth(memory, judged, f[defined])
+        bad = self.split(memory["f"][judged], hall)
         if bad is not None:
-            memory = memory | {"q": memory["q"].index_copy(0, who[defined], self.trust(memory["q"][who[defined]], bad))}
+            memory = memory | {"q": memory["q"].index_copy(0, judged, self.trust(memory["q"][judged], bad))}
         q = memory["q"][who]
         kept = q > self.kappa if self.variant == "thesis" else q >= self.kappa  # Alg. 8, line 17
         for row, site in enumerate(updates.who):
@@ -152,18 +155,25 @@ class FairFedPAPL(Defence):
         """Alg. 8, line 9: which of the sites are in the group of adversaries; None where there is no such group."""
         found, n = two_means(f), len(f)
         if found is None:
-            why: str | None = f"{n} equal scores"
+            why: str | None = f"{n} scores are too few or all equal"
         elif self.variant == "thesis" or self.guard == "none":
             why = None
-        elif self.guard == "law":
-            why = too_usual(found, n, self.level, self.gap)
         else:
-            why = too_near(found, n, self.deviations or clear(n, self.level))
+            why = self.objection(found, n)
         if found is None or why:
             hall.notes.append(f"{self.name} looked: no split, {why}")
             return None
         hall.notes.append(f"{self.name} looked: {found.members} of {n} sites above {found.threshold:.3f}")
         return found.high
+
+    def objection(self, found: Split, n: int) -> str | None:
+        """Why the guard does not accept a split, if it does not."""
+        guard = self.guard or ("gap" if self.score == "label" else "distance")
+        if guard == "law":
+            return too_usual(found, n, self.level, LAW_GAP)
+        if guard == "distance":
+            return too_near(found, n, clear(n, self.level), 0.0)
+        return too_near(found, n, self.deviations, self.gap)
 
     def trust(self, q: Tensor, bad: Tensor) -> Tensor:
         """Alg. 8, lines 10 to 16: confidences after a split."""

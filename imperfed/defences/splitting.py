@@ -79,8 +79,8 @@ def two_means(scores: Tensor) -> Split | None:
     )
 
 
-def too_near(split: Split, n: int, deviations: float) -> str | None:
-    """Why the higher group is not small and far from the others, if it is not: the guard by distance."""
+def too_near(split: Split, n: int, deviations: float, gap: float) -> str | None:
+    """Why the higher group is not small and far from the others, if it is not: the guards by distance."""
     if n < FEWEST:
         return f"{n} scores are too few to split"
     if split.members > most(n):
@@ -88,20 +88,25 @@ def too_near(split: Split, n: int, deviations: float) -> str | None:
     if split.gap < deviations * split.low_sd:
         away = split.gap / split.low_sd
         return f"the high side is {away:.2f} standard deviations away, {deviations:.2f} are needed"
-    return None
+    return too_close(split, gap)
 
 
-def too_usual(split: Split, n: int, level: float, min_gap: float) -> str | None:
+def too_usual(split: Split, n: int, level: float, gap: float) -> str | None:
     """Why scores without any groups could split like this, if they could: the guard by the law of R."""
     fewest, smaller = max(2, -(-n // 10)), min(split.members, n - split.members)
     if n < FEWEST:
         return f"{n} scores are too few to split"
     if smaller < fewest:
         return f"a group of {smaller}, below {fewest}"
-    if split.gap < min_gap:
-        return f"the means are {split.gap:.3f} apart, {min_gap:g} is needed"
     p = chance(split.ratio, n)
-    return f"uniform scores split as well with probability {p:.3f}" if p >= level else None
+    if p >= level:
+        return f"uniform scores split as well with probability {p:.3f}"
+    return too_close(split, gap)
+
+
+def too_close(split: Split, gap: float) -> str | None:
+    """Why the groups are not far apart in the units of the score, if they are not."""
+    return f"the means are {split.gap:.3f} apart, {gap:g} is needed" if split.gap < gap else None
 
 
 def most(n: int) -> int:

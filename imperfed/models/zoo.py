@@ -164,7 +164,7 @@ def firenet(shape: Shape, classes: int) -> Network:
     layers: list[nn.Module] = []
     for conv in (
         nn.Conv2d(shape[0], 64, 5, stride=4, padding=2),
-        nn.Conv2d(64, 128, 4, padding="same"),
+        nn.Sequential(nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(64, 128, 4)),  # of even size: one zero more behind
         nn.Conv2d(128, 256, 1),
     ):
         # 1 + 0.0001 times the sum over 11 channels; torch divides the factor by their number.

@@ -20,6 +20,8 @@ FEWEST = 8
 MANY = 20
 """Clean rows a class, below which RANK_OF_FEW directions have to do."""
 RANK_OF_FEW = 5
+QUARTER = 4
+"""Directions of a class are at most this part of all: with all of them every class holds every row."""
 MAJOR = 0.6
 """Share of the larger class in a mixture of two."""
 
@@ -29,8 +31,9 @@ def class_directions(F: Tensor, y: Tensor, classes: int, rank: int) -> Tensor:
     return torch.stack([spectrum(F[y == c], rank)[1] for c in range(classes)])
 
 
-def usable_rank(rank: int, y: Tensor, classes: tuple[str, ...]) -> int:
-    """The rank of Eq. 7, as far as the clean rows allow it."""
+def usable_rank(rank: int, features: int, y: Tensor, classes: tuple[str, ...]) -> int:
+    """The rank of Eq. 7, as far as the clean rows and the number of features allow it."""
+    rank = min(rank, max(1, features // QUARTER))
     counts = y.bincount(minlength=len(classes))
     fewest = int(counts.min())
     if fewest < FEWEST:

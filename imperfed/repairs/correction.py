@@ -135,8 +135,8 @@ class Correction:
     def hand_out(self, server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:
         """What the sites need to know of the clean rows."""
         y, C = server["y"], len(self.classes)
-        rank = calibration.usable_rank(self.rank, y, self.classes)
         F = features(self.features, server["x"], server.get("basis"))
+        rank = calibration.usable_rank(self.rank, F.shape[1], y, self.classes)
         logs = calibration.cross_fitted(F, y, C, rank)
         clean = margins(logs, y).sort().values
         threshold = torch.quantile(clean, 1 - self.gate)

@@ -64,10 +64,10 @@ def label_sentence(run: Run) -> str:
 
 
 def resolved(run: Run) -> str:
-    """What the share of right labels at a site is called; nothing where there is none."""
+    """What the figure of the labels at a site is called; nothing where there is none."""
     if all(row.labels is None for row in run.sites):
         return ""
-    return "filled in right" if run.summary and "filled in" in run.summary["labels"] else "labels resolved"
+    return "labels filled in, AUROC" if run.summary and "filled in" in run.summary["labels"] else "labels resolved"
 
 
 def about(run: Run) -> list[str]:

@@ -53,7 +53,8 @@ def learning(run: Run) -> Section:
         svg = plots.curves("tests", told, tests, f"{what}, %", "the only site", common)
         n = sum(n for _, n in course[max(course)].values())
         also = f"; global model on the common test set, n = {count(run.common[1])}" if run.common else ""
-        pictures.append(Picture(svg, f"Test {what} of the sites' models on their own test rows, n = {count(n)}{also}."))
+        rows = "the common test set" if run.config.split.common_test else "their own test rows"
+        pictures.append(Picture(svg, f"Test {what} of the sites' models on {rows}, n = {count(n)}{also}."))
     elif course := run.course(COMMON):
         what, tests = named(run.metric), in_per_cent(course)
         svg = plots.curves("tests", f"{what} in per cent: {from_to(tests)}", tests, f"{what}, %", "global model")
@@ -192,10 +193,11 @@ def data(run: Run) -> Section | None:
 def dealt(facts: Record) -> list[str]:
     """The cut in sentences."""
     rows, tests = facts["rows"], sum(facts["test_rows"])
-    tested = f", and {many(tests, 'test row')}" if facts["test_rows"] else ""
+    at_sites = facts["test_rows"] and not facts.get("common_test")
+    own = f", and {many(tests, 'test row')}" if at_sites else ""
     sentences = [
         f"{many(sum(rows), 'training row')} at {many(len(rows), 'site')}, from {count(min(rows))} to {count(max(rows))}"
-        f" each{tested}."
+        f" each{own}."
     ]
     if "examples" in facts:
         sentences.append(f"They are {many(facts['examples'], 'example')}, each at a site for every label it carries.")
@@ -209,6 +211,8 @@ def dealt(facts: Record) -> list[str]:
         sentences.append(f"Saying the most frequent labels every time: {said}.")
     if public := facts["public_rows"]:
         sentences.append(f"The server holds {many(public, 'unlabelled public input')} from {facts['public_from']}.")
+    if trusted := facts.get("trusted_rows"):
+        sentences.append(f"The server holds {many(trusted, 'labelled row')} of its own, which no site has.")
     if facts["rows_left_out"]:
         sentences.append(f"{many(facts['rows_left_out'], 'row')} of the data belong to no site.")
     if "counts" in facts:

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 NAMES = {"auroc": "AUROC", "p@1": "P@1", "p@3": "P@3", "p@5": "P@5", "map": "mAP", None: "figure"}
-MEANINGS = {"w": "shared weights", "buffers": "shared buffers (running means and variances)"}
+MEANINGS = {
+    "w": "shared weights",
+    "buffers": "shared buffers (running means and variances)",
+    "annotated": "number of rows annotated for each class",
+}
 
 
 def per_cent(fraction: float | None) -> str:

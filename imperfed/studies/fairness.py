@@ -11,9 +11,10 @@ import argparse
 import json
 import multiprocessing
 import statistics
+import sys
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
@@ -27,6 +28,7 @@ from imperfed.auxiliary import Defence
 from imperfed.config import Config, resolve
 from imperfed.core import Hall, Tree, Updates
 from imperfed.engine.rounds import Report
+from imperfed.errors import ImperfedError
 from imperfed.experiment import Experiment
 
 Record = dict[str, Any]
@@ -221,26 +223,38 @@ def row(results: dict[Cell, Record], runs: Sequence[Cell], printed: Record) -> s
     return f"| {' | '.join(parts)} |"
 
 
-def main() -> None:
+def listed(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """Words with commas between them, each of them known."""
+
+    def split(text: str) -> list[str]:
+        words = text.split(",")
+        if strange := [word for word in words if word not in known]:
+            raise argparse.ArgumentTypeError(f"{', '.join(strange)} is none of {', '.join(known)}")
+        return words
+
+    return split
+
+
+def main(words: Sequence[str] | None = None) -> None:
     """Run what is missing, then print the tables of all that is there."""
     parser = argparse.ArgumentParser(prog="python -m imperfed.studies.fairness", description=__doc__)
-    parser.add_argument("--scenes", default="compas,student", help=f"of {', '.join(SCENES)}; with commas")
-    parser.add_argument("--splits", default="iid,dirichlet")
-    parser.add_argument("--seeds", default="0,1,2,3,4")
+    parser.add_argument("--scenes", default="compas,student", type=listed(SCENES), help=f"of {', '.join(SCENES)}")
+    parser.add_argument("--splits", default="iid,dirichlet", type=listed(ROUNDS))
+    parser.add_argument("--seeds", default="0,1,2,3,4", type=lambda text: [int(seed) for seed in text.split(",")])
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--out", type=Path, default=Path("runs/fairness"), help="folder of results.jsonl")
     parser.add_argument("--only-table", action="store_true", help="run nothing")
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     path = given.out / "results.jsonl"
-    scenes, splits = given.scenes.split(","), given.splits.split(",")
-    wanted = list(cells(scenes, splits, [int(seed) for seed in given.seeds.split(",")]))
-    todo = [cell for cell in wanted if cell not in read(path)]
+    todo = [cell for cell in cells(given.scenes, given.splits, given.seeds) if cell not in read(path)]
     if todo and not given.only_table:
         run(todo, given.jobs, path)
-    for scene in scenes:
-        for split in splits:
-            print(f"\n### {scene}, {split}\n\n{table(read(path), scene, split)}")
+    for scene, split in product(given.scenes, given.splits):
+        print(f"\n### {scene}, {split}\n\n{table(read(path), scene, split)}")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ImperfedError as error:
+        sys.exit(f"error: {error}")

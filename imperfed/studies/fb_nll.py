@@ -80,7 +80,7 @@ def groups_table() -> Iterator[str]:
     settings = (
         ("mnist", "hog", (50, 100, 500)),
         ("cifar10", "hog", (100, 300, 1000)),
-        ("cifar10", NETWORK, (100, 300)),
+        ("cifar10", NETWORK, (100,)),
     )
     plain = FBNLL(correct=False, features="raw")
     for data, phi, sizes in settings:
@@ -124,7 +124,7 @@ class Setting:
 SETTINGS = (
     *(Setting("mnist", "hog", tasks, noise) for tasks in TASKS for noise in NOISES[1:]),
     Setting("mnist", "hog", 2, "none"),
-    *(Setting("cifar10", NETWORK, tasks, noise) for tasks in TASKS for noise in NOISES[1:]),
+    *(Setting("cifar10", NETWORK, tasks, noise) for tasks in (2, 5) for noise in NOISES[1:]),
     Setting("cifar10", NETWORK, 2, "none"),
     Setting("cifar10n-worse", NETWORK, 1, "none"),
     Setting("cifar10n-aggre", NETWORK, 1, "none"),
@@ -139,7 +139,7 @@ def labels_table() -> Iterator[str]:
     )
     yield "| --- " * 13 + "|"
     for setting in SETTINGS:
-        rows = [one_seed(setting, seed) for seed in SEEDS]
+        rows = [one_seed(setting, seed) for seed in SEEDS[:2]]
         columns = (statistics.fmean(values) for values in zip(*rows, strict=True))
         cells = ["-" if value != value else f"{100 * value:.1f}" for value in columns]
         noise = "annotators" if setting.data.startswith("cifar10n") else setting.noise
@@ -215,10 +215,11 @@ def accuracy_table() -> Iterator[str]:
     """Per cent, mean over the sites and the seeds; the last column has no noise."""
     yield "| data | tasks | noise | " + " | ".join(methods("", 2)) + " | FB-NLL(-) without noise |"
     yield "| --- " * 9 + "|"
-    for data, tasks, seeds in (("mnist", 2, SEEDS), ("mnist", 5, SEEDS), ("cifar10", 2, SEEDS[:1])):
+    settings = (("mnist", 2, SEEDS[:2], NOISES[1:]), ("cifar10", 2, SEEDS[:1], ("class-dependent", "uniform")))
+    for data, tasks, seeds, noises in settings:
         compared = methods(data, tasks)
         clean = spread([accuracy(data, tasks, "none", compared["FB-NLL(-)"], seed) for seed in seeds], 1)
-        for noise in NOISES[1:]:
+        for noise in noises:
             cells = [spread([accuracy(data, tasks, noise, m, seed) for seed in seeds], 1) for m in compared.values()]
             yield f"| {data} | {tasks} | {noise} | " + " | ".join([*cells, clean]) + " |"
 

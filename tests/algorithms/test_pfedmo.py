@@ -270,6 +270,12 @@ def test_buffers_are_averaged():
     assert_buffers_are_averaged(PFedMo())
 
 
+def test_the_representation_model_draws_its_dropout_from_the_seed():
+    a, b, other = (learn(PFedMo(), net=network(nn.Dropout(0.5)), rounds=3, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(a.state.server["w_r"], b.state.server["w_r"])
+    assert not torch.equal(a.state.server["w_r"], other.state.server["w_r"])
+
+
 def test_the_representation_model_has_buffers_of_its_own_while_it_is_scored():
     e = learn(PFedMo(), net=network(nn.BatchNorm1d(8)), rounds=3)
     assert torch.isfinite(e.state.server["u"]).all()

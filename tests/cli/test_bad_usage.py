@@ -36,6 +36,11 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
         (["cc", "--set", "stepz=3"], ["setting 'stepz'", "Did you mean 'steps'?"]),
         (["cc", "--set", "local.stepz=3"], ["setting 'local.stepz'", "Did you mean 'local.steps'?"]),
         (["lw", "--set", "beta=0.3"], ["'beta' could be", "split.beta", "objective.beta"]),
+        (["pfedmo", *FLIP], ["pfedmo needs labelled rows at the server", "split.trusted"]),
+        (
+            ["fednag", "--set", "public_weight=0.2", *FLIP],
+            ["fednag needs labelled rows at the server", "split.trusted"],
+        ),
         (["cc", "--set", "steps"], ["written as key=value", "'steps'"]),
         (["cc", "--set", "steps=1.5"], ["local.steps", "a whole number", "'1.5'"]),
         (["cc", "--set", "steps=inf"], ["local.steps", "a whole number", "'inf'"]),

@@ -24,7 +24,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     y, groups = draw.integers(0, 3, 600), draw.integers(0, 3, 600)
     groups[y == 2] %= 2
     path = tmp_path_factory.mktemp("fair") / "people.npz"
-    names = {"classes": np.array(["a", "b", "c"]), "groups": np.array(["p", "q", "r"])}
+    names = {"classes": np.array(["a", "b", "c"]), "attribute_values": np.array(["p", "q", "r"])}
     np.savez(path, x=draw.normal(size=(600, 4)) + 2 * np.eye(3, 4)[y], y=y, attribute=np.eye(3)[groups], **names)
     return path
 

@@ -94,7 +94,7 @@ def test_the_report_tells_it(said: Said) -> None:
         "288 missing labels were",
     ):
         assert words in page
-    assert "filled in right" in page
+    assert "labels filled in, AUROC" in page
 
 
 def test_what_a_file_leaves_out_is_filled_in_though_nobody_knows_the_truth(tmp_path: Path) -> None:

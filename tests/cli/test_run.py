@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pyarrow import parquet
@@ -192,10 +193,25 @@ def test_a_run_that_diverges_says_so_and_logs_it(
         assert pages == [RunFolder(run)]
 
 
+def test_rows_at_the_server_may_be_marked_in_the_file(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz", trusted=np.arange(40) % 4 == 0)
+    words = ("--set", "kind=exact", "--set", "partition=iid", "--set", "sites=2", "--out", tmp_path)
+    said = done("run", "pfedmo", "--data", data, *QUICK, *words)
+    facts = summary(said.folder)["facts"]
+    assert facts["trusted_rows"] == 10
+    assert sum(facts["rows"]) + sum(facts["test_rows"]) + facts["public_rows"] == 30
+
+
+def test_classes_that_nobody_holds_are_counted(tmp_path: Path) -> None:
+    few = ("--set", "kind=exact", "--set", "partition=classes", "--set", "per_site=2", "--set", "sites=2")
+    assert ", 4 of 10 classes held by some site" in done("run", "fedavg", *QUICK, *few, "--out", tmp_path).out
+    assert "held by some site" not in done("run", "cc", *QUICK, "--out", tmp_path).out
+
+
 def test_a_target_is_told_with_its_round_and_seconds(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
     words = ("run", "cc", "--data", data, *TINY, "--rounds", 3, "--out", tmp_path)
-    told = done(*words, "--set", "target=0.01")
+    told = done(*words, "--set", "rounds.target=0.01")
     target = strict((told.folder / "summary.json").read_text())["target"]
     seconds = [r["value"] for r in records(told.folder) if r["metric"] == "seconds"]
     assert len(seconds) == 3

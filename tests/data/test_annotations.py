@@ -123,3 +123,5 @@ def test_what_does_not_fit_is_refused() -> None:
     single = Dataset("ward", torch.zeros(3, 2), torch.tensor([0, 1, 0]), None, ("a", "b"))
     with pytest.raises(DataError, match="several classes"):
         annotate(single, Labelling(), SITES, rng())
+    with pytest.raises(DataError, match="several classes"):
+        to_learn(single, Labelling(classes="a"))

@@ -113,7 +113,7 @@ def own(tmp_path, **arrays):
 
 
 def test_a_file_of_ones_own(tmp_path):
-    data = own(tmp_path, groups=np.array(["p", "q", "r"]))
+    data = own(tmp_path, attribute_values=np.array(["p", "q", "r"]))
     assert data.attribute == Attribute("attribute", ("p", "q", "r"), 2)
     assert data.x[3].tolist() == [6, 7, 1, 0, 0]
     assert own(tmp_path).attribute.values == ("0", "1", "2")
@@ -124,7 +124,7 @@ def test_a_file_of_ones_own(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"groups": np.array(["p", "q"])}, "groups: 2 names, but attribute has 3 columns"),
+        ({"attribute_values": np.array(["p", "q"])}, "attribute_values: 2 names, but attribute has 3 columns"),
         ({"attribute": np.eye(3)}, r"attribute: shape \(3, 3\), expected a row for each of the 4 rows"),
         ({"attribute": np.zeros((4, 2))}, r"row 0: the columns of attribute hold \[0.0, 0.0\] \(4 such rows"),
         ({"attribute": np.full((4, 2), 0.5)}, "row 0, column 0: 0.5 is neither 0 nor 1"),

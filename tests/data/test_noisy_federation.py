@@ -142,3 +142,45 @@ def test_cifar10n_wants_its_labels_and_the_images(folder: Path) -> None:
     (folder / "cifar10/cifar10_subset.npz").unlink()
     with pytest.raises(DataError, match=r"cifar10_subset\.npz"):
         load("cifar10n-worse")
+
+
+def own_file(path: Path, **more: object) -> Dataset:
+    rng = np.random.default_rng(0)
+    given = np.arange(80) % 4
+    arrays = {"x": rng.normal(size=(80, 3)), "given": given, "site": np.arange(80) % 2, "trusted": np.arange(80) >= 60}
+    np.savez(path, **(arrays | more))
+    return load(str(path))
+
+
+def test_a_file_of_ones_own_with_labels_of_which_some_are_trusted(tmp_path: Path) -> None:
+    data = own_file(tmp_path / "mine.npz")
+    found = federate(data, Split(partition="column", test=0), Labelling(), 0)
+    assert found.federation.sizes() == [30, 30]
+    assert found.federation.labels.values.tolist() == [0, 2] * 15 + [1, 3] * 15
+    assert found.oracle.truth is None
+    assert found.facts["noise"] == "given"
+    assert found.federation.trusted is not None
+    assert found.federation.trusted.labels.values.tolist() == [0, 1, 2, 3] * 5
+    with pytest.raises(UsageError, match=r"leave split\.trusted at 0"):
+        federate(data, Split(partition="column", test=0, trusted=0.1), Labelling(), 0)
+
+
+def test_where_the_truth_is_known_as_well_the_trusted_rows_have_it(tmp_path: Path) -> None:
+    data = own_file(tmp_path / "mine.npz", y=np.full(80, 2))
+    found = federate(data, Split(partition="column"), Labelling(), 0)
+    assert found.federation.trusted is not None
+    assert set(found.federation.trusted.labels.values.tolist()) == {2}
+    assert rates(found) == pytest.approx([0.5, 1.0], abs=0.15)
+
+
+def test_marks_are_0_or_1(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="neither 0 nor 1"):
+        own_file(tmp_path / "mine.npz", trusted=np.full(80, 3))
+    with pytest.raises(DataError, match="40 marks of trusted rows"):
+        own_file(tmp_path / "mine.npz", trusted=np.ones(40))
+
+
+def test_clean_rows_cannot_be_drawn_where_nothing_is_known_to_be_right(tmp_path: Path) -> None:
+    np.savez(tmp_path / "mine.npz", x=np.ones((40, 2)), given=np.arange(40) % 2)
+    with pytest.raises(DataError, match="mark rows whose labels are right as `trusted`"):
+        federate(load(str(tmp_path / "mine.npz")), Split(partition="iid", test=0, trusted=0.1), Labelling(), 0)

@@ -28,9 +28,7 @@ def a_hall(**parts) -> Hall:
 
 @dataclass(frozen=True)
 class Told(FairFedPAPL):
-    """With scores that are told instead of computed, and the guard of four deviations."""
-
-    deviations: float = 4.0
+    """With scores that are told instead of computed."""
 
     def scores(self, server, updates, hall) -> Tensor:
         return updates["told"]
@@ -65,6 +63,27 @@ def test_without_a_split_nothing_changes():
     assert "no split" in hall.notes[0]
     assert "no split" in judge(Told(), Told().open(6), [0.3] * 6)[2].notes[0]
     assert judge(Told(guard="none"), Told().open(6), MIXED)[0] == (0, 1, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "the means are 0.246 apart, 0.3 is needed"),
+        ({"gap": 0.2}, None),
+        ({"gap": 0.2, "deviations": 12.0}, "12.00 are needed"),
+        ({"guard": "distance"}, "are needed"),
+        ({"guard": "distance", "level": 0.02}, None),
+        ({"score": "path"}, "are needed"),
+        ({"score": "path", "guard": "gap"}, "the means are 0.246 apart"),
+        ({"guard": "law"}, "a group of 1, below 2"),
+        ({"guard": "none"}, None),
+    ],
+)
+def test_the_guards(settings, why: str | None):
+    """Six scores whose highest is 11 deviations, but only 0.246, away from the others."""
+    kept, _, hall = judge(Told(**settings), Told().open(6), [0.3 * f for f in CLEAR])
+    assert kept == ((0, 1, 2, 3, 4, 5) if why else (0, 1, 3, 4, 5))
+    assert (why or "1 of 6 sites above") in hall.notes[0]
 
 
 def test_scores_are_smoothed_over_the_rounds_in_which_a_site_has_one():
@@ -160,9 +179,9 @@ def rate_of_u(e: Watched) -> float:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_where_nobody_attacks_nobody_is_out(seed: int):
-    e = defended(FedAvg(), FairFedPAPL(**GREEN), federation((), seed), rounds=5)
+    e = defended(FedAvg(), FairFedPAPL(**GREEN), federation((), seed), rounds=8)
     assert not any(s.out for r in e.reports for s in r.suspicions)
-    plain = defended(FedAvg(), None, federation((), seed), rounds=5)
+    plain = defended(FedAvg(), None, federation((), seed), rounds=8)
     assert torch.equal(e.state.server["w"], plain.state.server["w"])
 
 

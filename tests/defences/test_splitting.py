@@ -52,20 +52,25 @@ def test_no_cut_is_better(values: list[int]):
 
 def test_a_small_group_far_away_passes_the_guard_by_distance():
     ten = torch.tensor([0.0, 0.1, 0.2, 0.1, 0.0, 0.2, 0.1, 1.0, 1.1, 0.9])
-    assert too_near(two_means(ten), 10, 4.0) is None
-    assert "11.91 standard deviations away, 12.00 are needed" in too_near(two_means(ten), 10, 12.0)
+    assert too_near(two_means(ten), 10, 4.0, 0.3) is None
+    assert "11.91 standard deviations away, 12.00 are needed" in too_near(two_means(ten), 10, 12.0, 0.3)
 
 
 def test_one_group_must_be_small_to_be_bad():
-    assert too_near(two_means(APART), 10, 4.0) is None
+    assert too_near(two_means(APART), 10, 4.0, 0.2) is None
     five = torch.tensor([0.0, 0.01, 0.02, 0.01, 0.0, 1.0, 1.1, 0.9, 1.0, 1.0])
-    assert "5 of 10 on the high side, at most 4" in too_near(two_means(five), 10, 4.0)
-    assert "too few" in too_near(two_means(torch.tensor([0.0, 0.0, 9.0])), 3, 4.0)
+    assert "5 of 10 on the high side, at most 4" in too_near(two_means(five), 10, 4.0, 0.3)
+    assert "too few" in too_near(two_means(torch.tensor([0.0, 0.0, 9.0])), 3, 4.0, 0.3)
+
+
+def test_the_means_must_be_apart_in_the_units_of_the_score():
+    assert "the means are 0.269 apart, 0.3 is needed" in too_near(two_means(APART), 10, 4.0, 0.3)
+    assert too_near(two_means(APART), 10, 4.0, 0.26) is None
 
 
 def test_scores_without_groups_are_not_split():
-    assert "5 of 10" in too_near(two_means(EVEN), 10, 4.0)
-    assert "3.89 standard deviations" in too_near(two_means(torch.tensor([0.0, 1, 2, 3, 4, 7, 8])), 7, 4.0)
+    assert "5 of 10" in too_near(two_means(EVEN), 10, 4.0, 0.3)
+    assert "3.89 standard deviations" in too_near(two_means(torch.tensor([0.0, 1, 2, 3, 4, 7, 8])), 7, 4.0, 0.3)
     assert "probability 0.7" in too_usual(two_means(EVEN), 10, 0.05, 0.05)
 
 

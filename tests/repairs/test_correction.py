@@ -154,10 +154,11 @@ def test_too_few_clean_rows_are_named() -> None:
 
 def test_the_rank_follows_the_clean_rows() -> None:
     y = torch.arange(4).repeat(19)
-    assert calibration.usable_rank(10, y, CLASSES) == 5
-    assert calibration.usable_rank(3, y, CLASSES) == 3
-    assert calibration.usable_rank(10, torch.arange(4).repeat(20), CLASSES) == 10
-    assert calibration.usable_rank(50, torch.arange(4).repeat(20), CLASSES) == 20
+    assert calibration.usable_rank(10, 200, y, CLASSES) == 5
+    assert calibration.usable_rank(3, 200, y, CLASSES) == 3
+    assert calibration.usable_rank(10, 200, torch.arange(4).repeat(20), CLASSES) == 10
+    assert calibration.usable_rank(50, 200, torch.arange(4).repeat(20), CLASSES) == 20
+    assert calibration.usable_rank(10, 12, torch.arange(4).repeat(20), CLASSES) == 3
 
 
 def test_margins_of_clean_rows_are_of_directions_they_had_no_part_in() -> None:

@@ -83,6 +83,11 @@ def test_data_in_words(tmp_path: Path) -> None:
     assert f"Of 3 classes, 2 are held by some site. No site holds a training row of {CLASSES[2]}." in page
 
 
+def test_rows_at_the_server_are_told(tmp_path: Path) -> None:
+    page = text(make(tmp_path, lambda s: s["facts"].update(trusted_rows=1234)))
+    assert "The server holds 1,234 labelled rows of its own, which no site has. 9 rows of the data" in page
+
+
 @pytest.mark.parametrize(
     ("when", "told"),
     [

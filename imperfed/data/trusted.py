@@ -1,0 +1,42 @@
+"""Labelled rows that only the server holds: those that the data mark, or a share of all rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from imperfed.core import Trusted
+from imperfed.data.dataset import Dataset
+from imperfed.errors import DataError, UsageError
+from imperfed.labels import Exact
+
+Index = npt.NDArray[np.int64]
+
+
+def set_apart(dataset: Dataset, share: float, generator: np.random.Generator) -> tuple[Index, Index]:
+    """The rows that only the server holds, and all others, both in order."""
+    rows = np.arange(len(dataset))
+    if dataset.trusted is not None:
+        if share:
+            raise UsageError(f"{dataset.name} says itself which rows are the server's; leave split.trusted at 0")
+        marked = dataset.trusted.numpy()
+        return rows[marked], rows[~marked]
+    if not share:
+        return rows[:0], rows
+    if dataset.y is None or dataset.y.ndim > 1:
+        raise DataError(
+            f"{dataset.name}: rows at the server are labelled with their true class, which is not known; mark rows "
+            "whose labels are right as `trusted` in the file"
+        )
+    order = generator.permutation(rows)
+    cut = min(max(1, round(share * len(rows))), len(rows) - 1)
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def trust(dataset: Dataset, rows: Tensor, x: Tensor) -> Trusted | None:
+    """The server's own rows, x their inputs, with their true classes or the labels that the data say to trust."""
+    labels = dataset.given if dataset.y is None else dataset.y
+    if labels is None or not len(rows):
+        return None
+    return Trusted(x, Exact(labels[rows], len(dataset.classes)))
