@@ -10,6 +10,7 @@ import argparse
 import copy
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,12 +100,20 @@ def best(course: list[dict[str, float]]) -> dict[str, float]:
     return max(course, key=lambda figures: figures["validation p@1"])
 
 
-def study(data: str, seeds: list[int], how: dict[str, Any]) -> dict[str, Any]:
+def picked(settings: list[dict[str, Any]], pick: dict[str, float]) -> list[dict[str, Any]]:
+    """Those that have the values picked, as far as they have such settings; all where none does."""
+    return [s for s in settings if all(s.get(key, value) == value for key, value in pick.items())] or settings
+
+
+def study(
+    data: str, seeds: list[int], names: list[str], pick: dict[str, float], how: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Every line so far, anew after each."""
     scenes = {seed: scene(data, seed) for seed in seeds}
-    lines: dict[str, Any] = {"most frequent labels": [s.facts["most_frequent"] for s in scenes.values()]}
-    for name, (method, settings) in GRID.items():
-        began = time.perf_counter()
-        runs = []
+    lines: dict[str, Any] = {"most frequent labels": {"figures": [s.facts["most_frequent"] for s in scenes.values()]}}
+    for name in names:
+        method, settings = GRID[name][0], picked(GRID[name][1], pick)
+        began, runs = time.perf_counter(), []
         for chosen in settings:
             runs.append(train(find(method)(**chosen), scenes[seeds[0]], seed=seeds[0], **how))
             print(f"{data}: {name} {chosen}: {best(runs[-1])}", flush=True)
@@ -117,8 +126,7 @@ def study(data: str, seeds: list[int], how: dict[str, Any]) -> dict[str, Any]:
             "course": runs[at],
             "seconds": time.perf_counter() - began,
         }
-        print(f"{data}: {name}: {means(lines[name]['figures'])}, {lines[name]['seconds']:.0f} s", flush=True)
-    return lines
+        yield lines
 
 
 def means(figures: list[dict[str, float]]) -> str:
@@ -130,6 +138,15 @@ def means(figures: list[dict[str, float]]) -> str:
     return " | ".join(told)
 
 
+def table(lines: dict[str, Any]) -> str:
+    """The lines as they stand on a results page."""
+    rows = ["| method | P@1 | P@3 | P@5 | settings |", "| --- | --- | --- | --- | --- |"]
+    for name, line in lines.items():
+        chosen = ", ".join(f"{k} {v:g}" for k, v in line.get("settings", {}).items() if k in ("lam", "lr_fixed"))
+        rows.append(f"| {name} | {means(line['figures'])} | {chosen} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", default="bibtex")
@@ -138,18 +155,19 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--widths", default="512,1024,1024,512")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--only", default=";".join(GRID), help="lines of the table, with ; between them")
+    parser.add_argument("--pick", default="", help="settings that are not swept, as lam=10,lr_fixed=1")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     given = parser.parse_args()
     widths = tuple(map(int, given.widths.split(",")))
     how = {"widths": widths, "rounds": given.rounds, "every": given.every, "device": given.device}
-    lines = study(given.data, [int(s) for s in given.seeds.split(",")], how)
-    print("| method | P@1 | P@3 | P@5 |\n| --- | --- | --- | --- |")
-    for name, line in lines.items():
-        print(f"| {name} | {means(line if isinstance(line, list) else line['figures'])} |")
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / f"positives-{given.data}.json").write_text(
-        json.dumps({"how": vars(given) | how, "lines": lines}, default=str)
-    )
+    lines: dict[str, Any] = {}
+    pick = {key: float(value) for key, _, value in (word.partition("=") for word in given.pick.split(",") if word)}
+    for lines in study(given.data, [int(s) for s in given.seeds.split(",")], given.only.split(";"), pick, how):
+        made = {"how": how, "seeds": given.seeds, "lines": lines}
+        (given.out / f"positives-{given.data}.json").write_text(json.dumps(made, indent=1))
+    print(table(lines))
 
 
 if __name__ == "__main__":

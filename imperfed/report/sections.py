@@ -193,14 +193,22 @@ def data(run: Run) -> Section | None:
 def dealt(facts: Record) -> list[str]:
     """The cut in sentences."""
     rows, tests = facts["rows"], sum(facts["test_rows"])
-    own = "" if facts.get("common_test") else f", and {many(tests, 'test row')}"
+    at_sites = facts["test_rows"] and not facts.get("common_test")
+    own = f", and {many(tests, 'test row')}" if at_sites else ""
     sentences = [
         f"{many(sum(rows), 'training row')} at {many(len(rows), 'site')}, from {count(min(rows))} to {count(max(rows))}"
         f" each{own}."
     ]
+    if "examples" in facts:
+        sentences.append(f"They are {many(facts['examples'], 'example')}, each at a site for every label it carries.")
     if common := facts["common_test_rows"]:
         measured = "; every site is measured on it" if facts.get("common_test") else ""
         sentences.append(f"A common test set of {many(common, 'row')} belongs to no site{measured}.")
+    if validation := facts.get("validation_rows"):
+        sentences.append(f"Settings are chosen on {many(validation, 'further row')}.")
+    if often := facts.get("most_frequent"):
+        said = ", ".join(f"{named(name)} {per_cent(value)}" for name, value in often.items())
+        sentences.append(f"Saying the most frequent labels every time: {said}.")
     if public := facts["public_rows"]:
         sentences.append(f"The server holds {many(public, 'unlabelled public input')} from {facts['public_from']}.")
     if trusted := facts.get("trusted_rows"):
