@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.core import Attribute
 from imperfed.errors import UsageError
 from imperfed.fairness import (
     Between,
@@ -21,6 +20,7 @@ from imperfed.fairness import (
     spd,
     summary,
 )
+from imperfed.federation import Attribute
 
 # the ten rows of the spec: first five privileged
 Y = torch.tensor([1, 1, 0, 0, 1, 1, 0, 0, 1, 0])

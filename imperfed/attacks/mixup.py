@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from imperfed.attacks.fairness import FairnessAttack, as_sets
-from imperfed.core import SLICE, Attribute
+from imperfed.core import SLICE
 from imperfed.errors import UsageError
+from imperfed.federation import Attribute
 from imperfed.labels import Candidates, Exact, Labels, Memberships
 
 

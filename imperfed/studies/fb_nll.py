@@ -20,7 +20,7 @@ from torch import Tensor
 from imperfed.algorithms import reference
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.ifca import IFCA
-from imperfed.core import Algorithm, Federation
+from imperfed.core import Algorithm
 from imperfed.data.candidates import Labelling
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import Scene, federate
@@ -30,6 +30,7 @@ from imperfed.data.sources import load
 from imperfed.descend import Local
 from imperfed.engine.rounds import Engine, Rounds
 from imperfed.evaluate import Evaluator
+from imperfed.federation import Federation
 from imperfed.labels import Exact
 from imperfed.models import ModelSpec, build
 from imperfed.repairs.clusters import cluster

@@ -17,10 +17,10 @@ from toy import Plain, differences, engine, network, world
 
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fednag import FedNAG
-from imperfed.core import Trusted
 from imperfed.descend import plan
 from imperfed.engine.seeds import SERVER, generator
 from imperfed.errors import UsageError
+from imperfed.federation import Trusted
 from imperfed.labels import Exact
 
 
