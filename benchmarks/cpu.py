@@ -52,10 +52,10 @@ def imperfed_engine(work: Work, workers: int) -> Any:
     """The same work as an `Engine`."""
     from imperfed.algorithms import find_objective
     from imperfed.algorithms.fedavg import FedAvg
-    from imperfed.core import Federation
     from imperfed.descend import Local
     from imperfed.engine.rounds import Engine, Rounds
     from imperfed.evaluate import Evaluator
+    from imperfed.federation import Federation
     from imperfed.labels import Exact
     from imperfed.models import ModelSpec, build
     from imperfed.oracle import Oracle

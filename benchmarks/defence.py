@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imperfed.core import Attribute, Hall, Updates
+from imperfed.core import Hall, Updates
 from imperfed.defences.fairfedpapl import FairFedPAPL
+from imperfed.federation import Attribute
 from imperfed.models import ModelSpec, build
 from imperfed.network import Layout, Net
 

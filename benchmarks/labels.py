@@ -18,11 +18,11 @@ import torch
 
 from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.positive_hinge import HEAD
-from imperfed.core import Federation
 from imperfed.descend import Local
 from imperfed.embeddings import gradient
 from imperfed.engine.rounds import Engine, Rounds
 from imperfed.evaluate import Evaluator
+from imperfed.federation import Federation
 from imperfed.labels import Positive
 from imperfed.models import ModelSpec, build
 from imperfed.oracle import Oracle

@@ -12,8 +12,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Attribute, Federation, Hall, Tree, Updates
+from imperfed.core import Hall, Tree, Updates
 from imperfed.errors import UsageError, positive
+from imperfed.federation import Attribute, Federation
 from imperfed.labels import Labels
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imperfed.core import Federation
 from imperfed.errors import UsageError
 from imperfed.fairness import Between, summary
+from imperfed.federation import Federation
 from imperfed.labels import Annotated
 from imperfed.network import Net
 from imperfed.oracle import Oracle

@@ -13,7 +13,7 @@ import torch
 from imperfed.algorithms import catalogue, reference
 from imperfed.auxiliary import Mending, assail
 from imperfed.config import Config
-from imperfed.core import Federation, Objective
+from imperfed.core import Objective
 from imperfed.data.federate import Scene, federate
 from imperfed.data.sources import load
 from imperfed.data.sparse import width
@@ -21,6 +21,7 @@ from imperfed.engine.rounds import Engine, Report
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError, unknown
 from imperfed.evaluate import Evaluator, Scores
+from imperfed.federation import Federation
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Annotated, Exact
 from imperfed.mendings import write_mending

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Attribute
 from imperfed.errors import UsageError, unknown
+from imperfed.federation import Attribute
 
 Scores = dict[str, tuple[float, int]]
 """Figures by name, each with the number of rows it is of."""

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imperfed.core import Federation
 from imperfed.engine.rounds import Engine
 from imperfed.engine.site import load_model
 from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, Evaluator, Scores, figure
+from imperfed.federation import Federation
 from imperfed.folder import Record, RunFolder
 
 WORDS = {1: "present", 0: "absent", -1: ""}

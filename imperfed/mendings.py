@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from imperfed.auxiliary import Mending
-from imperfed.core import Federation
 from imperfed.evaluate import Evaluator
+from imperfed.federation import Federation
 from imperfed.folder import Record, RunFolder
 
 

@@ -10,12 +10,12 @@ from typing import Any
 from torch import Tensor
 
 from imperfed import suspicions
-from imperfed.core import Federation
 from imperfed.data.federate import Scene
 from imperfed.data.sparse import width
 from imperfed.engine.rounds import Engine, Report
 from imperfed.evaluate import Evaluator, figure
 from imperfed.fairness import FAIR, course
+from imperfed.federation import Federation
 from imperfed.filled import apart, by_class, write_filled
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Annotated, Candidates

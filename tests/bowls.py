@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from toy import Watched, engine
 
-from imperfed.core import Algorithm, Batch, Federation, Objective
+from imperfed.core import Algorithm, Batch, Objective
 from imperfed.descend import Local, plan
 from imperfed.engine.seeds import generator
+from imperfed.federation import Federation
 from imperfed.labels import Exact, Labels
 from imperfed.network import Network
 from imperfed.oracle import Oracle

@@ -139,7 +139,7 @@ def test_the_papers_figures_are_per_cent_and_of_known_methods() -> None:
 
 def test_labels_filled_in_are_measured_by_their_auroc() -> None:
     filled = {"filled in": 9, "accuracy": 0.3, "auroc": 0.8}
-    one = {"personal": {"mean": 0.6}, "global": {}, "metric": "auroc", "seconds": 1.0}
+    one = {"personal": {"mean": 0.6, "n": 5}, "global": {}, "metric": "auroc", "seconds": 1.0}
     lines = [
         compare.line("fedpsl", [one | {"labels": filled}], {}),
         compare.line("fedavg", [one | {"labels": filled | {"auroc": None}}], {}),

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.core import Attribute
 from imperfed.errors import UsageError
 from imperfed.fairness import (
     Between,
@@ -21,6 +20,7 @@ from imperfed.fairness import (
     spd,
     summary,
 )
+from imperfed.federation import Attribute
 
 # the ten rows of the spec: first five privileged
 Y = torch.tensor([1, 1, 0, 0, 1, 1, 0, 0, 1, 0])
@@ -104,7 +104,7 @@ def test_equal_to_fairlearn():
     for _ in range(20):
         y, predicted, group = (draw.integers(0, high, 200) for high in (3, 3, 2))
         found = count(torch.from_numpy(predicted), torch.from_numpy(y), torch.from_numpy(group), 2)
-        arguments = {"y_true": y == 2, "y_pred": predicted == 2, "sensitive_features": group}
+        arguments = {"y_true": 1 * (y == 2), "y_pred": 1 * (predicted == 2), "sensitive_features": group}
         assert abs(measure(eod, found)) == pytest.approx(metrics.equal_opportunity_difference(**arguments))
         assert abs(measure(spd, found)) == pytest.approx(metrics.demographic_parity_difference(**arguments))
         frame = metrics.MetricFrame(metrics=metrics.true_positive_rate, **arguments)

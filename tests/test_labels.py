@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from toy import world
 
-from imperfed.core import Federation
 from imperfed.errors import DataError
+from imperfed.federation import Federation
 from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
 
 KINDS: list[type[Labels]] = [Exact, Positive, Candidates, Memberships, Positives, Annotated]

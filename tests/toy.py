@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softmax
 
-from imperfed.core import Algorithm, Batch, Exchange, Federation, Objective, Tree, Trusted, Updates
+from imperfed.core import Algorithm, Batch, Exchange, Objective, Tree, Updates
 from imperfed.descend import Local
 from imperfed.engine.rounds import Engine, Report, Rounds
 from imperfed.evaluate import Evaluator
+from imperfed.federation import Federation, Trusted
 from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
 from imperfed.network import Network
 from imperfed.oracle import Oracle

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = "imperfed"
-GROUND = {"core", "labels", "network", "losses", "descend", "auxiliary", "embeddings", "digests"}
+GROUND = {"core", "federation", "labels", "network", "losses", "descend", "auxiliary", "embeddings", "digests"}
 AROUND = {"repairs", "attacks", "defences"}
 BUILT_ON_IT = {"algorithms", "cli", "data", "engine", "evaluate", "report", *AROUND}
 ALLOWED = {room: GROUND | {"errors", "discovery", room} for room in ("algorithms", *AROUND)}

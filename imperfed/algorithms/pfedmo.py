@@ -20,9 +20,8 @@ last two terms of (3.8). With all scores 0, as in the first round, all three are
 The method has its own momentum, so `local.momentum` is not used. Absent workers keep their pair. Normalisation buffers
 are the workers' mean, from which the representation model makes its own anew in every round.
 
-Departs from the thesis in: the reading; the inputs scored are the server's labelled ones (`score_on=test`: inputs of
-the test set, as in the thesis, by `split.public`); a loss that is not finite scores 0; so do all where the server holds
-no labelled rows.
+Departs from the thesis in: the reading; the inputs scored are the server's labelled ones (`score_on=test`: test inputs,
+as in the thesis, by `split.public`); a loss that is not finite scores 0, as do all without labelled rows at the server.
 """
 
 from __future__ import annotations
@@ -70,8 +69,6 @@ class PFedMo(Algorithm):
     def trusts(self) -> bool:
         return True
 
-    # -- a worker; the representation model moves in the same way ---------------------------------------------------
-
     def momentum(self, w: Tensor, y: Tensor) -> Tensor:
         """m of the two sequences."""
         return w - y if self.reading == "velocity" else y
@@ -95,8 +92,6 @@ class PFedMo(Algorithm):
 
     def reply(self, done: Done) -> tuple[Tree, Tree]:
         return {"m": self.pair(done)[1]}, done.memory
-
-    # -- the server -------------------------------------------------------------------------------------------------
 
     def serve(self, w: Tensor, sites: int) -> Tree:
         m = self.momentum(w, w)  # y^0 = w^0

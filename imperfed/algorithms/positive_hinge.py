@@ -36,7 +36,7 @@ class PositiveHinge(Objective):
 
     name: ClassVar[str] = "positive-hinge"
     labels: ClassVar[type[Positive]] = Positive
-    by_itself: ClassVar[bool] = False  # it reads rows of the head, which networks trained in one program do not have
+    by_itself: ClassVar[bool] = False  # it reads the class matrix, which a stack of networks does not show
     threshold: float = 0.9  # Eq. 14
 
     def loss(self, net: Any, batch: Batch) -> tuple[Tensor, Any]:

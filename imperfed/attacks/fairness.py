@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from imperfed.auxiliary import Attack
-from imperfed.core import Attribute
 from imperfed.errors import UsageError, unknown
+from imperfed.federation import Attribute
 from imperfed.labels import Candidates, Exact, Labels, Memberships
 
 

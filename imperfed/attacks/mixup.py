@@ -3,7 +3,7 @@
     symbol      where it lives                                          does it travel
     alpha       alpha                                                   never
     D_u, D_t    rows.given, rows.inside: who may be a neighbour         never
-    dist        distance(): between groups and between candidate sets   never
+    dist        distance(), of groups plus of candidate sets            never
 
 Further symbols: see `attacks/fairness.py`. Neighbours are sought among the rows as they were, so that the order of the
 rows does not matter. Candidate sets become memberships between 0 and 1; the objective must take them as weights.
@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from imperfed.attacks.fairness import FairnessAttack, as_sets
-from imperfed.core import Attribute
+from imperfed.core import SLICE
 from imperfed.errors import UsageError
+from imperfed.federation import Attribute
 from imperfed.labels import Candidates, Exact, Labels, Memberships
 
 
@@ -48,13 +49,13 @@ class Mixup(FairnessAttack):
     ) -> tuple[Tensor, Labels, str]:
         rows = self.rows(x, labels, attribute, classes)
         y, new_x, new_y, counts = labels.values, x.clone(), labels.values.clone(), []
-        dist = distance(rows.groups, y)
         for victims, neighbours in ((rows.first, rows.given), (rows.second, rows.inside)):  # D_u line 4, D_t line 12
-            victims = victims & neighbours.any()
-            j = dist[victims].masked_fill(~neighbours, torch.inf).argmin(1)  # lines 8 and 16
-            new_x[victims] = self.alpha * x[victims] + (1 - self.alpha) * x[j]  # lines 9 and 17
-            new_y[victims] = self.alpha * y[victims] + (1 - self.alpha) * y[j]
-            counts.append(int(victims.sum()))
+            i, D = victims.nonzero().flatten(), neighbours.nonzero().flatten()
+            i = i if len(D) else i[:0]
+            j = nearest(rows.groups, y, i, D)  # lines 8 and 16
+            new_x[i] = self.alpha * x[i] + (1 - self.alpha) * x[j]  # lines 9 and 17
+            new_y[i] = self.alpha * y[i] + (1 - self.alpha) * y[j]
+            counts.append(len(i))
         lonely = int(rows.first.sum() + rows.second.sum()) - sum(counts)
         told = (
             f"of {len(x)} rows {counts[0]} mixed with the nearest that may be {self.unprivileged} and {counts[1]} with "
@@ -63,7 +64,15 @@ class Mixup(FairnessAttack):
         return new_x, Memberships(new_y, labels.classes), told
 
 
-def distance(groups: Tensor, y: Tensor) -> Tensor:
-    """|P^_i - P^_j|_2 + |y_i - y_j|_2 for all pairs (lines 6 and 14); exact on sets, so that ties are ties."""
-    parts = [torch.cdist(a, a, compute_mode="donot_use_mm_for_euclid_dist") for a in (groups.double(), y.double())]
-    return parts[0] + parts[1]
+def nearest(groups: Tensor, y: Tensor, i: Tensor, D: Tensor) -> Tensor:
+    """The row of D that is nearest to each of the rows i, the lowest of several."""
+    found = [i[:0]]
+    for part in i.split(SLICE) if len(i) else ():
+        dist = distance(groups[part], groups[D]) + distance(y[part], y[D])  # lines 6 and 14
+        found.append(D[dist.argmin(1)])
+    return torch.cat(found)
+
+
+def distance(a: Tensor, b: Tensor) -> Tensor:
+    """|a_i - b_j|_2 of all pairs of rows; of sets exact, so that ties are ties."""
+    return torch.cdist(a.double(), b.double(), compute_mode="donot_use_mm_for_euclid_dist")

@@ -14,8 +14,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from imperfed.attacks.fairness import FairnessAttack
-from imperfed.core import Attribute
 from imperfed.errors import unknown
+from imperfed.federation import Attribute
 from imperfed.labels import Candidates, Exact, Labels
 
 KEEP = ("set", "none")

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Federation
 from imperfed.data.dataset import Dataset
 from imperfed.data.partitions import Split
 from imperfed.errors import DataError, UsageError
+from imperfed.federation import Federation
 from imperfed.labels import Positive
 from imperfed.oracle import Oracle
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Attribute
 from imperfed.errors import DataError
+from imperfed.federation import Attribute
 from imperfed.labels import Annotated, Candidates, Exact, Labels
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Federation
 from imperfed.data.annotations import annotate, to_learn
 from imperfed.data.attributes import blur, group_facts, spare, true_groups
 from imperfed.data.by_label import by_label, draw
@@ -22,6 +21,7 @@ from imperfed.data.partitions import Index, Split, partition
 from imperfed.data.tasks import Tasks, tasks_of
 from imperfed.data.trusted import set_apart, trust
 from imperfed.errors import DataError, UsageError, unknown
+from imperfed.federation import Federation
 from imperfed.labels import Annotated, Candidates, Labels
 from imperfed.oracle import Oracle
 

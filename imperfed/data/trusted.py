@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from imperfed.core import Trusted
 from imperfed.data.dataset import Dataset
 from imperfed.errors import DataError, UsageError
+from imperfed.federation import Trusted
 from imperfed.labels import Exact
 
 Index = npt.NDArray[np.int64]

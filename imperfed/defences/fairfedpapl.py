@@ -31,11 +31,12 @@ import torch
 from torch import Tensor
 
 from imperfed.auxiliary import Defence
-from imperfed.core import Attribute, Federation, Hall, Tree, Updates
+from imperfed.core import Hall, Tree, Updates
 from imperfed.defences import evidence
 from imperfed.defences.inversion import Dummies, Ensemble, Reconstruction, invert
 from imperfed.defences.splitting import Split, clear, too_near, too_usual, two_means
 from imperfed.errors import UsageError, not_negative, positive, unknown
+from imperfed.federation import Attribute, Federation
 
 VARIANTS = ("ours", "thesis")
 SCORES = ("label", "pool", "probe", "path")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,19 @@ import torch
 from torch import Tensor
 
 from imperfed.auxiliary import Defence
-from imperfed.core import Algorithm, Exchange, Federation, Hall, Objective, Suspicion, Tree, Updates
+from imperfed.core import Algorithm, Exchange, Hall, Objective, Suspicion, Tree, Updates
 from imperfed.descend import Local
+from imperfed.engine import post
 from imperfed.engine import site as at_site
-from imperfed.engine.crew import Crew, Failure, Task, attempt, cores, crew, portable
+from imperfed.engine.crew import Crew, Failure, Task, cores, crew
 from imperfed.engine.seeds import SERVER, generator, seeded
 from imperfed.engine.server import GUARD, Server
-from imperfed.engine.site import Answer, Bench, Job, Judge, Scores
-from imperfed.engine.stack import stackable, train_together
+from imperfed.engine.site import Bench, Job, Judge, Scores
+from imperfed.engine.stack import stackable
 from imperfed.engine.state import State, nbytes, shared
 from imperfed.engine.together import weighted_gradient
 from imperfed.errors import DivergedError, ImperfedError, QuorumError, UsageError, not_negative, positive, unknown
+from imperfed.federation import Federation
 from imperfed.network import Layout, Net, Network
 from imperfed.threads import one_thread
 
@@ -123,7 +125,7 @@ class Engine:
         self.uploads = {name: shared(state.servers[0][name].expand(places, -1)) for name in ("w", "buffers")}
         self.stacks = stackable(self.bench.job, network)
         self.before = self.open()
-        self.crew: Crew = crew(Post(self.bench, self.uploads), self._workers())
+        self.crew: Crew = crew(post.Post(self.bench, self.uploads), self._workers())
 
     def open(self) -> Report:
         """The one-shot exchanges before round 0, in the calling process: workers see what is there when they start."""
@@ -245,7 +247,7 @@ class Engine:
         failures = {}
         trains = self.bench.job.algorithm.exchanges(round)[number].trains
         shares = self._shares(sites) if trains and self.stacks else [(k,) for k in sites]
-        tasks: list[Task] = [(respond, (round, number, share, [slots[k] for k in share])) for share in shares]
+        tasks: list[Task] = [(post.respond, (round, number, share, [slots[k] for k in share])) for share in shares]
         for task, result in self.crew.run(tasks):
             results = [result] * len(shares[task]) if isinstance(result, Failure) else result
             for k, one in zip(shares[task], results, strict=True):
@@ -276,13 +278,13 @@ class Engine:
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
         """Figures of every site's model, and of the global one where there is one."""
         sites = range(self.bench.job.judge.sites)
-        tasks: list[Task] = [(evaluate, (k,)) for k in sites]
-        results = self._all([*tasks, (evaluate_common, ())])
+        tasks: list[Task] = [(post.evaluate, (k,)) for k in sites]
+        results = self._all([*tasks, (post.evaluate_common, ())])
         return {k: results[k] for k in sites}, results[len(sites)]
 
     def beliefs(self) -> Tensor | None:
         """The probabilities of the labels worked out for every training row; None where none are worked out."""
-        parts = self._all([(believe, (k,)) for k in range(len(self.sizes))])
+        parts = self._all([(post.believe, (k,)) for k in range(len(self.sizes))])
         if parts[0] is None:
             return None
         return torch.cat([torch.from_numpy(part) for part in parts])
@@ -320,14 +322,6 @@ class Engine:
         self.crew.close()
 
 
-@dataclass
-class Post:
-    """What a worker process holds: its bench, and the shared matrix it writes a site's answer into."""
-
-    bench: Bench
-    uploads: Tree
-
-
 def guard(defence: Defence | None) -> Callable[[int], Tree]:
     """What a defence remembers of so many sites, by the names it has in the server's memory."""
     return lambda sites: {} if defence is None else {f"{GUARD}{n}": t for n, t in defence.open(sites).items()}
@@ -346,44 +340,3 @@ def unlike_the_others(answers: dict[int, tuple[float, dict[str, Any]]]) -> dict[
         for k, mine in shapes.items()
         if mine != usual
     }
-
-
-def respond(post: Post, round: int, number: int, sites: Sequence[int], slots: Sequence[int]) -> list[Any]:
-    """Each site's loss and further answers, or why it failed; in one program where there are several."""
-    together = attempt(post.bench, (train_together, (round, sites))) if len(sites) > 1 else None
-    if isinstance(together, list):
-        return [hand_in(post, round, number, *one) for one in zip(sites, slots, together, strict=True)]
-    # Where the program for all has failed, one by one it will show which of them fails.
-    return [attempt(post, (respond_alone, (round, number, k, slot))) for k, slot in zip(sites, slots, strict=True)]
-
-
-def respond_alone(post: Post, round: int, number: int, site: int, slot: int) -> Any:
-    """A site's loss and further answers."""
-    return hand_in(post, round, number, site, slot, at_site.respond(post.bench, round, number, site))
-
-
-def hand_in(post: Post, round: int, number: int, site: int, slot: int, answer: Answer) -> Any:
-    """What a site answers beside its weights, which are left in the shared matrix; its own memory is kept."""
-    if fault := answer.fault(post.bench.state):
-        return Failure(f"its answer was refused: {fault}")
-    answer.keep(post.bench, site)
-    matrices = post.uploads if post.bench.job.algorithm.exchanges(round)[number].trains else {}
-    for name, matrix in matrices.items():
-        matrix[slot].copy_(answer.up[name])
-    return answer.loss, portable({name: t for name, t in answer.up.items() if name not in matrices})
-
-
-def evaluate(post: Post, site: int) -> Scores:
-    """Figures of one site's model."""
-    return at_site.evaluate(post.bench, site)
-
-
-def evaluate_common(post: Post) -> Scores:
-    """Figures of the global model."""
-    return at_site.evaluate_common(post.bench)
-
-
-def believe(post: Post, site: int) -> Any:
-    """The labels that a training site worked out."""
-    belief = at_site.believe(post.bench, site)
-    return None if belief is None else belief.numpy()

@@ -11,10 +11,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Desk, Done, Exchange, Federation, Objective, Tree
+from imperfed.core import Algorithm, Desk, Done, Exchange, Objective, Tree
 from imperfed.descend import Local, Plan, Shelf, batches, descend, plan
 from imperfed.engine.seeds import generator, seeded
 from imperfed.engine.state import Groups, State
+from imperfed.federation import Federation
 from imperfed.network import Layout, Net
 
 Scores = dict[str, tuple[float, int]]

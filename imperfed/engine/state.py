@@ -14,8 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Federation, Objective, Site, Tree
+from imperfed.core import Algorithm, Objective, Site, Tree
 from imperfed.errors import DataError
+from imperfed.federation import Federation
 from imperfed.network import Layout
 
 

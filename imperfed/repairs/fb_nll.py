@@ -24,8 +24,9 @@ from typing import ClassVar
 import torch
 
 from imperfed.auxiliary import Mending, Repair
-from imperfed.core import Federation, Tree
+from imperfed.core import Tree
 from imperfed.errors import UsageError, positive, unknown
+from imperfed.federation import Federation
 from imperfed.labels import Exact, Labels
 from imperfed.repairs.clusters import LINKAGES
 from imperfed.repairs.correction import KEPT, PHASE1, Correction, Verdict

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from imperfed.core import Federation
+from imperfed.federation import Federation
 from imperfed.repairs.calibration import FOLDS, margins
 
 Scores = Callable[[Tensor, Tensor, Tensor], Tensor]

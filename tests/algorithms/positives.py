@@ -11,8 +11,9 @@ import torch
 from torch import nn
 from toy import Watched, engine
 
-from imperfed.core import Algorithm, Federation
+from imperfed.core import Algorithm
 from imperfed.descend import Local
+from imperfed.federation import Federation
 from imperfed.labels import Positive
 from imperfed.network import Network
 from imperfed.oracle import Oracle

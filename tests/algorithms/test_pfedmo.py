@@ -11,10 +11,11 @@ from toy import LOCAL, Plain, Watched, engine, network, world
 
 from imperfed.algorithms.fednag import FedNAG
 from imperfed.algorithms.pfedmo import PFedMo
-from imperfed.core import Done, Federation, Hall, Tree, Trusted, Updates
+from imperfed.core import Done, Hall, Tree, Updates
 from imperfed.descend import plan
 from imperfed.engine.seeds import SERVER, generator
 from imperfed.errors import DivergedError, UsageError
+from imperfed.federation import Federation, Trusted
 from imperfed.labels import Exact
 from imperfed.oracle import Oracle
 

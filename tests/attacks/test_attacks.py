@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from imperfed.attacks import attacks
-from imperfed.attacks.mixup import Mixup, distance
+from imperfed.attacks.mixup import Mixup, distance, nearest
 from imperfed.attacks.pafa import PAFA
 from imperfed.attacks.plfa import PLFA
 from imperfed.auxiliary import Attack
-from imperfed.core import Attribute
+from imperfed.core import SLICE
 from imperfed.errors import UsageError
+from imperfed.federation import Attribute
 from imperfed.labels import Annotated, Candidates, Exact, Memberships
 
 RACE = Attribute("race", ("Asian", "Black", "White"), 1)  # columns 1, 2, 3 of five
@@ -84,7 +85,8 @@ def test_pafa_works_on_exact_labels():
 
 
 def test_distances_by_hand():
-    d = distance(torch.tensor(GROUPS).float(), torch.tensor(SETS).float())
+    groups, sets = torch.tensor(GROUPS).float(), torch.tensor(SETS).float()
+    d = distance(groups, groups) + distance(sets, sets)
     assert d.dtype == torch.float64
     assert float(d[0, 2]) == pytest.approx(math.sqrt(3) + math.sqrt(3))
     assert float(d[0, 6]) == pytest.approx(1 + 1)
@@ -92,7 +94,7 @@ def test_distances_by_hand():
     assert torch.equal(d, d.T)
 
 
-def nearest(i: int, among: list[int]) -> int:
+def by_loops(i: int, among: list[int]) -> int:
     """The plain loops of Algorithm 7; ties to the lowest row."""
     best, least = -1, math.inf
     for j in among:
@@ -108,7 +110,7 @@ def test_mixup_mixes_victims_with_their_nearest_neighbour():
     x, labels, told = rewritten(Mixup(**AIM, alpha=alpha))
     assert isinstance(labels, Memberships)
     y = torch.tensor(SETS).float()
-    partner = {i: nearest(i, [2, 3, 4, 6]) for i in FIRST} | {i: nearest(i, [0, 1, 4, 7]) for i in SECOND}
+    partner = {i: by_loops(i, [2, 3, 4, 6]) for i in FIRST} | {i: by_loops(i, [0, 1, 4, 7]) for i in SECOND}
     assert partner == {0: 6, 1: 4, 7: 2, 2: 4, 3: 4, 6: 0}  # 7: 2 and 4 are equally near, sqrt 2 + 1
     for i in range(8):
         j, share = partner.get(i, i), alpha if i in partner else 1.0
@@ -131,6 +133,17 @@ def test_mixup_ties_go_to_the_lowest_row():
     assert float(new[0, 0]) == 0.5
     new, _, _ = rewritten(Mixup(**AIM), x.flip(0), Candidates(sets.flip(0), 3))
     assert float(new[39, 0]) == 0.5 * 39
+
+
+def test_neighbours_of_many_victims_are_sought_slice_by_slice():
+    draw = torch.Generator().manual_seed(0)
+    groups, y = (torch.randint(0, 2, (900, 3), generator=draw).double() for _ in range(2))
+    i, D = torch.arange(700), torch.arange(650, 900)
+    assert len(i) > 2 * SLICE
+    whole = torch.cdist(groups[i], groups[D], compute_mode="donot_use_mm_for_euclid_dist")
+    whole += torch.cdist(y[i], y[D], compute_mode="donot_use_mm_for_euclid_dist")
+    assert torch.equal(nearest(groups, y, i, D), D[whole.argmin(1)])
+    assert nearest(groups, y, i[:0], D).tolist() == nearest(groups, y, i[:0], D[:0]).tolist() == []
 
 
 @pytest.mark.parametrize("kind", ["high", "Black"])

@@ -15,11 +15,12 @@ from torch import Tensor
 from toy import Watched, differences, engine, everything, network, world
 
 from contract.cases import Case
-from imperfed.core import Federation, Hall, Tree, Updates
+from imperfed.core import Hall, Tree, Updates
 from imperfed.descend import Local, descend, plan, widen
 from imperfed.engine import site as at_site
 from imperfed.engine.seeds import generator
 from imperfed.evaluate import Evaluator
+from imperfed.federation import Federation
 from imperfed.oracle import Oracle
 
 Scene = tuple[Federation, Oracle]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.core import Attribute
 from imperfed.data.attributes import blur, true_groups
 from imperfed.data.candidates import Labelling
 from imperfed.data.dataset import Dataset
@@ -16,6 +15,7 @@ from imperfed.data.federate import federate
 from imperfed.data.partitions import Split
 from imperfed.data.sources import load
 from imperfed.errors import DataError
+from imperfed.federation import Attribute
 
 GROUP = Attribute("group", ("a", "b", "c"), 1)
 FLIP = Labelling(candidates="flip")

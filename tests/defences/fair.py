@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from toy import Plain, Watched
 
 from imperfed.auxiliary import Defence
-from imperfed.core import Algorithm, Attribute, Federation, Objective
+from imperfed.core import Algorithm, Objective
 from imperfed.descend import Local
 from imperfed.engine.rounds import Rounds
 from imperfed.evaluate import Evaluator
+from imperfed.federation import Attribute, Federation
 from imperfed.labels import Candidates, Exact
 from imperfed.network import Network
 from imperfed.oracle import Oracle

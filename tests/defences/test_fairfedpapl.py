@@ -11,9 +11,10 @@ from torch import Tensor
 from toy import Watched
 
 from imperfed.algorithms.fedavg import FedAvg
-from imperfed.core import Attribute, Hall, Updates
+from imperfed.core import Hall, Updates
 from imperfed.defences.fairfedpapl import FairFedPAPL
 from imperfed.errors import UsageError
+from imperfed.federation import Attribute
 from imperfed.network import Layout, Net
 
 GREEN = {"target": "green", "unprivileged": "high"}

@@ -13,11 +13,12 @@ from toy import LOCAL, Plain, differences, engine, everything, network, world
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.scaffold import Scaffold
 from imperfed.auxiliary import Defence
-from imperfed.core import Algorithm, Desk, Exchange, Federation, Hall, Tree, Updates
+from imperfed.core import Algorithm, Desk, Exchange, Hall, Tree, Updates
 from imperfed.descend import Local
 from imperfed.engine.rounds import Engine, Rounds
 from imperfed.errors import UsageError
 from imperfed.evaluate import Evaluator
+from imperfed.federation import Federation
 from imperfed.labels import Exact
 from imperfed.oracle import Oracle
 

@@ -16,7 +16,7 @@ from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fedprox import FedProx
 from imperfed.algorithms.pfedpll import LCP, PFedPLL
 from imperfed.core import Algorithm, Batch, Objective
-from imperfed.engine import rounds, stack
+from imperfed.engine import post, rounds, stack
 from imperfed.engine import site as at_site
 from imperfed.labels import Candidates, Exact
 from imperfed.models import ModelSpec, build
@@ -105,7 +105,7 @@ def test_what_cannot_be_stacked_is_trained_one_by_one(
     method: Algorithm, objective: Objective, net: Network, local: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(rounds, "train_together", lambda *a: asked.append(a))
+    monkeypatch.setattr(post, "train_together", lambda *a: asked.append(a))
     e = engine(method, objective, world(Exact), local, net=net)
     assert not e.stacks
     e.round(0)

@@ -11,9 +11,9 @@ import torch
 from crowd import CLASSES, rows
 
 from imperfed.config import resolve
-from imperfed.core import Federation, Trusted
 from imperfed.errors import UsageError
 from imperfed.experiment import Watch, start
+from imperfed.federation import Federation, Trusted
 from imperfed.labels import Candidates, Exact
 from imperfed.repairs.fb_nll import FBNLL
 

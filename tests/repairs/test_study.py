@@ -6,7 +6,7 @@ import pytest
 import torch
 from crowd import CLASSES, rows
 
-from imperfed.core import Federation, Trusted
+from imperfed.federation import Federation, Trusted
 from imperfed.labels import Exact
 from imperfed.studies.controls import Scores, corrected_by, means, probe
 from imperfed.studies.fb_nll import mean_features, methods, spread

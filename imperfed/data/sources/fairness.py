@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from imperfed.core import Attribute
 from imperfed.data import readers
 from imperfed.data.dataset import Dataset
 from imperfed.data.source import Source
 from imperfed.errors import DataError
+from imperfed.federation import Attribute
 
 COMPAS_FILE = "compas/compas-scores-two-years.csv"
 STUDENT_FILE = "student/Student_performance_data.csv"
