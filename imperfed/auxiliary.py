@@ -54,7 +54,8 @@ def assail(attack: Attack, federation: Federation, draw: torch.Generator) -> Att
     if attack.adversaries >= K:
         raise UsageError(f"attack.adversaries is {attack.adversaries}, but there are {K} sites; leave some honest")
     adversaries = tuple(sorted(torch.randperm(K, generator=draw)[: attack.adversaries].tolist()))
-    x, labels, notes = federation.x.clone(), attack.prepare(federation.labels), []
+    # Of an example that sits at several sites every site gets a copy: one of them may rewrite it.
+    x, labels, notes = federation.inputs(0, federation.starts[-1]).clone(), attack.prepare(federation.labels), []
     values = labels.values.clone()
     for k in adversaries:
         a, b = federation.starts[k], federation.starts[k + 1]
@@ -62,7 +63,9 @@ def assail(attack: Attack, federation: Federation, draw: torch.Generator) -> Att
         x[a:b], values[a:b] = new, told.values
         notes.append(f"{attack.name} at {federation.sites[k]}: {note}")
     return Attacked(
-        replace(federation, x=x, labels=type(labels)(values, labels.classes)).check(), adversaries, tuple(notes)
+        replace(federation, x=x, at=None, labels=type(labels)(values, labels.classes)).check(),
+        adversaries,
+        tuple(notes),
     )
 
 
