@@ -53,7 +53,8 @@ def imperfed_engine(work: Work, workers: int) -> Any:
     from imperfed.algorithms import find_objective
     from imperfed.algorithms.fedavg import FedAvg
     from imperfed.descend import Local
-    from imperfed.engine.rounds import Engine, Rounds
+    from imperfed.engine.course import Rounds
+    from imperfed.engine.rounds import Engine
     from imperfed.evaluate import Evaluator
     from imperfed.federation import Federation
     from imperfed.labels import Exact

@@ -24,7 +24,7 @@ from torch import Tensor
 from imperfed.config import resolve
 from imperfed.core import Hall, Tree, Updates
 from imperfed.defences.fairfedpapl import FairFedPAPL
-from imperfed.engine.rounds import Report
+from imperfed.engine.course import Report
 from imperfed.experiment import Experiment
 
 RESULTS = Path(__file__).parent / "results" / "guard.jsonl"

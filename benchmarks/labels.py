@@ -20,7 +20,8 @@ from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.positive_hinge import HEAD
 from imperfed.descend import Local
 from imperfed.embeddings import gradient
-from imperfed.engine.rounds import Engine, Rounds
+from imperfed.engine.course import Rounds
+from imperfed.engine.rounds import Engine
 from imperfed.evaluate import Evaluator
 from imperfed.federation import Federation
 from imperfed.labels import Positive

@@ -25,7 +25,8 @@ from imperfed.data.partitions import Split
 from imperfed.data.sources import load
 from imperfed.data.sparse import width
 from imperfed.descend import Local
-from imperfed.engine.rounds import Engine, Rounds
+from imperfed.engine.course import Rounds
+from imperfed.engine.rounds import Engine
 from imperfed.engine.together import weighted_gradient
 from imperfed.evaluate import Evaluator
 from imperfed.models import ModelSpec, build

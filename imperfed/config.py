@@ -24,7 +24,7 @@ from imperfed.core import Algorithm, Objective
 from imperfed.data.candidates import Labelling
 from imperfed.data.partitions import Split
 from imperfed.descend import Local
-from imperfed.engine.rounds import Rounds
+from imperfed.engine.course import Rounds
 from imperfed.errors import UsageError, unknown
 from imperfed.fairness import Fairness
 from imperfed.models import ModelSpec

@@ -17,7 +17,8 @@ from imperfed.core import Objective
 from imperfed.data.federate import Scene, federate
 from imperfed.data.sources import load
 from imperfed.data.sparse import width
-from imperfed.engine.rounds import Engine, Report
+from imperfed.engine.course import Report
+from imperfed.engine.rounds import Engine
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError, unknown
 from imperfed.evaluate import Evaluator, Scores

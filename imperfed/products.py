@@ -12,7 +12,8 @@ from torch import Tensor
 from imperfed import suspicions
 from imperfed.data.federate import Scene
 from imperfed.data.sparse import width
-from imperfed.engine.rounds import Engine, Report
+from imperfed.engine.course import Report
+from imperfed.engine.rounds import Engine
 from imperfed.evaluate import Evaluator, figure
 from imperfed.fairness import FAIR, course
 from imperfed.federation import Federation

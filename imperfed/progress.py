@@ -15,7 +15,7 @@ from rich.status import Status
 
 from imperfed.config import Config
 from imperfed.data.federate import Scene
-from imperfed.engine.rounds import Report
+from imperfed.engine.course import Report
 from imperfed.experiment import Interrupted, Watch
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from imperfed.engine.rounds import Report
+from imperfed.engine.course import Report
 from imperfed.folder import Record
 
 SECONDS = "seconds"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from imperfed.engine.rounds import Report
+from imperfed.engine.course import Report
 from imperfed.target import reached, sentence, time_taken
 
 

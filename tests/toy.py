@@ -13,7 +13,8 @@ from torch.nn.functional import cross_entropy, softmax
 
 from imperfed.core import Algorithm, Batch, Exchange, Objective, Tree, Updates
 from imperfed.descend import Local
-from imperfed.engine.rounds import Engine, Report, Rounds
+from imperfed.engine.course import Report, Rounds
+from imperfed.engine.rounds import Engine
 from imperfed.evaluate import Evaluator
 from imperfed.federation import Federation, Trusted
 from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives

@@ -6,7 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from imperfed.auxiliary import Defence
-from imperfed.core import Algorithm, Exchange, Hall, Objective, Suspicion, Tree, Updates
+from imperfed.core import Algorithm, Exchange, Hall, Objective, Tree, Updates
 from imperfed.descend import Local
 from imperfed.engine import post
 from imperfed.engine import site as at_site
+from imperfed.engine.course import Report, Rounds
 from imperfed.engine.crew import Crew, Failure, Task, cores, crew
 from imperfed.engine.seeds import SERVER, generator, seeded
 from imperfed.engine.server import GUARD, Server
@@ -25,63 +26,10 @@ from imperfed.engine.site import Bench, Job, Judge, Scores
 from imperfed.engine.stack import stackable
 from imperfed.engine.state import State, nbytes, shared
 from imperfed.engine.together import weighted_gradient
-from imperfed.errors import DivergedError, ImperfedError, QuorumError, UsageError, not_negative, positive, unknown
+from imperfed.errors import DivergedError, ImperfedError, QuorumError, UsageError
 from imperfed.federation import Federation
 from imperfed.network import Layout, Net, Network
 from imperfed.threads import one_thread
-
-POLICIES = ("skip", "retry", "stop")
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """How a run proceeds."""
-
-    rounds: int = 30  # T
-    participation: float = 1.0  # share of the sites that take part in a round
-    workers: int = 0  # worker processes; 0: one a core; 1: the calling process
-    evaluate_every: int = 1
-    checkpoint_every: int = 10
-    on_failure: str = (
-        "skip"  # a site that fails is left out of the round (skip), asked again (retry), or ends it (stop)
-    )
-    retries: int = 2
-    quorum: float = 0.5  # share of a round's sites that must answer
-    target: float = 0.0  # figure, as a fraction, of which the first round and the time until then are told; 0: none
-
-    def __post_init__(self) -> None:
-        positive(
-            "rounds",
-            rounds=self.rounds,
-            participation=self.participation,
-            evaluate_every=self.evaluate_every,
-            checkpoint_every=self.checkpoint_every,
-        )
-        not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
-        if max(self.participation, self.quorum, self.target) > 1:
-            raise UsageError("rounds.participation, rounds.quorum and rounds.target are shares: at most 1")
-        if self.on_failure not in POLICIES:
-            raise unknown("failure policy", self.on_failure, POLICIES)
-
-
-@dataclass
-class Report:
-    """What is known after a round."""
-
-    round: int
-    who: tuple[int, ...]
-    losses: dict[int, float]
-    failures: dict[int, str]
-    down: int = 0
-    up: int = 0
-    seconds: float = 0.0
-    """Of the round, without evaluation."""
-    sent: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Name and shape of everything that left a site."""
-    notes: list[str] = field(default_factory=list)
-    suspicions: list[Suspicion] = field(default_factory=list)
-    personal: dict[int, Scores] = field(default_factory=dict)
-    common: Scores = field(default_factory=dict)
 
 
 class Engine:

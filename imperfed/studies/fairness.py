@@ -27,7 +27,7 @@ import torch
 from imperfed.auxiliary import Defence
 from imperfed.config import Config, resolve
 from imperfed.core import Hall, Tree, Updates
-from imperfed.engine.rounds import Report
+from imperfed.engine.course import Report
 from imperfed.errors import ImperfedError
 from imperfed.experiment import Experiment
 

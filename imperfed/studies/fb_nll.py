@@ -28,7 +28,8 @@ from imperfed.data.noise import NOISES
 from imperfed.data.partitions import Split
 from imperfed.data.sources import load
 from imperfed.descend import Local
-from imperfed.engine.rounds import Engine, Rounds
+from imperfed.engine.course import Rounds
+from imperfed.engine.rounds import Engine
 from imperfed.evaluate import Evaluator
 from imperfed.federation import Federation
 from imperfed.labels import Exact

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from cli.terminal import TINY, done, imperfed, surroundings, write
-from imperfed.engine.rounds import Report
+from imperfed.engine.course import Report
 from imperfed.experiment import Interrupted
 from imperfed.progress import Show
 

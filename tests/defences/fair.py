@@ -11,7 +11,7 @@ from toy import Plain, Watched
 from imperfed.auxiliary import Defence
 from imperfed.core import Algorithm, Objective
 from imperfed.descend import Local
-from imperfed.engine.rounds import Rounds
+from imperfed.engine.course import Rounds
 from imperfed.evaluate import Evaluator
 from imperfed.federation import Attribute, Federation
 from imperfed.labels import Candidates, Exact

@@ -15,7 +15,8 @@ from imperfed.algorithms.scaffold import Scaffold
 from imperfed.auxiliary import Defence
 from imperfed.core import Algorithm, Desk, Exchange, Hall, Tree, Updates
 from imperfed.descend import Local
-from imperfed.engine.rounds import Engine, Rounds
+from imperfed.engine.course import Rounds
+from imperfed.engine.rounds import Engine
 from imperfed.errors import UsageError
 from imperfed.evaluate import Evaluator
 from imperfed.federation import Federation
