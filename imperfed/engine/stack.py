@@ -1,7 +1,7 @@
 """Several sites' small networks trained in one batched program, where the program is the same for all of them.
 
-On small networks a step's time goes into calling operations, not into their arithmetic. Here the sites' rows form a
-matrix [M, P], every linear layer is one batched product, and one backward pass and one update serve all M sites.
+On small networks a step's time goes into calling operations, not into their arithmetic. Here every linear layer is one
+batched product for M sites, and one backward pass and one update serve them all.
 """
 
 from __future__ import annotations
@@ -39,10 +39,20 @@ def stackable(job: Job, network: Network) -> bool:
 
 
 def known(network: Network) -> bool:
-    """Whether the network is a chain of layers that can be computed for several sites at once."""
-    return type(network) is Network and all(
-        isinstance(m, (nn.Linear, nn.Flatten, *EACH_NUMBER_BY_ITSELF)) for m in chain(network)
+    """Whether the network is a chain of layers that can be computed for several sites at once.
+
+    Exactly these types: a class of the user's own may compute otherwise. And no hooks, which would not be called.
+    """
+    plain = type(network) is Network and all(
+        type(m) in (nn.Linear, *EACH_NUMBER_BY_ITSELF) or flat(m) for m in chain(network)
     )
+    hooked = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in network.modules())
+    return plain and not hooked and all(p.requires_grad for p in network.parameters())
+
+
+def flat(module: nn.Module) -> bool:
+    """Whether it makes one row of an example, whatever its shape."""
+    return type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
 
 
 def chain(network: Network) -> list[nn.Module]:

@@ -73,6 +73,23 @@ class Doubling(Network):
         return super().forward(2 * x, features)
 
 
+class Halving(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) / 2
+
+
+def watched() -> Network:
+    net = network()
+    net.head.register_forward_hook(lambda *parts: None)
+    return net
+
+
+def frozen() -> Network:
+    net = network()
+    net.rep[0].requires_grad_(False)  # type: ignore[index,operator,union-attr]
+    return net
+
+
 def conv() -> Network:
     rep = nn.Sequential(nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 2, 3), nn.Flatten())
     return Network(rep, nn.Linear(8, 4))
@@ -89,16 +106,13 @@ def conv() -> Network:
         (FedAvg(), Plain(), Doubling(nn.Sequential(nn.Linear(6, 8)), nn.Linear(8, 4)), LOCAL),
         (FedAvg(), Plain(), Network(nn.Sequential(nn.Linear(6, 30000)), nn.Linear(30000, 4)), LOCAL),
         (FedAvg(), Plain(), network(), replace(LOCAL, epochs=2)),
+        (FedAvg(), Plain(), Network(nn.Sequential(Halving(6, 8)), nn.Linear(8, 4)), LOCAL),
+        (FedAvg(), Plain(), watched(), LOCAL),
+        (FedAvg(), Plain(), frozen(), LOCAL),
     ],
     ids=[
-        "own gradient",
-        "rows not by themselves",
-        "convolution",
-        "dropout",
-        "buffers",
-        "own forward",
-        "large",
-        "epochs",
+        *("own gradient", "crowded", "convolution", "dropout", "buffers", "own forward", "large", "epochs"),
+        *("own layer", "hook", "frozen"),
     ],
 )
 def test_what_cannot_be_stacked_is_trained_one_by_one(
