@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,20 +15,22 @@ from torch import Tensor
 from imperfed.auxiliary import Defence
 from imperfed.core import Algorithm, Exchange, Hall, Objective, Tree, Updates
 from imperfed.descend import Local
-from imperfed.engine import post
 from imperfed.engine import site as at_site
 from imperfed.engine.course import Report, Rounds
-from imperfed.engine.crew import Crew, Failure, Task, cores, crew
+from imperfed.engine.crew import Failure
 from imperfed.engine.seeds import SERVER, generator, seeded
 from imperfed.engine.server import GUARD, Server
 from imperfed.engine.site import Bench, Job, Judge, Scores
-from imperfed.engine.stack import stackable
+from imperfed.engine.staff import Reply, Staff
 from imperfed.engine.state import State, nbytes, shared
-from imperfed.engine.together import weighted_gradient
+from imperfed.engine.workers import Workers
 from imperfed.errors import DivergedError, ImperfedError, QuorumError, UsageError
 from imperfed.federation import Federation
 from imperfed.network import Layout, Net, Network
 from imperfed.threads import one_thread
+
+Hire = Callable[[Bench, int, int], Staff]
+"""Who answers for the sites, given the bench, the number of sites on duty, and the number of workers asked for."""
 
 
 class Engine:
@@ -46,6 +47,7 @@ class Engine:
         rounds: Rounds,
         seed: int,
         defence: Defence | None = None,
+        hire: Hire | None = None,
     ) -> None:
         if algorithm.gathers:
             local = replace(local, steps=local.steps * len(federation.sites))
@@ -69,23 +71,17 @@ class Engine:
             defence.suits(federation)
         if defence and not all(e.trains or e.answer for e in exchanges):
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
-        places = self.on_duty if any(e.trains for e in exchanges) else 0
-        self.uploads = {name: shared(state.servers[0][name].expand(places, -1)) for name in ("w", "buffers")}
-        self.stacks = stackable(self.bench.job, network)
+        self.staff: Staff = (hire or Workers)(self.bench, self.on_duty, rounds.workers)
         self.before = self.open()
-        self.crew: Crew = crew(post.Post(self.bench, self.uploads), self._workers())
 
     def open(self) -> Report:
-        """The one-shot exchanges before round 0, in the calling process: workers see what is there when they start."""
+        """The one-shot exchanges before round 0."""
         job, state, report = self.bench.job, self.state, Report(-1, (), {}, {})
-        halls = self.server.halls(-1)
-        for exchange in job.algorithm.opening():
-            assert exchange.answer is not None
-            sites = range(len(self.sizes))
+        halls, sites = self.server.halls(-1), range(len(self.sizes))
+        for number, exchange in enumerate(job.algorithm.opening()):
+            parts = self.staff.open(number)
+            updates = Updates(tuple(sites), torch.tensor(self.sizes).float(), {}, parts)
             with one_thread():
-                seated = self._same_for_all()
-                parts = tuple(at_site.consult(self.bench, -1, k, exchange, exchange.answer, seated).up for k in sites)
-                updates = Updates(tuple(sites), torch.tensor(self.sizes).float(), {}, parts)
                 for g, hall in enumerate(halls):
                     if mine := self.server.of_group(updates, g):
                         server = exchange.gather(dict(state.servers[g]), mine, hall)
@@ -95,16 +91,6 @@ class Engine:
             report.sent |= {name: tuple(t.shape) for part in parts for name, t in part.items()}
         report.notes += [note for hall in halls for note in hall.notes]
         return report
-
-    def _same_for_all(self) -> Net | None:
-        """The network at the first weights where all sites receive the same and none can change it: loaded once."""
-        layout = self.bench.job.layout
-        if layout.size > layout.shared or len(self.state.servers) > 1:
-            return None
-        return self.bench.take_place(0, self.state.server["w"], self.state.server["buffers"])
-
-    def _workers(self) -> int:
-        return min(self.rounds.workers or cores(), max(self.on_duty, self.bench.job.judge.sites))
 
     @property
     def state(self) -> State:
@@ -153,11 +139,10 @@ class Engine:
         return report
 
     def together(self, exchange: Exchange, weigh: Callable[[Tensor], Tensor], report: Report, hall: Hall) -> Updates:
-        """The weighted sum of the gradients of the sites on duty, in one pass, without a copy of the model a site."""
+        """The weighted sum of the gradients of the sites on duty."""
         server, who = self.state.server, report.who
         n = torch.tensor([float(self.sizes[k]) for k in who])
-        net = self.bench.take_place(0, server["w"], server["buffers"])
-        g, losses = weighted_gradient(self.bench.job, net, self.state.rows, who, weigh(n))
+        g, losses = self.staff.together(who, weigh(n))
         report.losses = dict(zip(who, losses.tolist(), strict=True))
         whole = server["w"].numel() + server["buffers"].numel()
         down, up = exchange.traffic(server, hall) if exchange.traffic else (whole, whole)
@@ -169,46 +154,31 @@ class Engine:
     def exchange(self, round: int, number: int, exchange: Exchange, report: Report) -> Updates:
         """Ask the sites on duty, deal with those that fail, and stack the answers."""
         asked = tuple(k for k in report.who if k not in report.failures)
-        slots = {k: slot for slot, k in enumerate(asked)}
-        longest_first = sorted(asked, key=lambda k: -self.sizes[k])
-        answers: dict[int, tuple[float, dict[str, Any]]] = {}
-        failures = self._ask(round, number, longest_first, slots, answers)
+        replies: dict[int, Reply] = {}
+        failures = self._ask(round, number, asked, replies)
         for _ in range(self.rounds.retries if self.rounds.on_failure == "retry" else 0):
-            failures = self._ask(round, number, list(failures), slots, answers) if failures else failures
-        failures |= unlike_the_others(answers)
+            failures = self._ask(round, number, tuple(failures), replies) if failures else failures
+        failures |= unlike_the_others(replies)
         who = tuple(k for k in asked if k not in failures)
         self._judge_failures(round, failures, len(report.who), len(who))
         report.failures |= failures
-        trees = {name: torch.stack([torch.from_numpy(answers[k][1][name]) for k in who]) for name in answers[who[0]][1]}
+        trees = {name: torch.stack([replies[k].up[name] for k in who]) for name in replies[who[0]].up}
         if exchange.trains:
-            report.losses = {k: answers[k][0] for k in who}
-            rows = torch.tensor([slots[k] for k in who])
-            trees = {name: t[rows] for name, t in self.uploads.items()} | trees
+            report.losses = {k: replies[k].loss for k in who}
         report.down += sum(nbytes(self.bench.down(k)) for k in asked)
         report.up += nbytes(trees)
         report.sent |= {name: tuple(t.shape[1:]) for name, t in trees.items() if t.numel()}
         return Updates(who, torch.tensor([float(self.sizes[k]) for k in who]), trees)
 
-    def _ask(
-        self, round: int, number: int, sites: list[int], slots: dict[int, int], answers: dict[int, Any]
-    ) -> dict[int, str]:
+    def _ask(self, round: int, number: int, sites: tuple[int, ...], replies: dict[int, Reply]) -> dict[int, str]:
+        """Why sites failed, by their numbers; the others' answers join `replies`."""
         failures = {}
-        trains = self.bench.job.algorithm.exchanges(round)[number].trains
-        shares = self._shares(sites) if trains and self.stacks else [(k,) for k in sites]
-        tasks: list[Task] = [(post.respond, (round, number, share, [slots[k] for k in share])) for share in shares]
-        for task, result in self.crew.run(tasks):
-            results = [result] * len(shares[task]) if isinstance(result, Failure) else result
-            for k, one in zip(shares[task], results, strict=True):
-                if isinstance(one, Failure):
-                    failures[k] = one.reason
-                else:
-                    answers[k] = one
+        for k, reply in self.staff.ask(round, number, sites).items():
+            if isinstance(reply, Failure):
+                failures[k] = reply.reason
+            else:
+                replies[k] = reply
         return failures
-
-    def _shares(self, sites: list[int]) -> list[tuple[int, ...]]:
-        """Sites that are trained in one program. Cut by the machine's cores: the number of workers changes nothing."""
-        size, in_order = -(-self.on_duty // cores()), sorted(sites)
-        return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]
 
     def _judge_failures(self, round: int, failures: dict[int, str], asked: int, answered: int) -> None:
         names = self.bench.job.federation.sites
@@ -225,25 +195,11 @@ class Engine:
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
         """Figures of every site's model, and of the global one where there is one."""
-        sites = range(self.bench.job.judge.sites)
-        tasks: list[Task] = [(post.evaluate, (k,)) for k in sites]
-        results = self._all([*tasks, (post.evaluate_common, ())])
-        return {k: results[k] for k in sites}, results[len(sites)]
+        return self.staff.evaluate()
 
     def beliefs(self) -> Tensor | None:
         """The probabilities of the labels worked out for every training row; None where none are worked out."""
-        parts = self._all([(post.believe, (k,)) for k in range(len(self.sizes))])
-        if parts[0] is None:
-            return None
-        return torch.cat([torch.from_numpy(part) for part in parts])
-
-    def _all(self, tasks: list[Task]) -> list[Any]:
-        results: list[Any] = [None] * len(tasks)
-        for number, result in self.crew.run(tasks):
-            if isinstance(result, Failure):
-                raise ImperfedError(f"evaluation failed: {result.reason}")
-            results[number] = result
-        return results
+        return self.staff.beliefs()
 
     def model(self, site: int) -> Tree:
         """The named tensors of the model with which a site predicts."""
@@ -266,8 +222,8 @@ class Engine:
         return {name: t.clone() for name, t in job.layout.tree(row).items() if not job.algorithm.stays(name)}
 
     def close(self) -> None:
-        """Let the workers go."""
-        self.crew.close()
+        """Let everybody go."""
+        self.staff.close()
 
 
 def guard(defence: Defence | None) -> Callable[[int], Tree]:
@@ -279,9 +235,9 @@ def _net(network: Network, layout: Layout) -> Net:
     return Net(copy.deepcopy(network).eval(), layout)
 
 
-def unlike_the_others(answers: dict[int, tuple[float, dict[str, Any]]]) -> dict[int, str]:
-    """The sites whose further answers have other names or shapes than most: they cannot be stacked."""
-    shapes = {k: tuple(sorted((name, t.shape) for name, t in answers[k][1].items())) for k in sorted(answers)}
+def unlike_the_others(replies: dict[int, Reply]) -> dict[int, str]:
+    """The sites whose answers have other names or shapes than most: they cannot be stacked."""
+    shapes = {k: tuple(sorted((name, tuple(t.shape)) for name, t in replies[k].up.items())) for k in sorted(replies)}
     usual = max(shapes.values(), key=list(shapes.values()).count, default=())
     return {
         k: f"its answer was refused: {dict(mine)} differs from the others' {dict(usual)}"

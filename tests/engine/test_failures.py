@@ -179,23 +179,23 @@ def test_answers_unlike_the_others_count_against_the_quorum() -> None:
 
 def test_a_killed_worker_is_named_and_replaced(tmp_path: Path) -> None:
     e = faulty("kill", log=tmp_path / "log", times=1, rounds=3, workers=2)
-    assert isinstance(e.crew, Processes)
-    before = {worker.process.pid for worker in e.crew.workers}
+    assert isinstance(e.staff.crew, Processes)
+    before = {worker.process.pid for worker in e.staff.crew.workers}
     first = e.round(0)
-    after = {worker.process.pid for worker in e.crew.workers}
+    after = {worker.process.pid for worker in e.staff.crew.workers}
     assert list(first.failures) == [1]
     assert "its worker process ended with code -9" in first.failures[1]
     assert len(after - before) == 1
     assert e.round(1).failures == {}
     e.close()
-    assert not any(worker.process.is_alive() for worker in e.crew.workers)
+    assert not any(worker.process.is_alive() for worker in e.staff.crew.workers)
 
 
 def test_a_worker_killed_between_rounds_costs_nothing() -> None:
     e = faulty("", workers=2)
-    assert isinstance(e.crew, Processes)
+    assert isinstance(e.staff.crew, Processes)
     e.round(0)
-    victim = e.crew.workers[0].process
+    victim = e.staff.crew.workers[0].process
     victim.kill()
     victim.join()
     assert e.round(1).failures == {}

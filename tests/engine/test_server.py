@@ -95,7 +95,7 @@ def defended(federation: Federation, site: int, method: Algorithm | None = None)
 def test_a_defence_keeps_an_answer_from_the_merge() -> None:
     e = defended(SCENE[0], site=2)
     report = e.round(0)
-    w, n = e.uploads["w"], torch.tensor([12.0, 20.0, 26.0])
+    w, n = e.staff.uploads["w"], torch.tensor([12.0, 20.0, 26.0])
     torch.testing.assert_close(e.state.server["w"], n / n.sum() @ w[[0, 1, 3]])
     assert [s.site for s in report.suspicions if s.out] == [2]
     e.round(1)
@@ -206,7 +206,7 @@ def test_one_pass_is_one_full_step_at_every_site(federation: Federation) -> None
     assert together.reports[1].who == apart.reports[1].who
     for k, loss in apart.reports[2].losses.items():
         assert together.reports[2].losses[k] == pytest.approx(loss, rel=1e-4)
-    assert together.uploads["w"].shape[0] == 0
+    assert together.staff.uploads["w"].shape[0] == 0
 
 
 def test_an_example_at_several_sites_is_as_good_as_a_copy() -> None:

@@ -121,7 +121,7 @@ def test_what_cannot_be_stacked_is_trained_one_by_one(
     asked: list[Any] = []
     monkeypatch.setattr(post, "train_together", lambda *a: asked.append(a))
     e = engine(method, objective, world(Exact), local, net=net)
-    assert not e.stacks
+    assert not e.staff.stacks
     e.round(0)
     assert asked == []
 
@@ -137,7 +137,7 @@ class Stumbling(Plain):
 
 
 def test_a_site_that_fails_is_named_and_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "cores", lambda: 1)
+    monkeypatch.setattr(workers, "cores", lambda: 1)
     report = engine(FedAvg(), Stumbling(), world(Exact), replace(LOCAL, steps=8)).round(0)
     assert report.failures.keys() == {2}
     assert "stumbled" in report.failures[2]

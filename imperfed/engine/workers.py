@@ -1,0 +1,120 @@
+"""The sites' work done on this machine's cores, by processes of one thread each that share the run's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Tree
+from imperfed.engine import post
+from imperfed.engine import site as at_site
+from imperfed.engine.crew import Crew, Failure, Task, cores, crew
+from imperfed.engine.site import Bench, Scores
+from imperfed.engine.stack import stackable
+from imperfed.engine.staff import Reply
+from imperfed.engine.state import shared
+from imperfed.engine.together import weighted_gradient
+from imperfed.errors import ImperfedError
+from imperfed.network import Net
+from imperfed.threads import one_thread
+
+
+class Workers:
+    """Every site's answer from a process of this machine. The number of processes changes no result."""
+
+    def __init__(self, bench: Bench, on_duty: int, workers: int) -> None:
+        self.bench, self.on_duty = bench, on_duty
+        self.wanted = min(workers or cores(), max(on_duty, bench.job.judge.sites))
+        places = on_duty if any(e.trains for e in bench.job.algorithm.exchanges(0)) else 0
+        self.uploads = {name: shared(bench.state.servers[0][name].expand(places, -1)) for name in ("w", "buffers")}
+        self.stacks = stackable(bench.job, bench.net.module)
+        self.slots: dict[int, int] = {}
+        self.answering = (-1, -1)
+        self.hired: Crew | None = None
+
+    @property
+    def crew(self) -> Crew:
+        """The processes. Hired when first needed: they see what is in memory then."""
+        if self.hired is None:
+            self.hired = crew(post.Post(self.bench, self.uploads), self.wanted)
+        return self.hired
+
+    def open(self, number: int) -> tuple[Tree, ...]:
+        """The answers to an opening exchange, given in the calling process."""
+        exchange = self.bench.job.algorithm.opening()[number]
+        assert exchange.answer is not None
+        sites = range(len(self.bench.job.federation.sites))
+        with one_thread():
+            seated = self._same_for_all()
+            return tuple(at_site.consult(self.bench, -1, k, exchange, exchange.answer, seated).up for k in sites)
+
+    def _same_for_all(self) -> Net | None:
+        """The network at the first weights where all sites receive the same and none can change it: loaded once."""
+        layout, state = self.bench.job.layout, self.bench.state
+        if layout.size > layout.shared or len(state.servers) > 1:
+            return None
+        return self.bench.take_place(0, state.server["w"], state.server["buffers"])
+
+    def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
+        """The longest first, so that no process is left waiting for it at the end."""
+        exchange = self.bench.job.algorithm.exchanges(round)[number]
+        self._seat((round, number), sites)
+        sizes = self.bench.job.federation.sizes()
+        in_order = sorted(sites, key=lambda k: -sizes[k])
+        shares = self._shares(in_order) if exchange.trains and self.stacks else [(k,) for k in in_order]
+        tasks: list[Task] = [(post.respond, (round, number, s, [self.slots[k] for k in s])) for s in shares]
+        replies: dict[int, Reply | Failure] = {}
+        for task, result in self.crew.run(tasks):
+            results = [result] * len(shares[task]) if isinstance(result, Failure) else result
+            for k, one in zip(shares[task], results, strict=True):
+                replies[k] = one if isinstance(one, Failure) else self._reply(k, exchange.trains, *one)
+        return replies
+
+    def _seat(self, answering: tuple[int, int], sites: Sequence[int]) -> None:
+        """A row of the shared matrix for every site; one that is asked again keeps its own."""
+        if self.answering != answering:
+            self.answering, self.slots = answering, {}
+        for k in sites:
+            self.slots.setdefault(k, len(self.slots))
+
+    def _reply(self, site: int, trains: bool, loss: float, further: dict[str, Any]) -> Reply:
+        model = {name: matrix[self.slots[site]] for name, matrix in self.uploads.items()} if trains else {}
+        return Reply(loss, model | {name: torch.from_numpy(array) for name, array in further.items()})
+
+    def _shares(self, sites: Sequence[int]) -> list[tuple[int, ...]]:
+        """Sites that are trained in one program. Cut by the machine's cores: the number of workers changes nothing."""
+        size, in_order = -(-self.on_duty // cores()), sorted(sites)
+        return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]
+
+    def together(self, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
+        """In one pass over all rows, without a copy of the model a site."""
+        server = self.bench.state.server
+        net = self.bench.take_place(0, server["w"], server["buffers"])
+        return weighted_gradient(self.bench.job, net, self.bench.state.rows, sites, weights)
+
+    def evaluate(self) -> tuple[dict[int, Scores], Scores]:
+        """Figures of every site's model and of the global one."""
+        tasks: list[Task] = [(post.evaluate, (k,)) for k in range(self.bench.job.judge.sites)]
+        *sites, common = self._all([*tasks, (post.evaluate_common, ())])
+        return dict(enumerate(sites)), common
+
+    def beliefs(self) -> Tensor | None:
+        """The probabilities of the labels worked out for every training row."""
+        parts = self._all([(post.believe, (k,)) for k in range(len(self.bench.job.federation.sites))])
+        return None if parts[0] is None else torch.cat([torch.from_numpy(part) for part in parts])
+
+    def _all(self, tasks: list[Task]) -> list[Any]:
+        results: list[Any] = [None] * len(tasks)
+        for number, result in self.crew.run(tasks):
+            if isinstance(result, Failure):
+                raise ImperfedError(f"evaluation failed: {result.reason}")
+            results[number] = result
+        return results
+
+    def close(self) -> None:
+        """Let the processes go."""
+        if self.hired is not None:
+            self.hired.close()
