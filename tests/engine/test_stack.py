@@ -16,7 +16,7 @@ from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fedprox import FedProx
 from imperfed.algorithms.pfedpll import LCP, PFedPLL
 from imperfed.core import Algorithm, Batch, Objective
-from imperfed.engine import post, rounds, stack
+from imperfed.engine import post, stack, workers
 from imperfed.engine import site as at_site
 from imperfed.labels import Candidates, Exact
 from imperfed.models import ModelSpec, build
