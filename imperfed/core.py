@@ -155,6 +155,11 @@ class Updates:
     def __getitem__(self, name: str) -> Tensor:
         return self.trees[name]
 
+    @property
+    def index(self) -> Tensor:
+        """The sites' numbers as an index into what the server remembers of each."""
+        return torch.tensor(self.who, device=self.n.device)
+
     def by_size(self) -> Tensor:
         """Weights n_k / n."""
         return self.n / self.n.sum()

@@ -91,12 +91,13 @@ class Shelf:
 
 def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[Tensor, Batch]]:
     """The batches of a plan. Without `pad`, padding slots are cut off: they must make no difference."""
-    n, size = len(shelf.x), plan.rows.shape[1]
+    n, size, device = len(shelf.x), plan.rows.shape[1], shelf.x.device
+    drawn = {name: t.to(device) for name, t in plan.draws.items()}
     filled = (plan.rows < n).sum(1).tolist()
     # Many steps' inputs are gathered at once, as far as they fit a cache: one large copy is cheaper than many small.
     stretch = max(1, STRETCH // (size * shelf.x[0].numel()))
     for first in range(0, len(plan.rows), stretch):
-        slots = plan.rows[first : first + stretch]
+        slots = plan.rows[first : first + stretch].to(device)
         at = slots.clamp(max=n - 1).view(-1)
         x, labels = shelf.x.index_select(0, at), shelf.labels.take(at)
         real = (slots < n).to(shelf.x.dtype)
@@ -110,7 +111,7 @@ def batches(shelf: Shelf, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[T
             if m < size:
                 index, real_h, share_h = index[:m], real_h[:m], share_h[:m]
             memory = {name: t.index_select(0, index) for name, t in rows.items()}
-            draws = {name: t[h] if t.ndim == 1 else t[h, :m] for name, t in plan.draws.items()}
+            draws = {name: t[h] if t.ndim == 1 else t[h, :m] for name, t in drawn.items()}
             yield index, Batch(x[a : a + m], labels.between(a, a + m), real_h, share_h, memory, draws, shelf.survey)
 
 

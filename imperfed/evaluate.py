@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -135,6 +135,23 @@ class Evaluator:
         sites = federation.labels.values.split(federation.sizes())
         return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]), between)
 
+    def to(self, device: torch.device) -> Evaluator:
+        """With the inputs on a device; the truth stays in the host's memory, where figures are worked out."""
+        moved: dict[int, Tensor] = {}
+
+        def move(x: Tensor) -> Tensor:
+            if id(x) not in moved:  # sites may share one test set
+                moved[id(x)] = x.to(device)
+            return moved[id(x)]
+
+        oracle = replace(
+            self.oracle,
+            test_x=tuple(map(move, self.oracle.test_x)),
+            common_x=None if self.oracle.common_x is None else move(self.oracle.common_x),
+            validation_x=None if self.oracle.validation_x is None else move(self.oracle.validation_x),
+        )
+        return replace(self, oracle=oracle)
+
     @property
     def sites(self) -> int:
         """The number of sites with a test set of their own."""
@@ -156,7 +173,7 @@ class Evaluator:
         logits = _logits(net, x)
         fair = {}
         if self.between is not None:
-            fair = self.between.scores(x, y, logits.argmax(1), groups[site] if groups else None)
+            fair = self.between.scores(x.cpu(), y, logits.argmax(1), groups[site] if groups else None)
         return self._scores(logits, y, None if self.annotated is None else self.annotated[site]) | fair
 
     def common(self, net: Net) -> Scores:
@@ -238,4 +255,5 @@ class Evaluator:
 
 @torch.no_grad()
 def _logits(net: Net, x: Tensor) -> Tensor:
-    return torch.cat([net(part) for part in x.split(1024)])
+    """In the host's memory."""
+    return torch.cat([net(part) for part in x.split(1024)]).cpu()

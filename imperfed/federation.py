@@ -89,6 +89,18 @@ class Federation:
         """The inputs of the rows start .. stop - 1; a view, unless examples sit at several sites."""
         return self.x[start:stop] if self.at is None else self.x[self.at[start:stop]]
 
+    def to(self, device: torch.device) -> Federation:
+        """The same data on a device."""
+        trusted = self.trusted and Trusted(self.trusted.x.to(device), self.trusted.labels.to(device))
+        return replace(
+            self,
+            x=self.x.to(device),
+            labels=self.labels.to(device),
+            public=self.public.to(device),
+            at=None if self.at is None else self.at.to(device),
+            trusted=trusted,
+        )
+
     def pooled(self) -> Federation:
         """The same rows as if one site held them all."""
         return replace(self, starts=(0, self.starts[-1]), sites=("pooled",), groups=())

@@ -35,6 +35,10 @@ class Labels(ABC):
         """The labels of the rows start .. stop - 1, as a view."""
         return type(self)(self.values[start:stop], self.classes)
 
+    def to(self, device: torch.device) -> Self:
+        """The same labels on a device."""
+        return type(self)(self.values.to(device), self.classes)
+
     @abstractmethod
     def check(self, where: str) -> None:
         """Raise `DataError` naming the first row that breaks this kind's invariants."""
@@ -73,7 +77,7 @@ class Exact(OneClass):
         if issubclass(kind, OneClass):
             return kind(self.values, self.classes)
         dtype = {Annotated: torch.int8, Memberships: torch.float32}.get(kind, torch.bool)
-        return kind(torch.eye(self.classes, dtype=dtype)[self.values], self.classes)
+        return kind(torch.eye(self.classes, dtype=dtype, device=self.values.device)[self.values], self.classes)
 
 
 @dataclass(frozen=True)

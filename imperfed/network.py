@@ -25,8 +25,17 @@ class Network(nn.Module):
         self.rep = rep
         self.head = head
         self.between: tuple[str, ...] = ()
+        self.halved = False
+        """Whether products are computed in bfloat16, the numbers kept in float32."""
 
     def forward(self, x: Tensor, features: bool = False) -> Tensor:
+        if not self.halved:
+            return self.compute(x, features)
+        with torch.autocast(x.device.type, torch.bfloat16, cache_enabled=False):
+            return self.compute(x, features).float()
+
+    def compute(self, x: Tensor, features: bool) -> Tensor:
+        """The representation, or the logits that follow from it."""
         z: Tensor = self.rep(x)
         if features:
             return z
@@ -122,8 +131,8 @@ class Layout:
         return torch.cat([w, personal[:cut], buffers, personal[cut:]])
 
     def personal(self, row: Tensor) -> Tensor:
-        """The part of a row that never leaves its site."""
-        return torch.cat([row[self.shared : self.trainable], row[self.shared_end :]])
+        """The part of a row, or of each of several, that never leaves its site."""
+        return torch.cat([row[..., self.shared : self.trainable], row[..., self.shared_end :]], -1)
 
     def buffers(self, row: Tensor) -> Tensor:
         """The normalisation buffers that travel."""
@@ -131,14 +140,17 @@ class Layout:
 
 
 class Net:
-    """A network whose parameters and gradients are views of one row each; made once, loaded for every site in turn."""
+    """A network whose parameters and gradients are views of one row each; made once, loaded for every site in turn.
 
-    def __init__(self, network: Network, layout: Layout) -> None:
+    Given a row and a gradient to live in, it takes them; otherwise it has its own.
+    """
+
+    def __init__(self, network: Network, layout: Layout, row: Tensor | None = None, grad: Tensor | None = None) -> None:
         self.module = network
         self.layout = layout
-        self.row = layout.row(network)
+        self.row = layout.row(network) if row is None else row.copy_(layout.row(network))
         self.w = self.row[: layout.trainable]
-        self.grad = torch.zeros_like(self.w)
+        self.grad = torch.zeros_like(self.w) if grad is None else grad
         self.one = self.row.new_ones(())
         self.parameters: list[nn.Parameter] = []
         views, named = layout.tree(self.row), dict(network.named_parameters())

@@ -79,9 +79,10 @@ class FedAwS(ClassEmbeddings):
 
     def holdings(self, server: Tree, who: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Place in `who`, class and number of rows of every class that a site on duty holds."""
-        place = torch.full((int(server["held/site"].max()) + 1,), -1)
-        place[torch.tensor(who)] = torch.arange(len(who))
-        at = place[server["held/site"]]
+        site = server["held/site"]
+        place = site.new_full((int(site.max()) + 1,), -1)
+        place[list(who)] = torch.arange(len(who), device=site.device)
+        at = place[site]
         there = at >= 0
         return at[there], server["held/label"][there], server["held/n"][there]
 

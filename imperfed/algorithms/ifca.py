@@ -59,7 +59,7 @@ class IFCA(Algorithm):
     def losses(self, desk: Desk) -> Tree:
         """f_k(theta_j) for every j, the mean over all rows of the site."""
         nets = [partial(desk.net.at, w, desk.down["buffers"]) for w in models(desk.down)]
-        total = torch.zeros(self.clusters)
+        total = desk.x.new_zeros(self.clusters)
         for batch in desk.slices():
             total += torch.stack([desk.objective.loss(net, batch)[0].sum() for net in nets])
         return {"losses": total / len(desk.x)}
@@ -69,7 +69,7 @@ class IFCA(Algorithm):
         picks = nonempty(updates["losses"])
         chosen = one_hot(picks, self.clusters).float()
         return server | {
-            "picks": server["picks"].index_copy(0, torch.tensor(updates.who), chosen),
+            "picks": server["picks"].index_copy(0, updates.index, chosen),
             "choosing": torch.zeros(1),
         }
 

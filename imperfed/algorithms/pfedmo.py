@@ -105,7 +105,7 @@ class PFedMo(Algorithm):
         return server["w_k"][site], server["buffers"]
 
     def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        who = torch.tensor(updates.who)
+        who = updates.index
         p = updates.by_size() if self.aggregation == "weighted" else torch.full_like(updates.n, 1 / len(updates.n))
         w_r, m_r, losses = self.represent(server, updates, hall)
         s, u = self.scores(losses, server["u"][who], hall)
@@ -123,7 +123,7 @@ class PFedMo(Algorithm):
         w_r, m_r = server["w_r"], server["m_r"]
         if hall.trusted is None:
             hall.notes.append("the server holds no labelled rows: every score is 0, and this is FedNAG")
-            return w_r, m_r, torch.zeros(len(updates.who))
+            return w_r, m_r, torch.zeros_like(updates.n)
         if self.representation == "restart":
             w_r, m_r = server["w"], self.momentum(server["w"], server["w"])
         done = hall.train({"w": w_r, "m": m_r, "buffers": server["buffers"]})

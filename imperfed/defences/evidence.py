@@ -54,7 +54,7 @@ def opportunity(models: Ensemble, made: Reconstruction, t: int, u: int) -> Tenso
 @torch.no_grad()
 def probe(models: Ensemble, rows: Tensor, t: int, u: int) -> Tensor:
     """How much the centred logit of u rises when column t of common rows goes from 0 to 1: [K]."""
-    K, column = len(next(iter(models.tree.values()))), torch.arange(rows.shape[1]) == t
+    K, column = len(next(iter(models.tree.values()))), torch.arange(rows.shape[1], device=rows.device) == t
     member, other = (torch.where(column, value, rows).expand(K, *rows.shape) for value in (1.0, 0.0))
     rise = models(member) - models(other)
     return (rise[..., u] - rise.mean(-1)).mean(1)

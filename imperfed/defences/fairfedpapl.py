@@ -93,7 +93,7 @@ class FairFedPAPL(Defence):
         return {"q": torch.full((sites,), 0.5), "f": torch.zeros(sites), "seen": torch.zeros(sites)}
 
     def inspect(self, memory: Tree, server: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
-        who = torch.tensor(updates.who)
+        who = updates.index
         f = self.scores(server, updates, hall)
         defined = f.isfinite()
         judged = who[defined]
@@ -115,6 +115,7 @@ class FairFedPAPL(Defence):
         """f_n of every site that answered; NaN where it is undefined."""
         t, u = self.roles(hall.attribute, hall.classes)
         start = Dummies.start(self.dummy_rows, hall.public.shape[1:], len(hall.classes), hall.draw)
+        start = start.to(hall.public.device)
         if self.variant == "ours" and self.score in ("probe", "path"):
             return evidence.shift(self.score, hall.net, server, updates, start.x, t, u)
         made = self.reconstruct(server, updates, start, hall)

@@ -33,6 +33,10 @@ class Dummies:
     x: Tensor
     z: Tensor
 
+    def to(self, device: torch.device) -> Dummies:
+        """The same rows on a device."""
+        return Dummies(self.x.to(device), self.z.to(device))
+
     @classmethod
     def start(cls, rows: int, shape: torch.Size, classes: int, draw: torch.Generator) -> Dummies:
         """Random rows, without a dimension for sites."""

@@ -54,7 +54,7 @@ def within(s: Tensor) -> Tensor:
     n = s.shape[-1]
     s = s - s.mean(-1, keepdim=True)  # sums of squares of scores far from 0 would lose their digits
     sums, squares = s.cumsum(-1), s.square().cumsum(-1)
-    k = torch.arange(1, n, dtype=s.dtype)
+    k = torch.arange(1, n, dtype=s.dtype, device=s.device)
     low = squares[..., :-1] - sums[..., :-1].square() / k
     rest, rest_squares = sums[..., -1:] - sums[..., :-1], squares[..., -1:] - squares[..., :-1]
     return low + rest_squares - rest.square() / (n - k)

@@ -79,9 +79,9 @@ class Engine:
         job, state, report = self.bench.job, self.state, Report(-1, (), {}, {})
         halls, sites = self.server.halls(-1), range(len(self.sizes))
         for number, exchange in enumerate(job.algorithm.opening()):
-            parts = self.staff.open(number)
-            updates = Updates(tuple(sites), torch.tensor(self.sizes).float(), {}, parts)
             with one_thread():
+                parts = self.staff.open(number)
+                updates = Updates(tuple(sites), torch.tensor(self.sizes).float(), {}, parts)
                 for g, hall in enumerate(halls):
                     if mine := self.server.of_group(updates, g):
                         server = exchange.gather(dict(state.servers[g]), mine, hall)

@@ -25,7 +25,11 @@ def generator(seed: int, round: int, client: int, purpose: str) -> torch.Generat
 
 @contextmanager
 def seeded(seed: int, round: int, client: int, purpose: str) -> Iterator[None]:
-    """For layers that draw from torch's own generator, such as dropout and initial weights; restores it afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed_of(seed, round, client, purpose))
+    """For layers that draw from torch's own generators, such as dropout and initial weights; restores them after."""
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    number = seed_of(seed, round, client, purpose)
+    with torch.random.fork_rng(devices=devices):
+        torch.default_generator.manual_seed(number)
+        if devices:
+            torch.cuda.manual_seed(number)
         yield

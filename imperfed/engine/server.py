@@ -48,7 +48,8 @@ class Server:
             objective, labels = job.objective, trusted.labels.told_as(job.objective.labels)
             shelf = Shelf(trusted.x, labels, objective.open(labels), objective.survey(labels))
             p = plan(job.algorithm, job.local, len(trusted.x), generator(job.seed, round, SERVER, "batches"))
-            self.net.load(job.layout.join(down["w"], down["buffers"], self.bench.state.personal[0]))
+            personal = self.bench.state.personal[0].to(down["w"].device)
+            self.net.load(job.layout.join(down["w"], down["buffers"], personal))
             with seeded(job.seed, round, SERVER, "layers train"):
                 return descend(job.algorithm, job.objective, self.net, shelf, p, down, {}, job.local)[0]
 
@@ -70,7 +71,7 @@ class Server:
         if len(self.bench.state.servers) == 1:
             return replace(updates, who=places)
         parts = tuple(updates.parts[row] for row in rows) if updates.parts else ()
-        at = torch.tensor(rows)
+        at = torch.tensor(rows, device=updates.n.device)
         return Updates(places, updates.n[at], {name: t[at] for name, t in updates.trees.items()}, parts)
 
     def merge(self, exchange: Exchange, server: Tree, updates: Updates, hall: Hall) -> Tree:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -34,6 +34,9 @@ class Judge(Protocol):
 
     def common(self, net: Net) -> Scores:
         """Figures of a network on the test set of no site in particular; empty where there is none."""
+
+    def to(self, device: torch.device) -> Self:
+        """With its inputs on a device."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,21 @@ class Bench:
         model = {"w": server["w"], "buffers": server["buffers"]}
         return model if opening else model | self.job.algorithm.send(server, place)
 
+    def memory(self, site: int) -> Tree:
+        """What a site remembers, where its network is."""
+        return {name: t[site].to(self.net.row.device) for name, t in self.state.memory.items()}
+
+    def settle(self, device: torch.device) -> None:
+        """Move to a device, with the data and the server's memory; what sites keep stays in the host's memory."""
+        job = self.job
+        self.job = replace(job, federation=job.federation.to(device), judge=job.judge.to(device))
+        self.state.settle(device)
+        self.net = Net(self.net.module.to(device), job.layout)
+
     def take_place(self, site: int, w: Tensor, buffers: Tensor) -> Net:
         """The network with these shared numbers and the site's personal ones, in evaluation mode."""
         self.net.train(False)  # a site that failed may have left it otherwise
-        return self.net.load(self.job.layout.join(w, buffers, self.state.personal[site]))
+        return self.net.load(self.job.layout.join(w, buffers, self.state.personal[site].to(w.device)))
 
 
 @dataclass(frozen=True)
@@ -136,7 +150,7 @@ def sit_down(bench: Bench, site: int, p: Plan, opening: bool = False, seated: Ne
     net = seated or bench.take_place(site, down["w"], down["buffers"])
     first = Plan(p.rows[:1], {name: t[:1] for name, t in p.draws.items()})
     _, batch = next(batches(shelf, shelf.rows, first, pad=False))
-    memory = {name: t[site] for name, t in bench.state.memory.items()}
+    memory = bench.memory(site)
     return Desk(net, job.objective, shelf.x, shelf.labels, shelf.rows, down, memory, batch, job.secret)
 
 
@@ -144,7 +158,7 @@ def train(bench: Bench, round: int, site: int) -> Answer:
     """A site's local training in one round."""
     job, shelf, down = bench.job, bench.shelf(site), bench.down(site)
     p = plan(job.algorithm, job.local, len(shelf.x), generator(job.seed, round, site, "batches"))
-    memory = {name: t[site] for name, t in bench.state.memory.items()}
+    memory = bench.memory(site)
     if type(job.algorithm).begin is not Algorithm.begin:
         down = job.algorithm.begin(sit_down(bench, site, p))
     net = bench.take_place(site, down["w"], down["buffers"])

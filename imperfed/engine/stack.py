@@ -150,8 +150,14 @@ def train_together(bench: Bench, round: int, sites: Sequence[int]) -> list[Answe
     for m, (k, row) in enumerate(zip(sites, stack.rows(stack.w), strict=True)):
         a, b = (starts[i] - starts[sites[0]] for i in (k, k + 1))
         kept = {name: t[a:b] for name, t in memory.items()}
-        own = {name: t[k] for name, t in bench.state.memory.items()}
-        end = Done(bench.net.load(row), {name: t[m] for name, t in slots.items()}, downs[m], own, done.steps, done.lr)
+        end = Done(
+            bench.net.load(row),
+            {name: t[m] for name, t in slots.items()},
+            downs[m],
+            bench.memory(k),
+            done.steps,
+            done.lr,
+        )
         answers.append(answer_of(bench, end, float(losses[m]), kept))
     return answers
 

@@ -90,6 +90,11 @@ class State:
             {name: shared(t) for name, t in objective.open(federation.labels).items()},
         )
 
+    def settle(self, device: torch.device) -> None:
+        """Move what the server remembers, and what is remembered of examples, to a device."""
+        self.servers = [{name: t.to(device) for name, t in server.items()} for server in self.servers]
+        self.rows = {name: t.to(device) for name, t in self.rows.items()}
+
     @property
     def server(self) -> Tree:
         """What the server remembers where all sites are one group."""

@@ -8,25 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imperfed.core import Tree
 from imperfed.engine import post
-from imperfed.engine import site as at_site
 from imperfed.engine.crew import Crew, Failure, Task, cores, crew
+from imperfed.engine.loop import Loop
 from imperfed.engine.site import Bench, Scores
 from imperfed.engine.stack import stackable
 from imperfed.engine.staff import Reply
 from imperfed.engine.state import shared
-from imperfed.engine.together import weighted_gradient
 from imperfed.errors import ImperfedError
-from imperfed.network import Net
-from imperfed.threads import one_thread
 
 
-class Workers:
+class Workers(Loop):
     """Every site's answer from a process of this machine. The number of processes changes no result."""
 
     def __init__(self, bench: Bench, on_duty: int, workers: int) -> None:
-        self.bench, self.on_duty = bench, on_duty
+        super().__init__(bench)
+        self.on_duty = on_duty
         self.wanted = min(workers or cores(), max(on_duty, bench.job.judge.sites))
         places = on_duty if any(e.trains for e in bench.job.algorithm.exchanges(0)) else 0
         self.uploads = {name: shared(bench.state.servers[0][name].expand(places, -1)) for name in ("w", "buffers")}
@@ -41,22 +38,6 @@ class Workers:
         if self.hired is None:
             self.hired = crew(post.Post(self.bench, self.uploads), self.wanted)
         return self.hired
-
-    def open(self, number: int) -> tuple[Tree, ...]:
-        """The answers to an opening exchange, given in the calling process."""
-        exchange = self.bench.job.algorithm.opening()[number]
-        assert exchange.answer is not None
-        sites = range(len(self.bench.job.federation.sites))
-        with one_thread():
-            seated = self._same_for_all()
-            return tuple(at_site.consult(self.bench, -1, k, exchange, exchange.answer, seated).up for k in sites)
-
-    def _same_for_all(self) -> Net | None:
-        """The network at the first weights where all sites receive the same and none can change it: loaded once."""
-        layout, state = self.bench.job.layout, self.bench.state
-        if layout.size > layout.shared or len(state.servers) > 1:
-            return None
-        return self.bench.take_place(0, state.server["w"], state.server["buffers"])
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """The longest first, so that no process is left waiting for it at the end."""
@@ -88,12 +69,6 @@ class Workers:
         """Sites that are trained in one program. Cut by the machine's cores: the number of workers changes nothing."""
         size, in_order = -(-self.on_duty // cores()), sorted(sites)
         return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]
-
-    def together(self, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
-        """In one pass over all rows, without a copy of the model a site."""
-        server = self.bench.state.server
-        net = self.bench.take_place(0, server["w"], server["buffers"])
-        return weighted_gradient(self.bench.job, net, self.bench.state.rows, sites, weights)
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
         """Figures of every site's model and of the global one."""
