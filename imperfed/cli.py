@@ -29,7 +29,7 @@ app = typer.Typer(
 Data = Annotated[str, typer.Option("--data", help="A dataset's name (see `list datasets`) or a .npz or .mat file.")]
 Rounds = Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")]
 Model = Annotated[str | None, typer.Option("--model", help="A model's name or your own as module:function.")]
-Device = Annotated[str | None, typer.Option("--device", help="auto or cpu.")]
+Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
 Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes; 0: one a core, 1: none.")]
 Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]

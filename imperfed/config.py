@@ -59,7 +59,11 @@ class Run:
     defence: str = ""
     seed: int = 0  # initial weights, batches, who takes part
     data_seed: int = 0  # split and candidate sets
-    device: str = "auto"
+    device: str = "auto"  # auto: a GPU where there is one
+    precision: str = "auto"  # of products on a GPU: float32, tf32 (auto) or bf16; weights are float32 in any case
+    compile: bool = (
+        False  # torch.compile the network on a GPU: a minute at the start, pays on long runs of deep networks
+    )
 
 
 @dataclass(frozen=True)

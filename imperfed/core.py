@@ -333,14 +333,19 @@ class Algorithm:
         v = step.slots["v"]
         step.w.sub_(torch.add(g, v, alpha=step.momentum, out=v), alpha=step.lr)
 
-    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
-        """One whole local step."""
+    def slope(self, objective: Objective, step: Step) -> tuple[Tensor, Any, Tensor]:
+        """A local step up to its move: the loss, what `remember` wants, and the gradient to step along."""
         loss, out = self.total(objective, step)
         g = step.net.backward(loss)
         if step.weight_decay:
             g.add_(step.w, alpha=step.weight_decay)
-        self.move(self.correct(g, step), step)
-        return loss.detach(), out
+        return loss.detach(), out, self.correct(g, step)
+
+    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+        """One whole local step."""
+        loss, out, g = self.slope(objective, step)
+        self.move(g, step)
+        return loss, out
 
     def reply(self, done: Done) -> tuple[Tree, Tree]:
         """What a site sends beside its shared weights, and its new memory."""

@@ -17,10 +17,11 @@ from imperfed.core import Objective
 from imperfed.data.federate import Scene, federate
 from imperfed.data.sources import load
 from imperfed.data.sparse import width
+from imperfed.device import Place
 from imperfed.engine.course import Report
 from imperfed.engine.rounds import Engine
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
-from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError, unknown
+from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.federation import Federation
 from imperfed.folder import Record, RunFolder
@@ -32,8 +33,6 @@ from imperfed.products import log_lines, metrics, summarise
 from imperfed.report import write_report
 from imperfed.target import reached, time_taken
 from imperfed.threads import one_thread
-
-DEVICES = ("auto", "cpu")
 
 
 @dataclass
@@ -56,25 +55,29 @@ class Experiment:
     """Everything a run needs, checked before anything is written."""
 
     def __init__(self, config: Config) -> None:
-        if config.run.device not in DEVICES:
-            raise unknown("device", config.run.device, DEVICES)
         self.config = config
+        self.place = Place.of(config.run.device, config.run.precision, config.run.compile)
+        self.place.prepare()
         self.scene, self.mending = _around(config, _scene(config))
         if config.method.trusts and self.scene.federation.trusted is None:
             raise UsageError(f"{config.run.method} needs labelled rows at the server; set split.trusted, such as 0.05")
         self.objective = _objective(config, self.scene)
         federation = self.scene.federation
         self.judge = _judge(config, self.scene)
+        network = _network(config, *_shape(federation))
+        network.halved = self.place.precision == "bf16"
         self.engine = Engine(
             config.method,
             self.objective,
-            _network(config, *_shape(federation)),
+            network,
             federation,
             self.judge,
             config.local,
             config.rounds,
             config.run.seed,
             config.defence,
+            self.place.hire,
+            self.place.device,
         )
 
     def go(self, folder: RunFolder, watch: Watch) -> Record:
@@ -188,7 +191,7 @@ def start(config: Config, out: Path, watch: Watch) -> tuple[RunFolder, Record]:
     """A new run in a new folder below `out`."""
     watch.prepare(config)
     with closing(Experiment(config)) as experiment:
-        folder = RunFolder.create(out, config)
+        folder = RunFolder.create(out, config, experiment.place.described())
         for note in experiment.scene.facts.get("attack", ()):
             folder.log(note)
         federation = experiment.scene.federation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,8 +25,8 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, out: Path, config: Config) -> RunFolder:
-        """A new folder below `out`, or an error that names what stands in the way."""
+    def create(cls, out: Path, config: Config, place: Mapping[str, Any]) -> RunFolder:
+        """A new folder below `out`, or an error that names what stands in the way; `place`: where the run computes."""
         path = free(out, f"{config.run.method}-{Path(config.run.data).stem}", config.digest())
         try:
             path.mkdir(parents=True)
@@ -34,7 +34,7 @@ class RunFolder:
             raise UsageError(f"cannot write to {out} ({error.strerror}); choose another folder with --out") from error
         folder = cls(path)
         folder.write("config.toml", config.toml())
-        folder.write("env.json", json.dumps(environment(), indent=2))
+        folder.write("env.json", json.dumps(environment() | dict(place), indent=2))
         return folder
 
     @classmethod
@@ -158,5 +158,4 @@ def environment() -> dict[str, Any]:
         "processor": platform.machine(),
         "cores": cores(),
         "threads per worker": 1,
-        "device": "cpu",
     }

@@ -152,6 +152,7 @@ class Net:
         self.w = self.row[: layout.trainable]
         self.grad = torch.zeros_like(self.w) if grad is None else grad
         self.one = self.row.new_ones(())
+        self.call: Callable[[Tensor], Tensor] = network
         self.parameters: list[nn.Parameter] = []
         views, named = layout.tree(self.row), dict(network.named_parameters())
         for name, field in layout.fields.items():
@@ -166,8 +167,7 @@ class Net:
         self.modal = any(looks_at_mode(m) for m in network.modules())
 
     def __call__(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.module(x)
-        return logits
+        return self.call(x)
 
     def features(self, x: Tensor) -> Tensor:
         """The representation of x, p numbers an example."""

@@ -14,7 +14,8 @@ from torch.nn.functional import cross_entropy, softmax
 from imperfed.core import Algorithm, Batch, Exchange, Objective, Tree, Updates
 from imperfed.descend import Local
 from imperfed.engine.course import Report, Rounds
-from imperfed.engine.rounds import Engine
+from imperfed.engine.rounds import Engine, Hire
+from imperfed.engine.workers import Workers
 from imperfed.evaluate import Evaluator
 from imperfed.federation import Federation, Trusted
 from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
@@ -103,6 +104,19 @@ class Plain(Objective):
         return {"p": out}
 
 
+class Direct:
+    """Records nothing: makes every step when it is asked for, one piece after the other."""
+
+    def side_by_side(self, work: Callable[[int], Any], count: int) -> list[Any]:
+        return [work(m) for m in range(count)]
+
+    def record(self, step: Callable[[], None], again: Callable[[], None]) -> Callable[[], None]:
+        again()
+        step()  # as before a real record: nothing of it may be seen later
+        again()
+        return step
+
+
 class Watched(Engine):
     """An engine that keeps the answers of every exchange, and the reports."""
 
@@ -132,12 +146,13 @@ def engine(
     local: Local = LOCAL,
     net: Network | None = None,
     seed: int = 0,
+    hire: Hire = Workers,
     **rounds: Any,
 ) -> Watched:
     """A run of two rounds in the calling process unless told otherwise."""
     federation, oracle = scene
     how = Rounds(**({"rounds": 2, "workers": 1} | rounds))
-    return Watched(algorithm, objective, net or network(), federation, Evaluator(oracle), local, how, seed)
+    return Watched(algorithm, objective, net or network(), federation, Evaluator(oracle), local, how, seed, None, hire)
 
 
 def everything(engine: Engine) -> Tree:

@@ -21,6 +21,7 @@ class Loop:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
+        self.notes: list[str] = []
 
     def open(self, number: int) -> tuple[Tree, ...]:
         """The answers to an opening exchange."""

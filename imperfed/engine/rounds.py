@@ -18,7 +18,7 @@ from imperfed.descend import Local
 from imperfed.engine import site as at_site
 from imperfed.engine.course import Report, Rounds
 from imperfed.engine.crew import Failure
-from imperfed.engine.seeds import SERVER, generator, seeded
+from imperfed.engine.seeds import SERVER, on_duty_in, seeded
 from imperfed.engine.server import GUARD, Server
 from imperfed.engine.site import Bench, Job, Judge, Scores
 from imperfed.engine.staff import Reply, Staff
@@ -29,6 +29,7 @@ from imperfed.federation import Federation
 from imperfed.network import Layout, Net, Network
 from imperfed.threads import one_thread
 
+CPU = torch.device("cpu")
 Hire = Callable[[Bench, int, int], Staff]
 """Who answers for the sites, given the bench, the number of sites on duty, and the number of workers asked for."""
 
@@ -47,7 +48,8 @@ class Engine:
         rounds: Rounds,
         seed: int,
         defence: Defence | None = None,
-        hire: Hire | None = None,
+        hire: Hire = Workers,
+        device: torch.device = CPU,
     ) -> None:
         if algorithm.gathers:
             local = replace(local, steps=local.steps * len(federation.sites))
@@ -71,8 +73,11 @@ class Engine:
             defence.suits(federation)
         if defence and not all(e.trains or e.answer for e in exchanges):
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
-        self.staff: Staff = (hire or Workers)(self.bench, self.on_duty, rounds.workers)
+        self.staff: Staff = hire(self.bench, self.on_duty, rounds.workers)
         self.before = self.open()
+        if device != CPU:  # only then: opening exchanges may compute what no device but the host can
+            self.bench.settle(device)
+            self.server.net = Net(self.server.net.module.to(device), layout)
 
     def open(self) -> Report:
         """The one-shot exchanges before round 0."""
@@ -116,8 +121,7 @@ class Engine:
 
     def sample(self, round: int) -> tuple[int, ...]:
         """The sites on duty in this round, in order."""
-        draw = generator(self.bench.job.seed, round, SERVER, "sample")
-        return tuple(sorted(torch.randperm(len(self.sizes), generator=draw)[: self.on_duty].tolist()))
+        return on_duty_in(self.bench.job.seed, round, len(self.sizes), self.on_duty)
 
     def round(self, round: int) -> Report:
         """All exchanges of one round."""
@@ -134,14 +138,15 @@ class Engine:
                     updates = self.exchange(round, number, exchange, report)
             with one_thread():
                 self.server.take(exchange, updates, halls)
-        report.notes += [note for hall in halls for note in hall.notes]
+        report.notes += [*self.staff.notes, *(note for hall in halls for note in hall.notes)]
+        self.staff.notes.clear()
         report.suspicions = self.server.suspicions(halls)
         return report
 
     def together(self, exchange: Exchange, weigh: Callable[[Tensor], Tensor], report: Report, hall: Hall) -> Updates:
         """The weighted sum of the gradients of the sites on duty."""
         server, who = self.state.server, report.who
-        n = torch.tensor([float(self.sizes[k]) for k in who])
+        n = self._counts(who)
         g, losses = self.staff.together(who, weigh(n))
         report.losses = dict(zip(who, losses.tolist(), strict=True))
         whole = server["w"].numel() + server["buffers"].numel()
@@ -168,7 +173,10 @@ class Engine:
         report.down += sum(nbytes(self.bench.down(k)) for k in asked)
         report.up += nbytes(trees)
         report.sent |= {name: tuple(t.shape[1:]) for name, t in trees.items() if t.numel()}
-        return Updates(who, torch.tensor([float(self.sizes[k]) for k in who]), trees)
+        return Updates(who, self._counts(who), trees)
+
+    def _counts(self, who: tuple[int, ...]) -> Tensor:
+        return torch.tensor([float(self.sizes[k]) for k in who], device=self.bench.net.row.device)
 
     def _ask(self, round: int, number: int, sites: tuple[int, ...], replies: dict[int, Reply]) -> dict[int, str]:
         """Why sites failed, by their numbers; the others' answers join `replies`."""

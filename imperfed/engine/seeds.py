@@ -23,6 +23,12 @@ def generator(seed: int, round: int, client: int, purpose: str) -> torch.Generat
     return torch.Generator().manual_seed(seed_of(seed, round, client, purpose))
 
 
+def on_duty_in(seed: int, round: int, sites: int, on_duty: int) -> tuple[int, ...]:
+    """The sites on duty in a round, in order."""
+    draw = generator(seed, round, SERVER, "sample")
+    return tuple(sorted(torch.randperm(sites, generator=draw)[:on_duty].tolist()))
+
+
 @contextmanager
 def seeded(seed: int, round: int, client: int, purpose: str) -> Iterator[None]:
     """For layers that draw from torch's own generators, such as dropout and initial weights; restores them after."""

@@ -120,6 +120,10 @@ class Answer:
 
     def fault(self, state: State) -> str | None:
         """Why this answer must be refused, if it must."""
+        return self.misshapen(state) or self.not_finite()
+
+    def misshapen(self, state: State) -> str | None:
+        """Which part has a name or a shape that it had not before, if one has."""
         model = {name: self.up[name] for name in ("w", "buffers") if name in self.up}
         memory = {name: t[0] for name, t in state.memory.items()}
         for tree, like in ((model, state.servers[0]), (self.memory, memory)):
@@ -128,6 +132,10 @@ class Answer:
                     return f"{name!r} was never opened"
                 if t.shape != like[name].shape:
                     return f"{name!r} has shape {tuple(t.shape)}, expected {tuple(like[name].shape)}"
+        return None
+
+    def not_finite(self) -> str | None:
+        """Which part is not finite, if one is not."""
         for tree in (self.up, {"personal weights": self.personal}, self.memory, self.rows):
             for name, t in tree.items():
                 if not torch.isfinite(t).all():

@@ -25,7 +25,7 @@ Layer = Callable[[Tensor], Tensor]
 SMALL = 1 << 18
 """Weights up to which products are cheaper than the calls around them."""
 EACH_NUMBER_BY_ITSELF = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.SiLU, nn.Softplus, nn.LeakyReLU, nn.Identity)
-PLAIN_STEP = ("draws", "begin", "start", "total", "correct", "move", "local")
+PLAIN_STEP = ("draws", "begin", "start", "total", "correct", "move", "slope", "local")
 """Hooks that must be the base class's: then a local step is the objective's gradient and SGD with momentum."""
 
 

@@ -24,6 +24,9 @@ class Reply:
 class Staff(Protocol):
     """Carries out for all sites what the engine asks of them."""
 
+    notes: list[str]
+    """Sentences for the log, taken from here after every round."""
+
     def open(self, number: int) -> tuple[Tree, ...]:
         """Every site's answer to the opening exchange of this number."""
 

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from toy import Watched, differences, engine, everything, network, world
+from toy import LOCAL, Direct, Watched, differences, engine, everything, network, world
 
 from contract.cases import Case
 from imperfed.core import Hall, Tree, Updates
 from imperfed.descend import Local, descend, plan, widen
 from imperfed.engine import site as at_site
+from imperfed.engine.graphs import Graphs
+from imperfed.engine.loop import Loop
 from imperfed.engine.seeds import generator
 from imperfed.evaluate import Evaluator
 from imperfed.federation import Federation
@@ -62,6 +64,19 @@ def same_seed_same_bits(case: Case) -> None:
 
 def workers_make_no_difference(case: Case) -> None:
     assert_same_run(start(case, workers=2).go(), case)
+
+
+def one_program_for_all_makes_no_difference(case: Case) -> None:
+    """The program that a GPU replays, made step by step on the host, against one site after the other."""
+    for local in (LOCAL, replace(LOCAL, epochs=2)):  # sites with as many steps, and with more and fewer
+        alone = start(case, local=local, hire=lambda bench, *_: Loop(bench)).go()
+        program = start(case, local=local, hire=lambda bench, on_duty, _: Graphs(bench, on_duty, Direct())).go()
+        assert isinstance(program.staff, Graphs)
+        assert program.staff.why is None
+        assert bool(program.staff.programs) == any(e.trains for e in case.algorithm.exchanges(0))
+        assert not differences(everything(program), everything(alone), 1e-5)
+        for a, b in zip(program.reports, alone.reports, strict=True):
+            assert a.losses == pytest.approx(b.losses, rel=1e-4)
 
 
 def resuming_makes_no_difference(case: Case) -> None:

@@ -226,6 +226,7 @@ class Unstoppable(Algorithm):
 BREACHES: list[tuple[Callable[[Case], None], Case]] = [
     (checks.same_seed_same_bits, Case(FedAvg(), Counting())),
     (checks.workers_make_no_difference, Case(FedAvg(), ByProcess())),
+    (checks.one_program_for_all_makes_no_difference, Case(FedAvg(), MeanOfAll())),
     (checks.resuming_makes_no_difference, Case(FedAvg(), Counting())),
     (checks.truth_makes_no_difference, Case(FedAvg(), Peeping())),
     (checks.inputs_are_not_mutated, Case(Overwriting(), Plain())),

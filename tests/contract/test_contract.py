@@ -14,6 +14,7 @@ from imperfed.core import Objective
 CLAUSES: tuple[Callable[[Case], None], ...] = (
     checks.same_seed_same_bits,
     checks.workers_make_no_difference,
+    checks.one_program_for_all_makes_no_difference,
     checks.resuming_makes_no_difference,
     checks.truth_makes_no_difference,
     checks.inputs_are_not_mutated,

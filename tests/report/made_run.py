@@ -84,7 +84,9 @@ def rounds_of(sites: dict[str, int], rounds: int, planned: int) -> list[dict[str
 
 def make(tmp_path: Path, change: Change | None = lambda s: None, rounds: int = 3) -> RunFolder:
     """A run's folder as a run leaves it, with a changed summary or, for None, without one."""
-    folder = RunFolder.create(tmp_path, resolve(words={"method": "pfedpll", "rounds": 3, "seed": 3, "data_seed": 5}))
+    folder = RunFolder.create(
+        tmp_path, resolve(words={"method": "pfedpll", "rounds": 3, "seed": 3, "data_seed": 5}), {"device": "cpu"}
+    )
     folder.append(rounds_of({"north": 10, "south": 40}, rounds, planned=3))
     folder.save_table("split.parquet", {"id": list("abcd"), "site": ["north"] * 3 + ["south"]})
     if change is None:

@@ -1,0 +1,261 @@
+"""The captured graph against the loop on one GPU: the same weights, seconds a round, memory. One run does it all.
+
+    python benchmarks/gpu.py [--only weights,speed,memory] [--out gpu.json]
+
+Everything compared is measured here and now, in turn, on the same machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from raw import LR, MOMENTUM, Work, lenet5, mlp
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from contract.cases import Case, cases
+from toy import everything, network, world
+
+from imperfed.algorithms import find, find_objective
+from imperfed.descend import Local
+from imperfed.device import Place
+from imperfed.engine.course import Rounds
+from imperfed.engine.graphs import Graphs
+from imperfed.engine.loop import Loop
+from imperfed.engine.record import Cuda
+from imperfed.engine.rounds import Engine, Hire
+from imperfed.evaluate import Evaluator
+from imperfed.federation import Federation
+from imperfed.labels import Exact
+from imperfed.models import ModelSpec, build
+from imperfed.network import Network
+from imperfed.oracle import Oracle
+
+GPU = torch.device("cuda", 0)
+CLOSE = 1e-5
+"""Relative distance of weights up to which two runs are the same."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A work, in which precision it is done, the best seconds a round seen for it before, and how much to gain."""
+
+    work: Work
+    precision: str
+    best: float
+    gain: float | None
+    compiled: bool
+    rounds: int
+
+
+def resnet(depth: int) -> Callable[[], nn.Module]:
+    return lambda: build(ModelSpec(f"resnet{depth}"), (3, 32, 32), 10, 0)
+
+
+WORKS = {
+    "LeNet-5, K=4, batch 256, 40 steps": Timed(
+        Work("", lenet5, "lenet5", (1, 28, 28), 10, 4, 4, 10240, 256, 40), "tf32", 0.025, 12, True, 20
+    ),
+    "MLP 108-256-16, K=10, batch 32, 40 steps": Timed(
+        Work("", mlp, "mlp", (108,), 16, 10, 10, 1280, 32, 40), "tf32", 0.0038, 100, False, 20
+    ),
+    "LeNet-5, K=100, batch 32, 10 steps": Timed(
+        Work("", lenet5, "lenet5", (1, 28, 28), 10, 100, 100, 320, 32, 10), "tf32", 0.029, 50, False, 20
+    ),
+    "ResNet-18 (GroupNorm, bf16), K=4, batch 256, 10 steps": Timed(
+        Work("", resnet(18), "resnet18", (3, 32, 32), 10, 4, 4, 2560, 256, 10), "bf16", 0.135, 3, True, 8
+    ),
+    "ResNet-34 (GroupNorm, bf16), K=4, batch 256, 10 steps": Timed(
+        Work("", resnet(34), "resnet34", (3, 32, 32), 10, 4, 4, 2560, 256, 10), "bf16", 0.253, None, True, 8
+    ),
+}
+
+
+def looped(bench: Any, on_duty: int, workers: int) -> Loop:
+    return Loop(bench)
+
+
+def captured(compiled: bool) -> Hire:
+    return lambda bench, on_duty, workers: Graphs(bench, on_duty, Cuda(GPU), compiled)
+
+
+# -- the same weights --------------------------------------------------------------------------------------------------
+
+
+def distance(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
+    """The largest relative distance of tensors of one name."""
+    pairs = [(a[n].double().cpu(), b[n].double().cpu()) for n in a if a[n].is_floating_point() and a[n].numel()]
+    return max((float((p - q).norm() / p.norm().clamp(min=1e-12)) for p, q in pairs), default=0.0)
+
+
+def after_three(case: Case, net: Network, hire: Hire) -> Engine:
+    federation, oracle = world(case.kind)
+    local = Local(steps=5, batch=8, lr=0.05, momentum=0.9, weight_decay=0.01)
+    how = Rounds(rounds=3, participation=0.75, evaluate_every=3)
+    e = Engine(case.algorithm, case.objective, net, federation, Evaluator(oracle), local, how, 0, None, hire, GPU)
+    e.run(lambda report: None, lambda: False, None)
+    return e
+
+
+def weights() -> list[dict[str, Any]]:
+    """Every algorithm and objective: three rounds by the loop and by the graph, float32 without TF32."""
+    Place(GPU, "float32", False).prepare()
+    found = []
+    for case in cases():
+        row: dict[str, Any] = {"case": str(case)}
+        try:
+            loop, graph = (after_three(case, network(), hire) for hire in (looped, captured(False)))
+            assert isinstance(graph.staff, Graphs)
+            trains = any(e.trains for e in case.algorithm.exchanges(0))
+            row["captured"] = bool(graph.staff.programs) if trains else "no local steps"
+            row["why"] = graph.staff.why
+            row["distance"] = distance(everything(loop), everything(graph))
+            row["same"] = row["distance"] <= CLOSE
+        except Exception as error:
+            row |= {"same": False, "error": f"{type(error).__name__}: {error}"}
+        found.append(row)
+        print(f"{row['case']:45} {row}", flush=True)
+    return found
+
+
+# -- seconds a round ---------------------------------------------------------------------------------------------------
+
+
+class RawGpu:
+    """The eager loop: plain PyTorch, batches cut beforehand and resident, no framework."""
+
+    def __init__(self, timed: Timed) -> None:
+        work = self.work = timed.work
+        self.half = timed.precision == "bf16"
+        x, y = (t.to(GPU) for t in work.data())
+        self.batches = [
+            list(zip(a.split(work.batch), b.split(work.batch), strict=True))
+            for a, b in zip(x.split(work.rows), y.split(work.rows), strict=True)
+        ]
+        self.net = work.net().to(GPU)
+        self.weights = [p.detach().clone() for p in self.net.parameters()]
+
+    def round(self, t: int) -> None:
+        total = [torch.zeros_like(w) for w in self.weights]
+        for batches in self.batches:
+            with torch.no_grad():
+                for p, w in zip(self.net.parameters(), self.weights, strict=True):
+                    p.copy_(w)
+            optimiser = torch.optim.SGD(self.net.parameters(), LR, MOMENTUM)
+            for x, y in batches[: self.work.steps]:
+                optimiser.zero_grad()
+                with torch.autocast("cuda", torch.bfloat16, enabled=self.half):
+                    logits = self.net(x)
+                cross_entropy(logits.float(), y).backward()
+                optimiser.step()
+            with torch.no_grad():
+                for s, p in zip(total, self.net.parameters(), strict=True):
+                    s += p / len(self.batches)
+        self.weights = total
+
+
+def engine(timed: Timed, hire: Hire) -> Engine:
+    work = timed.work
+    x, y = work.data()
+    federation = Federation(
+        "synthetic",
+        x,
+        Exact(y, work.classes),
+        tuple(range(0, len(x) + 1, work.rows)),
+        tuple(f"site {k}" for k in range(work.sites)),
+        tuple(f"class {c}" for c in range(work.classes)),
+        tuple(map(str, range(len(x)))),
+        x[:0],
+    )
+    net = build(ModelSpec(work.model), work.shape, work.classes, 0)
+    net.halved = timed.precision == "bf16"
+    local = Local(steps=work.steps, batch=work.batch, lr=LR, momentum=MOMENTUM)
+    how = Rounds(participation=work.on_duty / work.sites)
+    judge, loss = Evaluator(Oracle(None, (), ())), find_objective("cross-entropy")()
+    return Engine(find("fedavg")(), loss, net, federation, judge, local, how, 0, None, hire, GPU)
+
+
+def seconds(runner: Any, t: int) -> float:
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    runner.round(t)
+    torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def speed() -> list[dict[str, Any]]:
+    """The five works: the eager loop, our loop, and the graph, plain and compiled, in turn."""
+    found = []
+    for name, timed in WORKS.items():
+        Place(GPU, timed.precision, False).prepare()
+        runners: dict[str, Any] = {"eager loop": RawGpu(timed), "our loop": engine(timed, looped)}
+        runners["graph"] = engine(timed, captured(False))
+        if timed.compiled:
+            runners["graph, compiled"] = engine(timed, captured(True))
+        first = {which: seconds(runner, 0) for which, runner in runners.items()}
+        slow = ("eager loop", "our loop")
+        times: dict[str, list[float]] = {which: [] for which in runners}
+        for t in range(1, timed.rounds + 1):
+            for which, runner in runners.items():
+                if which not in slow or t <= 4:
+                    times[which].append(seconds(runner, t))
+        row: dict[str, Any] = {"work": name, "precision": timed.precision, "first round": first}
+        row |= {which: statistics.median(each) for which, each in times.items()}
+        ours = row["ours"] = min(row.get("graph, compiled", torch.inf), row["graph"])
+        row["gain"], row["gain wanted"] = row["eager loop"] / ours, timed.gain
+        row["best before"], row["ratio to it"] = timed.best, ours / timed.best
+        row["why"] = [r.staff.why for r in runners.values() if isinstance(getattr(r, "staff", None), Graphs)]
+        found.append(row)
+        print(json.dumps(row, indent=1), flush=True)
+        del runners
+        torch.cuda.empty_cache()
+    return found
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def memory() -> list[dict[str, Any]]:
+    """Peak device memory with ten sites a round, of ten, a hundred and a thousand sites that share the same rows."""
+    found = []
+    for sites in (10, 100, 1000):
+        work = Work("", lenet5, "lenet5", (1, 28, 28), 10, sites, 10, 64000 // sites, 32, 2)
+        timed = Timed(work, "tf32", 1.0, None, False, 3)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        e = engine(timed, captured(False))
+        for t in range(timed.rounds):
+            e.round(t)
+        assert isinstance(e.staff, Graphs)
+        assert e.staff.programs
+        found.append({"sites": sites, "peak MB": round(torch.cuda.max_memory_allocated() / 1e6, 1)})
+        print(found[-1], flush=True)
+        del e
+    return found
+
+
+def main() -> None:
+    parts: dict[str, Callable[[], list[dict[str, Any]]]] = {"weights": weights, "speed": speed, "memory": memory}
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--only", default=",".join(parts))
+    options.add_argument("--out", default="gpu.json")
+    said = options.parse_args()
+    result: dict[str, Any] = {"device": torch.cuda.get_device_name(GPU), "torch": torch.__version__}
+    for name in said.only.split(","):
+        result[name] = parts[name]()
+        Path(said.out).write_text(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Where a run computes, and how exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from imperfed.engine.rounds import Hire
+from imperfed.engine.workers import Workers
+from imperfed.errors import UsageError, unknown
+
+DEVICES = ("auto", "cpu", "cuda")
+PRECISIONS = ("auto", "float32", "tf32", "bf16")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device, the precision of products on it, and whether networks are compiled for it."""
+
+    device: torch.device
+    precision: str
+    compiled: bool
+
+    @classmethod
+    def of(cls, device: str, precision: str, compiled: bool) -> Place:
+        """From the settings; `auto` is a GPU where there is one, and there products in TF32."""
+        if device not in DEVICES:
+            raise unknown("device", device, DEVICES)
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
+        there = torch.cuda.is_available()
+        if device == "cuda" and not there:
+            raise UsageError("device = cuda: this machine has no GPU that torch can use; leave it at auto, or cpu")
+        on_gpu = there and device != "cpu"
+        if not on_gpu and (precision not in ("auto", "float32") or compiled):
+            raise UsageError("precision and compile are settings of a GPU, and this run is on the CPU; leave them out")
+        chosen = "tf32" if precision == "auto" and on_gpu else precision.replace("auto", "float32")
+        return cls(
+            torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu"), chosen, compiled
+        )
+
+    def prepare(self) -> None:
+        """Tell torch which products may be rounded; weights, sums and losses are float32 in any case."""
+        tf32 = self.precision != "float32"
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = tf32
+
+    @property
+    def hire(self) -> Hire:
+        """Who answers for the sites here."""
+        if self.device.type == "cpu":
+            return Workers
+        from imperfed.engine.graphs import Graphs
+        from imperfed.engine.record import Cuda
+
+        recorder, compiled = Cuda(self.device), self.compiled
+        return lambda bench, on_duty, workers: Graphs(bench, on_duty, recorder, compiled)
+
+    def described(self) -> dict[str, str | bool]:
+        """For a run's env.json."""
+        if self.device.type == "cpu":
+            return {"device": "cpu", "precision": self.precision}
+        name = torch.cuda.get_device_name(self.device)
+        return {"device": f"cuda ({name})", "precision": self.precision, "compiled": self.compiled}

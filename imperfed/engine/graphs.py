@@ -1,0 +1,101 @@
+"""The local steps of all sites on duty as one captured CUDA graph.
+
+A step of a small network takes the GPU less time than it takes the host to ask for it. Here the host asks once: a step
+of every site is recorded (`engine/program.py`), and the record is replayed for every step of every round. An exchange
+that is no local training, and a step that cannot be recorded, go through the loop; the log says so and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Done, Tree
+from imperfed.descend import plan
+from imperfed.engine.crew import Failure
+from imperfed.engine.loop import Loop
+from imperfed.engine.program import Assignment, Program, Unrecordable, record
+from imperfed.engine.record import Recorder
+from imperfed.engine.seeds import generator, on_duty_in
+from imperfed.engine.site import Answer, Bench, sit_down
+from imperfed.engine.staff import Reply
+
+
+class Graphs(Loop):
+    """Every site's answer from a program that trains them all at once."""
+
+    def __init__(self, bench: Bench, on_duty: int, recorder: Recorder, compiled: bool = False) -> None:
+        super().__init__(bench)
+        self.on_duty, self.recorder, self.compiled = on_duty, recorder, compiled
+        self.programs: dict[int, Program] = {}
+        """By the number of sites in it."""
+        self.planned: dict[tuple[int, int], Assignment] = {}
+        self.why: str | None = None
+        """Why local steps are not recorded, where they are not."""
+
+    def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
+        """Local training in one program, anything else one by one."""
+        if self.why is None and self.bench.job.algorithm.exchanges(round)[number].trains:
+            try:
+                return self._train(round, tuple(sites))
+            except Unrecordable as reason:
+                self.why, self.programs, self.planned = str(reason), {}, {}
+                self.notes.append(f"local steps run one by one, not as one captured graph: {reason}")
+        return super().ask(round, number, sites)
+
+    def _train(self, round: int, sites: tuple[int, ...]) -> dict[int, Reply | Failure]:
+        given = [self.planned.get((round, k)) or self._plan(round, k) for k in sites]
+        downs = [self._received(k, one) for k, one in zip(sites, given, strict=True)]
+        program = self.programs.get(len(sites))
+        if program is None:
+            program = record(self.bench, given, downs, self.recorder, self.compiled)
+            self.programs[len(sites)] = program
+            self.notes.append(f"the local steps of {len(sites)} sites are one captured graph")
+        program.load(sites, given, downs)
+        program.replay(max(one.steps for one in given))
+        self._plan_ahead(round + 1)  # while the GPU is at work
+        return self._accept(program, sites, program.ends(given))
+
+    def _plan(self, round: int, site: int) -> Assignment:
+        job, n = self.bench.job, self.bench.job.federation.sizes()[site]
+        p = plan(job.algorithm, job.local, n, generator(job.seed, round, site, "batches"))
+        return Assignment.of(p, n, job.federation.starts[site])
+
+    def _plan_ahead(self, round: int) -> None:
+        job = self.bench.job
+        who = on_duty_in(job.seed, round, len(job.federation.sites), self.on_duty)
+        self.planned = {(round, k): self._plan(round, k) for k in who}
+
+    def _received(self, site: int, given: Assignment) -> Tree:
+        """What a site starts from."""
+        algorithm = self.bench.job.algorithm
+        if type(algorithm).begin is Algorithm.begin:
+            return self.bench.down(site)
+        return algorithm.begin(sit_down(self.bench, site, given.plan))
+
+    def _accept(self, program: Program, sites: tuple[int, ...], done: list[Done]) -> dict[int, Reply | Failure]:
+        """Check all answers with one look at the device; what stays at a site is kept if its answer is sound."""
+        answers = [self._answer(program, k, one) for k, one in zip(sites, done, strict=True)]
+        sound = torch.stack([program.sound(sites), *self._sound_beside(answers)]).all(0)
+        told = torch.stack([program.losses, sound.to(program.losses.dtype)], 1).tolist()
+        replies: dict[int, Reply | Failure] = {}
+        for k, answer, (loss, whole) in zip(sites, answers, told, strict=True):
+            fault = answer.misshapen(self.bench.state) or (None if whole else answer.not_finite())
+            replies[k] = Failure(f"its answer was refused: {fault}") if fault else Reply(loss, answer.up)
+            if not fault:
+                answer.keep(self.bench, k)
+        return replies
+
+    def _answer(self, program: Program, site: int, done: Done) -> Answer:
+        """As `site.answer_of`, but of views: the program's matrix stays as it is until it is loaded again."""
+        layout, row = self.bench.job.layout, done.net.row
+        extra, memory = self.bench.job.algorithm.reply(done)
+        up = {"w": row[: layout.shared], "buffers": layout.buffers(row)} | extra
+        return Answer(up, 0.0, layout.personal(row), memory, program.rows_of(site))
+
+    def _sound_beside(self, answers: Sequence[Answer]) -> list[Tensor]:
+        """Whether what sites answer and remember beside their weights is finite, name by name."""
+        trees = [{f"up {n}": t for n, t in a.up.items() if n not in ("w", "buffers")} | a.memory for a in answers]
+        return [torch.stack([torch.isfinite(one[name]).all() for one in trees]) for name in trees[0]]

@@ -1,0 +1,71 @@
+"""Work for the GPU, recorded once as a CUDA graph and replayed without the host's asking for each of its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any, Protocol
+
+import torch
+
+STREAMS = 32
+"""Pieces of work computed side by side; beyond that the GPU only switches more."""
+WARM_UP = 3
+"""Times that the work is done before the record: libraries choose their kernels and set memory aside."""
+
+
+class Recorder(Protocol):
+    """How a program's steps are carried out."""
+
+    def side_by_side(self, work: Callable[[int], Any], count: int) -> list[Any]:
+        """The results of work(0) .. work(count - 1), none of which needs another's."""
+
+    def record(self, step: Callable[[], None], again: Callable[[], None]) -> Callable[[], None]:
+        """What stands for a call of `step` from now on; `again` makes a step that was tried possible once more."""
+
+
+class Cuda:
+    """Steps as one graph, the pieces of a step on streams of their own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.streams = [torch.cuda.Stream(device) for _ in range(STREAMS)]
+
+    def side_by_side(self, work: Callable[[int], Any], count: int) -> list[Any]:
+        """Each piece on one of the streams."""
+        here, streams, results = torch.cuda.current_stream(), self.streams[:count], []
+        for stream in streams:
+            stream.wait_stream(here)
+        for m in range(count):
+            with torch.cuda.stream(streams[m % len(streams)]):
+                results.append(work(m))
+        for stream in streams:
+            here.wait_stream(stream)
+        return results
+
+    def record(self, step: Callable[[], None], again: Callable[[], None]) -> Callable[[], None]:
+        """A graph of one step. In the steps tried before, a wait for the host is found out: it cannot be recorded."""
+        here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+        aside.wait_stream(here)
+        with torch.cuda.stream(aside):
+            for attempt in range(WARM_UP):
+                again()
+                with no_waiting() if attempt else nullcontext():
+                    step()
+        here.wait_stream(aside)
+        torch.cuda.synchronize()
+        again()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        return graph.replay
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """Make a wait of the host for the device an error."""
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
