@@ -22,7 +22,8 @@ from raw import LR, MOMENTUM, Work, lenet5, mlp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from contract.cases import Case, cases
 from toy import everything, network, world

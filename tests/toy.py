@@ -105,16 +105,14 @@ class Plain(Objective):
 
 
 class Direct:
-    """Records nothing: makes every step when it is asked for, one piece after the other."""
+    """Records nothing: does the work whenever it is asked for, one piece after the other."""
 
     def side_by_side(self, work: Callable[[int], Any], count: int) -> list[Any]:
         return [work(m) for m in range(count)]
 
-    def record(self, step: Callable[[], None], again: Callable[[], None]) -> Callable[[], None]:
-        again()
-        step()  # as before a real record: nothing of it may be seen later
-        again()
-        return step
+    def record(self, work: Callable[[], None], trial: Callable[[], None]) -> Callable[[], None]:
+        trial()  # as before a real record: nothing of it may be seen later
+        return work
 
 
 class Watched(Engine):

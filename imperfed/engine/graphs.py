@@ -16,11 +16,12 @@ from imperfed.core import Algorithm, Done, Tree
 from imperfed.descend import plan
 from imperfed.engine.crew import Failure
 from imperfed.engine.loop import Loop
-from imperfed.engine.program import Assignment, Program, Unrecordable, record
+from imperfed.engine.program import Program, Unrecordable, record
 from imperfed.engine.record import Recorder
 from imperfed.engine.seeds import generator, on_duty_in
 from imperfed.engine.site import Answer, Bench, sit_down
 from imperfed.engine.staff import Reply
+from imperfed.engine.timetable import Assignment
 
 
 class Graphs(Loop):
@@ -53,8 +54,7 @@ class Graphs(Loop):
             program = record(self.bench, given, downs, self.recorder, self.compiled)
             self.programs[len(sites)] = program
             self.notes.append(f"the local steps of {len(sites)} sites are one captured graph")
-        program.load(sites, given, downs)
-        program.replay(max(one.steps for one in given))
+        program.train(sites, given, downs)
         self._plan_ahead(round + 1)  # while the GPU is at work
         return self._accept(program, sites, program.ends(given))
 
@@ -77,23 +77,27 @@ class Graphs(Loop):
 
     def _accept(self, program: Program, sites: tuple[int, ...], done: list[Done]) -> dict[int, Reply | Failure]:
         """Check all answers with one look at the device; what stays at a site is kept if its answer is sound."""
-        answers = [self._answer(program, k, one) for k, one in zip(sites, done, strict=True)]
+        answers = self._answers(program, sites, done)
         sound = torch.stack([program.sound(sites), *self._sound_beside(answers)]).all(0)
         told = torch.stack([program.losses, sound.to(program.losses.dtype)], 1).tolist()
-        replies: dict[int, Reply | Failure] = {}
+        state, replies = self.bench.state, dict[int, Reply | Failure]()
+        stays = bool(state.personal.shape[1] or state.memory or state.rows)
         for k, answer, (loss, whole) in zip(sites, answers, told, strict=True):
-            fault = answer.misshapen(self.bench.state) or (None if whole else answer.not_finite())
+            fault = answer.misshapen(state) or (None if whole else answer.not_finite())
             replies[k] = Failure(f"its answer was refused: {fault}") if fault else Reply(loss, answer.up)
-            if not fault:
+            if stays and not fault:
                 answer.keep(self.bench, k)
         return replies
 
-    def _answer(self, program: Program, site: int, done: Done) -> Answer:
-        """As `site.answer_of`, but of views: the program's matrix stays as it is until it is loaded again."""
-        layout, row = self.bench.job.layout, done.net.row
-        extra, memory = self.bench.job.algorithm.reply(done)
-        up = {"w": row[: layout.shared], "buffers": layout.buffers(row)} | extra
-        return Answer(up, 0.0, layout.personal(row), memory, program.rows_of(site))
+    def _answers(self, program: Program, sites: tuple[int, ...], done: list[Done]) -> list[Answer]:
+        """As `site.answer_of`, but of views: the program's matrix stays as it is until the next round."""
+        layout, answers = self.bench.job.layout, []
+        w, buffers, personal = program.W[:, : layout.shared], layout.buffers(program.W), layout.personal(program.W)
+        for m, (k, one) in enumerate(zip(sites, done, strict=True)):
+            extra, memory = self.bench.job.algorithm.reply(one)
+            up = {"w": w[m], "buffers": buffers[m]} | extra
+            answers.append(Answer(up, 0.0, personal[m], memory, program.rows_of(k)))
+        return answers
 
     def _sound_beside(self, answers: Sequence[Answer]) -> list[Tensor]:
         """Whether what sites answer and remember beside their weights is finite, name by name."""

@@ -1,9 +1,9 @@
-"""A local step of several sites, recorded once and replayed.
+"""The local steps of several sites, recorded once and replayed.
 
 Every site's numbers are a row of one matrix, as are gradients and momenta. Each site's forward and backward pass runs
 on one of a few streams; a plain step of the optimiser is one operation on the matrices. The algorithm's hooks are
-called as the loop calls them, a site at a time. What changes from step to step lies in tensors at fixed addresses:
-which rows (an index into the resident data), the random numbers, and the number of the step itself.
+called as the loop calls them, a site at a time. What changes from round to round lies in tensors at fixed addresses:
+which rows (an index into the resident data), the random numbers, what was received and what is remembered.
 """
 
 from __future__ import annotations
@@ -18,90 +18,19 @@ import torch
 from torch import Tensor, nn
 
 from imperfed.core import Algorithm, Batch, Done, Step, Tree
-from imperfed.descend import Plan
 from imperfed.engine.record import Recorder
 from imperfed.engine.site import Bench
+from imperfed.engine.timetable import Assignment, Timetable
 from imperfed.network import Net
 
+RECORDED = 400
+"""Steps of a site in one record at most: a longer one takes longer to make than it saves."""
 PLAIN = ("local", "move", "start")
 """Hooks that must be the base class's for the move of all sites to be one operation."""
 
 
 class Unrecordable(Exception):
     """A local step that cannot be recorded, and why."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """A site's work in one round, its rows counted among those of all sites."""
-
-    plan: Plan
-    index: Tensor
-    """[steps, B]; a slot that pads a batch holds the site's first row."""
-    real: Tensor
-    """0 on slots that pad, 1 on others."""
-
-    @classmethod
-    def of(cls, plan: Plan, n: int, first: int) -> Assignment:
-        """From a plan for n rows, the first of which has this number."""
-        real = plan.rows < n
-        return cls(plan, torch.where(real, plan.rows, 0) + first, real.float())
-
-    @property
-    def steps(self) -> int:
-        """The number of local steps."""
-        return len(self.index)
-
-
-class Timetable:
-    """Which rows every site visits in every step, at fixed addresses on the device."""
-
-    def __init__(self, longest: int, like: Sequence[Assignment], device: torch.device) -> None:
-        first = like[0]
-        shape = (longest, len(like), first.index.shape[1])
-        self.index = torch.zeros(shape, dtype=torch.int64, device=device)
-        self.real, self.share = (torch.zeros(shape, device=device) for _ in range(2))
-        self.draws = {
-            name: torch.zeros(longest, len(like), *t.shape[1:], dtype=t.dtype, device=device)
-            for name, t in first.plan.draws.items()
-        }
-        self.lengths = torch.full((len(like),), longest, device=device)
-        self.h = torch.zeros(1, dtype=torch.int64, device=device)
-        """The number of the present step."""
-
-    def load(self, given: Sequence[Assignment]) -> None:
-        """Take over a round's work and go to its first step."""
-        put(self.index, [one.index for one in given])
-        put(self.real, [one.real for one in given])
-        for name, t in self.draws.items():
-            put(t, [one.plan.draws[name] for one in given])
-        torch.div(self.real, self.real.sum(-1, keepdim=True).clamp(min=1), out=self.share)
-        self.lengths.copy_(torch.tensor([one.steps for one in given]))
-        self.rewind()
-
-    def rewind(self) -> None:
-        """Go to the first step."""
-        self.h.zero_()
-
-    def now(self, t: Tensor) -> Tensor:
-        """What a table says for the present step, a row a site."""
-        return t.index_select(0, self.h)[0]
-
-    def active(self) -> Tensor:
-        """Which sites have not made all of their steps yet."""
-        return self.h < self.lengths
-
-
-def put(table: Tensor, parts: Sequence[Tensor]) -> None:
-    """Lay the sites' parts [steps, ...] side by side into a table [longest, M, ...]; what is over keeps 0."""
-    longest = max(map(len, parts))
-    if all(len(part) == longest for part in parts):
-        beside = torch.stack(list(parts), 1)
-        table[:longest].copy_(beside.pin_memory() if table.is_cuda else beside, non_blocking=True)
-        return
-    table.zero_()
-    for m, part in enumerate(parts):
-        table[: len(part), m].copy_(part)
 
 
 def record(
@@ -128,6 +57,16 @@ def obstacle(bench: Bench) -> str | None:
     return None
 
 
+class SiteNet(Net):
+    """A network in a program: its gradient is put together at once, not added up tensor by tensor."""
+
+    def backward(self, loss: Tensor) -> Tensor:
+        """The gradient of a scalar at the present weights, as one vector (overwritten by the next call)."""
+        parts = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+        torch.cat([part.reshape(-1) for part in parts], out=self.grad)
+        return self.grad
+
+
 @dataclass(frozen=True)
 class Seat:
     """One site's place in the program: views of what lies at fixed addresses."""
@@ -147,75 +86,86 @@ class Rows:
 
 
 class Program:
-    """M sites' local steps. `load` it with a round's work, `replay` it, and read the `ends`."""
+    """M sites' local steps. `train` them, then read the `ends`."""
 
     def __init__(
         self, bench: Bench, given: Sequence[Assignment], downs: Sequence[Tree], recorder: Recorder, compiled: bool
     ) -> None:
         self.bench, self.recorder, M = bench, recorder, len(given)
-        job, trainable = bench.job, bench.job.layout.trainable
-        fed, device = job.federation, bench.net.row.device
-        self.table = Timetable(max(map(job.local.steps_of, fed.sizes())), given, device)
-        self.ragged = job.local.epochs > 0
+        job, device = bench.job, bench.net.row.device
+        steps = {job.local.steps_of(n) for n in job.federation.sizes()}
+        size = block_size(max(steps), M)
+        self.ragged = len(steps) > 1 or max(steps) % size > 0
+        self.table = Timetable(size, given, device)
         self.plain = all(getattr(type(job.algorithm), hook) is getattr(Algorithm, hook) for hook in PLAIN)
         self.W = bench.net.row.repeat(M, 1)
-        self.G = self.W.new_zeros(M, trainable)
+        self.G = self.W.new_zeros(M, job.layout.trainable)
         self.losses = self.W.new_zeros(M)
+        self.starts = torch.tensor(job.federation.starts, device=device)
         # One more row: what would be remembered of slots that pad a batch goes there.
         self.scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in bench.state.rows.items()}
-        nets = [Net(copy.deepcopy(bench.net.module), job.layout, *rows) for rows in zip(self.W, self.G, strict=True)]
+        self.down = stacked(downs)
+        self.memory = {name: t[:1].repeat(M, *[1] * (t.ndim - 1)).to(device) for name, t in bench.state.memory.items()}
+        self.survey = stacked([bench.shelf(0).survey] * M)
+        nets, received = self._nets(compiled), (each(t, M) for t in (self.down, self.memory))
+        self.slots = stacked([job.algorithm.start(net.w, *trees) for net, *trees in zip(nets, *received, strict=True)])
+        parts = (each(t, M) for t in (self.down, self.memory, self.survey, self.slots))
+        self.seats = [Seat(*one) for one in zip(nets, *parts, strict=True)]
+        self.replay = recorder.record(lambda: self._block(size), lambda: self._block(1))
+
+    def _nets(self, compiled: bool) -> list[Net]:
+        module, layout = self.bench.net.module, self.bench.job.layout
+        nets: list[Net] = [SiteNet(copy.deepcopy(module), layout, *rows) for rows in zip(self.W, self.G, strict=True)]
         if compiled:
             call = torch.compile(call_module)
             for net in nets:
                 net.call = partial(call, net.module)
-        self.down = stacked(downs)
-        self.memory = {name: t[:1].repeat(M, *[1] * (t.ndim - 1)).to(device) for name, t in bench.state.memory.items()}
-        self.survey = stacked([bench.shelf(0).survey] * M)
-        starts = zip(nets, *(each(t, M) for t in (self.down, self.memory)), strict=True)
-        self.slots = stacked([job.algorithm.start(net.w, down, memory) for net, down, memory in starts])
-        parts = (each(t, M) for t in (self.down, self.memory, self.survey, self.slots))
-        self.seats = [Seat(*one) for one in zip(nets, *parts, strict=True)]
-        self.replayed = recorder.record(self.step, self.table.rewind)
+        return nets
 
-    # -- a step -----------------------------------------------------------------------------------------------------
+    # -- what is recorded -------------------------------------------------------------------------------------------
 
-    def step(self) -> None:
-        """One local step of every site."""
-        kept = self._all_that_moves() if self.ragged else {}
-        before = {name: t.clone() for name, t in kept.items()}
-        batches, slot = self._batches()
+    def _block(self, steps: int) -> None:
+        """The first steps of a block; their rows are gathered at once."""
+        fed, table = self.bench.job.federation, self.table
+        at = table.index[:steps].flatten()
+        x = fed.x.index_select(0, at if fed.at is None else fed.at.index_select(0, at))
+        labels, rows = fed.labels.take(at), table.index[0].numel()
+        losses = []
+        for h in range(steps):
+            a, b = h * rows, (h + 1) * rows
+            losses.append(self._step(h, x[a:b], labels.between(a, b)))
+        self.losses += torch.where(table.active[:steps], torch.stack(losses), 0.0).sum(0)
+
+    def _step(self, h: int, x: Tensor, labels: Any) -> Tensor:
+        """One local step of every site, and their losses."""
+        moving = {"row": self.W} | {f"slot {name}": t for name, t in self.slots.items()} if self.ragged else {}
+        before = {name: t.clone() for name, t in moving.items()}
+        slot = self._slots(h) if self.scratch else self.table.index[h]
+        batches = self._batches(h, x, labels, slot)
         made = self.recorder.side_by_side(lambda m: self._local(m, batches[m]), len(batches))
-        losses, outs = torch.stack([loss for _, loss, _ in made]), [out for _, _, out in made]
         if self.plain:
             self._move_all(made[0][0])
         if self.scratch:
-            self.recorder.side_by_side(lambda m: self._remember(m, batches[m], outs[m], slot[m]), len(batches))
-        active = self.table.active()
-        for name, t in kept.items():
-            t.copy_(torch.where(active.view(-1, *[1] * (t.ndim - 1)), t, before[name]))
-        self.losses += torch.where(active, losses, 0.0)
-        self.table.h += 1
+            self.recorder.side_by_side(lambda m: self._remember(m, batches[m], made[m][2], slot[m]), len(batches))
+        for name, t in moving.items():
+            t.copy_(torch.where(self.table.active[h].view(-1, *[1] * (t.ndim - 1)), t, before[name]))
+        return torch.stack([loss for _, loss, _ in made])
 
-    def _all_that_moves(self) -> Tree:
-        return {"row": self.W} | {f"slot {name}": t for name, t in self.slots.items()}
+    def _slots(self, h: int) -> Tensor:
+        """Where what is remembered of the rows of a step lies."""
+        return torch.where(self.table.real[h] > 0, self.table.index[h], len(self.bench.job.federation.labels))
 
-    def _batches(self) -> tuple[list[Batch], Tensor]:
-        """Every site's batch of the present step, and where what is remembered of its rows lies."""
-        fed, table, survey = self.bench.job.federation, self.table, [seat.survey for seat in self.seats]
-        index, real, share = table.now(table.index), table.now(table.real), table.now(table.share)
-        M, B = index.shape
-        at = index.view(-1)
-        slot = torch.where(real.view(-1) > 0, at, len(fed.labels))
-        x = fed.x.index_select(0, at if fed.at is None else fed.at.index_select(0, at))
-        labels = fed.labels.take(at)
-        rows = {name: t.index_select(0, slot) for name, t in self.scratch.items()}
-        draws = {name: table.now(t) for name, t in table.draws.items()}
+    def _batches(self, h: int, x: Tensor, labels: Any, slot: Tensor) -> list[Batch]:
+        """Every site's batch of a step."""
+        table, (M, B) = self.table, self.table.index[h].shape
+        rows = {name: t.index_select(0, slot.view(-1)) for name, t in self.scratch.items()}
         batches = []
         for m in range(M):
             a, b = m * B, (m + 1) * B
-            of_rows, drawn = {n: t[a:b] for n, t in rows.items()}, {n: t[m] for n, t in draws.items()}
-            batches.append(Batch(x[a:b], labels.between(a, b), real[m], share[m], of_rows, drawn, survey[m]))
-        return batches, slot.view(M, B)
+            of_rows, drawn = {n: t[a:b] for n, t in rows.items()}, {n: t[h, m] for n, t in table.draws.items()}
+            real, share, survey = table.real[h, m], table.share[h, m], self.seats[m].survey
+            batches.append(Batch(x[a:b], labels.between(a, b), real, share, of_rows, drawn, survey))
+        return batches
 
     def _local(self, m: int, batch: Batch) -> tuple[Step, Tensor, Any]:
         """A site's step; where the step is plain, all but the move itself, which is made for all sites at once."""
@@ -247,22 +197,29 @@ class Program:
 
     # -- a round ----------------------------------------------------------------------------------------------------
 
-    def load(self, sites: Sequence[int], given: Sequence[Assignment], downs: Sequence[Tree]) -> None:
-        """Put a round's work in place."""
+    def train(self, sites: Sequence[int], given: Sequence[Assignment], downs: Sequence[Tree]) -> None:
+        """Make a round's steps; the host does not wait for them."""
+        self._load(sites, downs)
+        for number in range(self.table.load(given)):
+            self.table.turn(number)
+            self.replay()
+        self.losses /= torch.tensor([float(one.steps) for one in given]).to(self.losses.device)
+
+    def _load(self, sites: Sequence[int], downs: Sequence[Tree]) -> None:
+        """What the sites start from, in place."""
         state, layout = self.bench.state, self.bench.job.layout
-        personal = state.personal[list(sites)].to(self.W.device)
-        rows = [layout.join(d["w"], d["buffers"], own) for d, own in zip(downs, personal, strict=True)]
-        torch.stack(rows, out=self.W)
         for name, t in self.down.items():
-            torch.stack([down[name] for down in downs], out=t)
+            lay(t, [down[name] for down in downs])
+        personal, cut = state.personal[list(sites)].to(self.W.device), layout.trainable - layout.shared
+        parts = (self.down["w"], personal[:, :cut], self.down["buffers"], personal[:, cut:])
+        torch.cat(parts, 1, out=self.W)
         for name, t in self.memory.items():
             t.copy_(state.memory[name][list(sites)])
         for name, t in self.survey.items():
-            torch.stack([self.bench.shelf(k).survey[name] for k in sites], out=t)
-        for k in sites:
+            lay(t, [self.bench.shelf(k).survey[name] for k in sites])
+        for k in sites if self.scratch else ():
             for name, t in self.rows_of(k).items():
                 t.copy_(self.bench.shelf(k).rows[name])
-        self.table.load(given)
         self._start()
         self.losses.zero_()
 
@@ -273,13 +230,7 @@ class Program:
         algorithm = self.bench.job.algorithm
         fresh = [algorithm.start(seat.net.w, seat.down, seat.memory) for seat in self.seats]
         for name, t in self.slots.items():
-            torch.stack([one[name] for one in fresh], out=t)
-
-    def replay(self, steps: int) -> None:
-        """Make so many steps; the host does not wait for them."""
-        for _ in range(steps):
-            self.replayed()
-        self.losses /= self.table.lengths
+            lay(t, [one[name] for one in fresh])
 
     def ends(self, given: Sequence[Assignment]) -> list[Done]:
         """Every site after its last step."""
@@ -294,13 +245,17 @@ class Program:
     def sound(self, sites: Sequence[int]) -> Tensor:
         """Whether all numbers of a site, and of its examples, are finite."""
         sound = torch.isfinite(self.W).all(1)
-        starts = torch.tensor(self.bench.job.federation.starts, device=self.W.device)
-        who = torch.tensor(sites, device=self.W.device)
         for t in self.scratch.values():
             bad = (~torch.isfinite(t.flatten(1)).all(1)).cumsum(0)
-            bad = torch.cat([bad.new_zeros(1), bad])
-            sound = sound & (bad[starts[who]] == bad[starts[who + 1]])
+            bad = torch.cat([bad.new_zeros(1), bad])[self.starts]
+            sound = sound & (bad[1:] == bad[:-1])[list(sites)]
         return sound
+
+
+def block_size(steps: int, sites: int) -> int:
+    """Steps in one record: all of a round, or a part of it where the record would grow too large."""
+    most = max(1, min(steps, RECORDED // sites))
+    return next((size for size in range(most, most // 2, -1) if steps % size == 0), most)
 
 
 def call_module(module: nn.Module, x: Tensor) -> Tensor:
@@ -317,3 +272,11 @@ def stacked(trees: Sequence[Tree]) -> Tree:
 def each(tree: Tree, count: int) -> list[Tree]:
     """The rows of stacked trees, as views."""
     return [{name: t[m] for name, t in tree.items()} for m in range(count)]
+
+
+def lay(rows: Tensor, parts: list[Tensor]) -> None:
+    """Put a row of each part; where all are the same tensor, at once."""
+    if all(part is parts[0] for part in parts):
+        rows.copy_(parts[0])
+    else:
+        torch.stack(parts, out=rows)

@@ -10,22 +10,22 @@ import torch
 
 STREAMS = 32
 """Pieces of work computed side by side; beyond that the GPU only switches more."""
-WARM_UP = 3
-"""Times that the work is done before the record: libraries choose their kernels and set memory aside."""
+TRIALS = 3
+"""Before the record: libraries choose their kernels and set memory aside."""
 
 
 class Recorder(Protocol):
-    """How a program's steps are carried out."""
+    """How a program's work is carried out."""
 
     def side_by_side(self, work: Callable[[int], Any], count: int) -> list[Any]:
         """The results of work(0) .. work(count - 1), none of which needs another's."""
 
-    def record(self, step: Callable[[], None], again: Callable[[], None]) -> Callable[[], None]:
-        """What stands for a call of `step` from now on; `again` makes a step that was tried possible once more."""
+    def record(self, work: Callable[[], None], trial: Callable[[], None]) -> Callable[[], None]:
+        """What stands for a call of `work` from now on; `trial` does everything that it does, but less of it."""
 
 
 class Cuda:
-    """Steps as one graph, the pieces of a step on streams of their own."""
+    """Work as one graph, its pieces on streams of their own."""
 
     def __init__(self, device: torch.device) -> None:
         self.streams = [torch.cuda.Stream(device) for _ in range(STREAMS)]
@@ -42,21 +42,19 @@ class Cuda:
             here.wait_stream(stream)
         return results
 
-    def record(self, step: Callable[[], None], again: Callable[[], None]) -> Callable[[], None]:
-        """A graph of one step. In the steps tried before, a wait for the host is found out: it cannot be recorded."""
+    def record(self, work: Callable[[], None], trial: Callable[[], None]) -> Callable[[], None]:
+        """A graph of the work. In the trials before, a wait for the host is found out: it cannot be recorded."""
         here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
-            for attempt in range(WARM_UP):
-                again()
-                with no_waiting() if attempt else nullcontext():
-                    step()
+            for number in range(TRIALS):
+                with no_waiting() if number else nullcontext():
+                    trial()
         here.wait_stream(aside)
         torch.cuda.synchronize()
-        again()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            step()
+            work()
         return graph.replay
 
 

@@ -68,9 +68,16 @@ def workers_make_no_difference(case: Case) -> None:
 
 def one_program_for_all_makes_no_difference(case: Case) -> None:
     """The program that a GPU replays, made step by step on the host, against one site after the other."""
-    for local in (LOCAL, replace(LOCAL, epochs=2)):  # sites with as many steps, and with more and fewer
+    several = replace(LOCAL, epochs=2)  # sites with more and fewer steps
+    for local, recorded in (
+        (LOCAL, 400),
+        (several, 400),
+        (LOCAL, 7),
+    ):  # all steps of a round in one record, and in three
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("imperfed.engine.program.RECORDED", recorded)
+            program = start(case, local=local, hire=lambda bench, on_duty, _: Graphs(bench, on_duty, Direct())).go()
         alone = start(case, local=local, hire=lambda bench, *_: Loop(bench)).go()
-        program = start(case, local=local, hire=lambda bench, on_duty, _: Graphs(bench, on_duty, Direct())).go()
         assert isinstance(program.staff, Graphs)
         assert program.staff.why is None
         assert bool(program.staff.programs) == any(e.trains for e in case.algorithm.exchanges(0))
