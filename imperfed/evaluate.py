@@ -132,6 +132,8 @@ class Evaluator:
             raise UsageError(f"fairness is measured of one class a row; rows of {federation.name} may have several")
         if not isinstance(federation.labels, Annotated):
             return cls(oracle, between=between)
+        if federation.annotators is not None:
+            return cls(oracle, federation.annotators, between)
         sites = federation.labels.values.split(federation.sizes())
         return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]), between)
 

@@ -19,7 +19,7 @@ from imperfed.data.sources import load
 from imperfed.data.sparse import width
 from imperfed.device import Place
 from imperfed.engine.course import Report
-from imperfed.engine.rounds import Engine
+from imperfed.engine.rounds import Engine, Hire
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError
 from imperfed.evaluate import Evaluator, Scores
@@ -54,17 +54,18 @@ class Interrupted(ImperfedError):
 class Experiment:
     """Everything a run needs, checked before anything is written."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, scene: Scene | None = None, hire: Hire | None = None) -> None:
+        """`scene`: where the data are there already; `hire`: who answers for the sites, if not this machine."""
         self.config = config
         self.place = Place.of(config.run.device, config.run.precision, config.run.compile)
         self.place.prepare()
-        self.scene, self.mending = _around(config, _scene(config))
+        self.scene, self.mending = _around(config, _scene(config)) if scene is None else (scene, None)
         if config.method.trusts and self.scene.federation.trusted is None:
             raise UsageError(f"{config.run.method} needs labelled rows at the server; set split.trusted, such as 0.05")
-        self.objective = _objective(config, self.scene)
+        self.objective = objective_of(config, self.scene)
         federation = self.scene.federation
-        self.judge = _judge(config, self.scene)
-        network = _network(config, *_shape(federation))
+        self.judge = judge_of(config, self.scene)
+        network = network_of(config, *shape_of(federation))
         network.halved = self.place.precision == "bf16"
         self.engine = Engine(
             config.method,
@@ -76,7 +77,7 @@ class Experiment:
             config.rounds,
             config.run.seed,
             config.defence,
-            self.place.hire,
+            hire or self.place.hire,
             self.place.device,
         )
 
@@ -159,7 +160,8 @@ def _around(config: Config, scene: Scene) -> tuple[Scene, Mending | None]:
     return scene, mending
 
 
-def _objective(config: Config, scene: Scene) -> Objective:
+def objective_of(config: Config, scene: Scene) -> Objective:
+    """What is minimised: as chosen, or the reference objective of the labels' kind."""
     kind = type(scene.federation.labels)
     objective = config.method.objective or reference(kind)
     if not objective.accepts(kind):
@@ -171,18 +173,20 @@ def _objective(config: Config, scene: Scene) -> Objective:
     return objective
 
 
-def _judge(config: Config, scene: Scene) -> Evaluator:
+def judge_of(config: Config, scene: Scene) -> Evaluator:
+    """Who gives figures."""
     federation = scene.federation
     between = config.fairness.between(federation.attribute, federation.classes, federation.name)
     return Evaluator.of(scene.oracle, federation, between)
 
 
-def _shape(federation: Federation) -> tuple[tuple[int, ...], int, int]:
+def shape_of(federation: Federation) -> tuple[tuple[int, ...], int, int]:
     """What a model must know of the data: the shape of an input, the classes, the features of sparse inputs."""
     return tuple(federation.x.shape[1:]), len(federation.classes), width(federation.x)
 
 
-def _network(config: Config, shape: tuple[int, ...], classes: int, features: int) -> Network:
+def network_of(config: Config, shape: tuple[int, ...], classes: int, features: int) -> Network:
+    """The network at its first weights."""
     model = replace(config.model, features=config.model.features or features)
     return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
 
@@ -216,8 +220,8 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Figures of the models in a run's folder on the sites' test sets, computed anew."""
     config = folder.config()
     scene = _scene(config)
-    judge, federation = _judge(config, scene), scene.federation
-    shape = _shape(federation)
+    judge, federation = judge_of(config, scene), scene.federation
+    shape = shape_of(federation)
     with one_thread():
         if not judge.sites:
             return {"common test set": judge.common(load_net(folder, config, federation.sites[0], *shape))}
@@ -227,7 +231,7 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
 def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int, features: int) -> Net:
     """The network of a run's folder with which a site predicts, in evaluation mode."""
     with seeded(config.run.seed, 0, SERVER, "build"):
-        network = config.method.build(_network(config, shape, classes, features)).eval()
+        network = config.method.build(network_of(config, shape, classes, features)).eval()
     net = Net(network, Layout.of(network, config.method.stays))
     saved, fields = folder.load_model(site), net.layout.fields
     if {name: t.shape for name, t in saved.items()} != {name: f.shape for name, f in fields.items()}:

@@ -55,6 +55,13 @@ class Federation:
     groups: tuple[int, ...] = ()
     """The group of every site; sites of one group share a model. Empty: one group."""
     attribute: Attribute | None = None
+    annotators: Tensor | None = None
+    """bool [K, C], which classes each site annotates, where rows are elsewhere and cannot tell; None: they can."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the rows are at the sites themselves and none of them is here."""
+        return len(self.labels) == 0
 
     def check(self) -> Federation:
         """The door: every invariant that training relies on, each problem named with its site and row."""

@@ -50,7 +50,7 @@ def filled_table(federation: Federation, a: int, b: int, belief: Tensor) -> dict
 
 def by_class(engine: Engine, federation: Federation, judge: Evaluator) -> list[Record]:
     """Every class: which sites annotate it, and its AUROC as a mean over all sites, over those, and over the others."""
-    if judge.annotated is None:
+    if judge.annotated is None or federation.elsewhere:
         return []
     areas = torch.stack([judge.by_class(k, load_model(engine.bench, k)) for k in range(judge.sites)])
     table: list[Record] = []

@@ -72,7 +72,7 @@ def write_models(folder: RunFolder, engine: Engine, scene: Scene) -> None:
         folder.save_model("scale", {"mean": scene.scale.mean, "spread": scene.scale.spread})
     if shared := engine.shared_model():
         folder.save_model("global", shared)
-    if engine.personalised:
+    if engine.personalised and not scene.federation.elsewhere:
         for k, name in enumerate(scene.federation.sites):
             folder.save_model(name, engine.model(k))
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imperfed.core import Tree
 from imperfed.data.annotations import annotate, to_learn
 from imperfed.data.attributes import blur, group_facts, spare, true_groups
 from imperfed.data.by_label import by_label, draw
@@ -44,25 +45,33 @@ class Scale:
     @classmethod
     def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
         """From counts, sums and sums of squares, which are all that would have to leave a site for it."""
-        if x.ndim != 2:
-            return cls.of_channels(x, sites) if images else cls(x.new_empty(0), x.new_empty(0))
-        parts = [x[rows].double() for rows in sites]
-        n = sum(map(len, parts))
-        mean = torch.stack([part.sum(0) for part in parts]).sum(0) / n
-        variance = torch.stack([part.square().sum(0) for part in parts]).sum(0) / n - mean.square()
-        return cls(mean, torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt())
+        return cls.of_sums([cls.sums(x[rows], images) for rows in sites])
+
+    @staticmethod
+    def sums(x: Tensor, images: bool = False) -> Tree:
+        """Of a site's rows: count, sum and sum of squares of each feature, or of each channel over all its pixels.
+
+        Empty for images left as they are.
+        """
+        if x.ndim == 2:
+            part = x.double()
+            return {"count": torch.tensor(len(x)), "sum": part.sum(0), "square": part.square().sum(0)}
+        if not images:
+            return {}
+        over = (0, *range(2, x.ndim))
+        total, square = (t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (x, x.square()))
+        return {"count": torch.tensor(x.numel() // x.shape[1]), "sum": total, "square": square}
 
     @classmethod
-    def of_channels(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
-        """One mean and one spread a channel, over all its pixels."""
-        over, pixels = (0, *range(2, x.ndim)), sum(map(len, sites)) * x[0, 0].numel()
-        total = x.new_zeros(2, *x[0].sum(tuple(range(1, x.ndim - 1)), keepdim=True).shape, dtype=torch.float64)
-        for rows in sites:
-            part = x[rows]
-            total += torch.stack([t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (part, part.square())])
-        mean, square = total / pixels
-        variance = square - mean.square()
-        return cls(mean.float(), torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt().float())
+    def of_sums(cls, parts: Sequence[Tree]) -> Scale:
+        """From the sums of all sites."""
+        if not parts[0]:
+            return cls(torch.empty(0), torch.empty(0))
+        n = sum(int(part["count"]) for part in parts)
+        mean = torch.stack([part["sum"] for part in parts]).sum(0) / n
+        variance = torch.stack([part["square"] for part in parts]).sum(0) / n - mean.square()
+        spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
+        return cls(mean, spread) if mean.ndim == 1 else cls(mean.float(), spread.float())
 
     def __call__(self, x: Tensor) -> Tensor:
         return ((x - self.mean) / self.spread).float() if len(self.mean) else x

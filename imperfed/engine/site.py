@@ -50,6 +50,8 @@ class Job:
     local: Local
     seed: int
     judge: Judge
+    key: bytes = b""
+    """A secret that the sites share; empty where all are in one process."""
 
     @cached_property
     def groups(self) -> Groups:
@@ -59,7 +61,7 @@ class Job:
     @cached_property
     def secret(self) -> bytes:
         """What all sites know and the server does not; in one process it follows from the seed."""
-        return hashlib.sha256(f"{self.seed} known to the sites".encode()).digest()
+        return self.key or hashlib.sha256(f"{self.seed} known to the sites".encode()).digest()
 
     def home(self, site: int) -> int:
         """The training site whose model an evaluated site uses: itself, unless all rows were gathered."""
@@ -232,8 +234,8 @@ def evaluate_common(bench: Bench) -> Scores:
 
 
 @torch.no_grad()
-def believe(bench: Bench, site: int) -> Tensor | None:
-    """The probabilities of the labels that a training site worked out for its own rows."""
-    shelf, net = bench.shelf(site), load_model(bench, site)
+def believe(bench: Bench, site: int, net: Net | None = None) -> Tensor | None:
+    """The probabilities of the labels that a training site worked out for its own rows; `net`: with its model."""
+    shelf, net = bench.shelf(site), net or load_model(bench, site)
     logits = torch.cat([net(x) for x in shelf.x.split(1024)])
     return bench.job.objective.believe(logits, shelf.labels, shelf.rows)

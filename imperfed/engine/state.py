@@ -55,7 +55,7 @@ class State:
     servers: list[Tree]
     """What the server remembers, a tree a group."""
     personal: Tensor
-    """[K, *]: the weights and buffers that never leave their site."""
+    """[K, *]: the weights and buffers that never leave their site; one row of first ones where sites are elsewhere."""
     memory: Tree
     """[K, ...]: what each site remembers."""
     rows: Tree
@@ -71,8 +71,8 @@ class State:
         row: Tensor,
         defence: Callable[[int], Tree],
     ) -> State:
-        """Before round 0: every site starts from the same weights."""
-        sizes = federation.sizes()
+        """Before round 0: every site starts from the same weights. What sites elsewhere remember is not here."""
+        sizes = [] if federation.elsewhere else federation.sizes()
         start = {"w": row[: layout.shared], "buffers": layout.buffers(row)}
         servers = [
             start | algorithm.serve(start["w"].clone(), len(sites)) | defence(len(sites))
@@ -85,8 +85,8 @@ class State:
         return cls(
             0,
             [{name: shared(t) for name, t in server.items()} for server in servers],
-            shared(layout.personal(row).expand(len(sizes), -1)),
-            {name: shared(torch.stack([o[name] for o in opened])) for name in opened[0]},
+            shared(layout.personal(row).expand(len(sizes) or 1, -1)),
+            {name: shared(torch.stack([o[name] for o in opened])) for name in next(iter(opened), {})},
             {name: shared(t) for name, t in objective.open(federation.labels).items()},
         )
 

@@ -1,0 +1,146 @@
+"""Messages to sites by their names and back again, each within its time; who is there is found out by asking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from imperfed.data.holding import Card
+from imperfed.engine.crew import Failure
+from imperfed.errors import QuorumError
+from imperfed.flower.charter import Charter, card_of
+from imperfed.flower.site import FAILED
+from imperfed.flower.wire import Letter, RefusedError, packed, size, unpacked
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long the coordinator waits, in seconds."""
+
+    gather: float = 3600.0  # for all sites to be there before a run
+    hello: float = 120.0  # for a site to say who it is
+    answer: float = 3600.0  # for a site to answer in a round
+    poll: float = 0.5  # between two looks for answers
+
+
+@dataclass
+class Mail:
+    """The way to the sites. A site is known by the name it gives; its number at Flower may change when it returns."""
+
+    grid: Grid
+    names: tuple[str, ...]
+    greeting: Charter
+    """What a node that is new is told when it is asked who it is."""
+    patience: Patience = field(default_factory=Patience)
+    tell: Callable[[str], None] = lambda line: None
+    """A line for the log."""
+
+    def __post_init__(self) -> None:
+        self.nodes: dict[str, int] = {}
+        self.cards: dict[str, Card] = {}
+        self.strangers: set[int] = set()
+        self.traffic = {name: {"down": 0, "up": 0} for name in self.names}
+
+    def gather(self) -> list[Card]:
+        """Wait until every site of the run is there; their cards, in the order of the names."""
+        deadline, missing = time.monotonic() + self.patience.gather, self._missing()
+        while missing:
+            self.tell(f"waiting for {', '.join(missing)}")
+            while self._missing() == missing:
+                if time.monotonic() > deadline:
+                    raise QuorumError(
+                        f"not all sites came in {self.patience.gather:g} s; missing: {', '.join(missing)}"
+                    )
+                self.look()
+                if self._missing() == missing:
+                    time.sleep(self.patience.poll)
+            missing = self._missing()
+        return [self.cards[name] for name in self.names]
+
+    def _missing(self) -> list[str]:
+        return [name for name in self.names if name not in self.cards]
+
+    def look(self) -> set[int]:
+        """The nodes that are there now; those never seen before are asked who they are."""
+        there = set(self.grid.get_node_ids())
+        new = sorted(there - set(self.nodes.values()) - self.strangers)
+        for node, given in self._exchange("query.hello", {n: self.greeting.letter() for n in new}, "hello").items():
+            self._welcome(node, given, there)
+        return there
+
+    def _welcome(self, node: int, given: Letter | Failure, there: set[int]) -> None:
+        try:
+            if isinstance(given, Failure):
+                raise RefusedError(given.reason)
+            card = card_of(given)
+            self._check(card, there)
+        except RefusedError as error:
+            self.tell(f"node {node} is not taken in: {error}")
+            if not isinstance(given, Failure):  # one that gave no answer may give one later
+                self.strangers.add(node)
+            return
+        self.tell(f"{card.name} is there, with {card.rows} rows" + (" again" if card.name in self.cards else ""))
+        self.nodes[card.name] = node
+        self.cards.setdefault(card.name, card)
+
+    def _check(self, card: Card, there: set[int]) -> None:
+        if card.name not in self.names:
+            raise RefusedError(f"{card.name!r} is no site of this run: {', '.join(self.names)}")
+        if self.nodes.get(card.name) in there:
+            raise RefusedError(f"{card.name!r} is there already")
+        if card.name in self.cards and self.cards[card.name].rows != card.rows:
+            raise RefusedError(f"{card.name!r} held {self.cards[card.name].rows} rows, and now {card.rows}")
+
+    def send(self, kind: str, letters: Mapping[int, Letter], about: str) -> dict[int, Letter | Failure]:
+        """Letters to sites by their numbers, and their answers; a site that is not there, or is silent, has failed."""
+        there = self.look()
+        nodes = {self.nodes[self.names[k]]: k for k in letters if self.nodes.get(self.names[k]) in there}
+        given = self._exchange(kind, {node: letters[k] for node, k in nodes.items()}, about)
+        answers: dict[int, Letter | Failure] = {k: Failure("it is not connected") for k in letters}
+        return answers | {nodes[node]: letter for node, letter in given.items()}
+
+    def _exchange(self, kind: str, letters: Mapping[int, Letter], about: str) -> dict[int, Letter | Failure]:
+        """Push, then pull until all have answered or the time is over. Later answers are never looked at."""
+        if not letters:
+            return {}
+        within = self.patience.hello if kind == "query.hello" else self.patience.answer
+        messages = [Message(packed(letter), node, kind, ttl=within, group_id=about) for node, letter in letters.items()]
+        self._count("down", messages, [m.metadata.dst_node_id for m in messages])
+        numbers = list(self.grid.push_messages(messages))
+        waiting = {number: node for number, node in zip(numbers, letters, strict=False) if number}
+        answers: dict[int, Letter | Failure] = {node: Failure("its message could not be sent") for node in letters}
+        answers |= dict.fromkeys(waiting.values(), Failure(f"it gave no answer within {within:g} s"))
+        began = time.monotonic()
+        while waiting and time.monotonic() - began <= within:
+            for reply in self.grid.pull_messages(list(waiting)):
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if node is not None:
+                    answers[node] = read(reply)
+                    self._count("up", [reply], [node])
+                    self.tell(f"{about}: {self._name(node)} answered after {time.monotonic() - began:.1f} s")
+            if waiting:
+                time.sleep(self.patience.poll)
+        return answers
+
+    def _name(self, node: int) -> str:
+        return next((name for name, known in self.nodes.items() if known == node), f"node {node}")
+
+    def _count(self, way: str, messages: Sequence[Message], nodes: Sequence[int]) -> None:
+        for message, node in zip(messages, nodes, strict=True):
+            if message.has_content() and (name := self._name(node)) in self.traffic:
+                self.traffic[name][way] += size(message.content)
+
+
+def read(reply: Message) -> Letter | Failure:
+    """What a reply says, or why it is none."""
+    if reply.has_error():
+        return Failure(f"no answer: {reply.error.reason or f'error {reply.error.code}'}")
+    try:
+        letter = unpacked(reply.content)
+    except RefusedError as error:
+        return Failure(f"its answer was refused: {error}")
+    return Failure(str(letter.words[FAILED])) if FAILED in letter.words else letter

@@ -1,0 +1,85 @@
+"""The coordinator: it waits for its sites, asks them round by round, and writes the run's folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+
+import torch
+from flwr.serverapp import Grid
+
+from imperfed.config import Config
+from imperfed.core import Tree
+from imperfed.data.federate import Scale
+from imperfed.data.holding import Card, Central
+from imperfed.engine.site import Bench
+from imperfed.errors import UsageError
+from imperfed.experiment import Experiment, Watch
+from imperfed.flower.charter import Charter
+from imperfed.flower.mail import Mail, Patience
+from imperfed.flower.staff import Sites
+from imperfed.folder import Record, RunFolder
+
+
+@dataclass
+class Coordinator:
+    """One run with real sites, from the first hello to the last product."""
+
+    grid: Grid
+    config: Config
+    central: Central
+    """What it holds itself."""
+    sites: Sequence[str]
+    folder: RunFolder
+    declaration: str = ""
+    patience: Patience = field(default_factory=Patience)
+
+    def __post_init__(self) -> None:
+        if self.config.method.gathers:
+            raise UsageError(f"{self.config.run.method} brings all rows to one place; real sites keep theirs")
+        if self.config.attack is not None:
+            raise UsageError("attacks are simulated on one machine; at real sites nobody is asked to attack")
+        greeting = Charter("", self.config.toml(), self.declaration, 0, Scale(torch.empty(0), torch.empty(0)), {})
+        self.mail = Mail(self.grid, tuple(self.sites), greeting, self.patience, self.folder.log)
+
+    def run(self, watch: Watch) -> Record:
+        """Train to the end, from the last checkpoint if there is one, and write the products."""
+        watch.prepare(self.config)
+        with closing(self.experiment()) as experiment:
+            summary = experiment.go(self.folder, watch)
+        self.folder.write("traffic.json", json.dumps(self.mail.traffic, indent=2))
+        return summary
+
+    def experiment(self) -> Experiment:
+        """The run, as soon as every site is there: its sites answer by message."""
+        cards = self.mail.gather()
+        scale = self.central.scale(cards)
+        charters = self.charters(cards, scale)
+        # A site may be killed at any time, and so may the coordinator: no more than a round is ever lost.
+        config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
+
+        def hire(bench: Bench, on_duty: int, workers: int) -> Sites:
+            return Sites(self.mail, charters, config.rounds, bench, on_duty)
+
+        experiment = Experiment(config, self.central.scene(cards, scale), hire)
+        if self.folder.checkpoint.exists():
+            experiment.engine.state.restore(self.folder.checkpoint)
+            self.folder.forget_from(experiment.engine.state.round)
+            self.folder.log(f"resumed after round {experiment.engine.state.round}")
+        return experiment
+
+    def charters(self, cards: Sequence[Card], scale: Scale) -> list[Charter]:
+        """What every site is told of the run with each message."""
+        features = self.config.model.features or max(card.features for card in cards)
+        self.config = replace(self.config, model=replace(self.config.model, features=features))
+        annotated = anybody(cards)
+        settings, run = self.config.toml(), self.folder.path.name
+        return [Charter(run, settings, self.declaration, k, scale, annotated) for k in range(len(cards))]
+
+
+def anybody(cards: Sequence[Card]) -> Tree:
+    """Which classes any site annotates, where labels may be missing."""
+    known = [card.annotated["classes"] for card in cards if card.annotated]
+    return {"classes": torch.stack(known).any(0)} if known else {}

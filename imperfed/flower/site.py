@@ -1,0 +1,124 @@
+"""A site: it answers messages from its own rows, keeps what is its own, and writes down what leaves it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+import torch
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from imperfed.engine import site as at_site
+from imperfed.engine.together import weighted_gradient
+from imperfed.errors import DataError, ImperfedError
+from imperfed.flower.charter import Charter, card_letter
+from imperfed.flower.seat import Place, Seat, take_seat
+from imperfed.flower.store import Key
+from imperfed.flower.wire import Letter, RefusedError, Word, packed, scores_words, size, unpacked
+from imperfed.network import Net
+from imperfed.threads import one_thread
+
+FAILED = "failed"
+"""The word under which a site says why it gives no answer."""
+OPENING = -1
+"""The round of exchanges before round 0."""
+NO_EXCHANGE = -1
+"""The number of the exchange in a message that only asks for figures."""
+
+Handler = Callable[[Place, Letter], Letter]
+
+
+def hello(place: Place, letter: Letter) -> Letter:
+    """Who the site is and what it holds, in numbers that are of no single row."""
+    charter = Charter.of(letter)
+    config = charter.config()
+    holding = place.holding(config, charter.declaration)
+    return card_letter(holding.card(config.split.standardise))
+
+
+def answer(place: Place, letter: Letter) -> Letter:
+    """The answer to one exchange, figures of the model received, or both: one message for what a round needs."""
+    charter, down = Charter.of(letter), letter.trees.get("down", {})
+    round, number = letter.number("round"), letter.number("exchange")
+    store = place.store(charter.run)
+    seat = take_seat(place, charter, down, _key(letter, "from"))
+    words: dict[str, Word] = {}
+    trees = {}
+    if letter.number("evaluate"):
+        words |= scores_words(seat.job.judge.site(seat.index, model(seat, letter)))
+    if number != NO_EXCHANGE:
+        words["loss"], trees["up"] = exchange(seat, round, number)
+        if round != OPENING and seat.job.algorithm.exchanges(round)[number].trains:
+            store.save((round, number), seat.remembered())
+    store.forget_before(_key(letter, "base"))
+    return Letter(words, trees)
+
+
+def model(seat: Seat, letter: Letter) -> Net:
+    """The network with which the site predicts."""
+    w = letter.trees.get("model") or letter.trees["down"]
+    return seat.take_place(seat.index, w["w"], w["buffers"])
+
+
+def exchange(seat: Seat, round: int, number: int) -> tuple[float, dict[str, torch.Tensor]]:
+    """The loss and what is sent; what is kept is in the seat's state afterwards."""
+    algorithm, k = seat.job.algorithm, seat.index
+    if round == OPENING:
+        opening = algorithm.opening()[number]
+        assert opening.answer is not None
+        return 0.0, at_site.consult(seat, OPENING, k, opening, opening.answer).up
+    if algorithm.exchanges(round)[number].weigh is not None:
+        net = seat.take_place(k, seat.received["w"], seat.received["buffers"])
+        g, losses = weighted_gradient(seat.job, net, seat.state.rows, [k], torch.ones(1))
+        return float(losses[0]), {"g": g}
+    given = at_site.respond(seat, round, number, k)
+    if fault := given.fault(seat.state):
+        raise RefusedError(f"its answer was refused: {fault}")
+    given.keep(seat, k)
+    return given.loss, given.up
+
+
+def _key(letter: Letter, name: str) -> Key:
+    round, number = letter.several(name)
+    return int(round), int(number)
+
+
+HANDLERS: dict[str, Handler] = {"query.hello": hello, "query.answer": answer, "train": answer, "evaluate": answer}
+
+
+def handle(place: Place, kind: str, records: RecordDict) -> Letter:
+    """A handler's answer, or why there is none; a reason that could quote a row stays in the site's own log."""
+    try:
+        with one_thread():
+            return HANDLERS[kind](place, unpacked(records))
+    except Exception as error:
+        place.log(f"{_now()} {kind}: {traceback.format_exc().rstrip()}")
+        open_words = isinstance(error, ImperfedError) and not isinstance(error, DataError)
+        return Letter({FAILED: str(error) if open_words else f"{type(error).__name__}; its log says why"})
+
+
+def make_app(place_of: Callable[[Mapping[str, object]], Place]) -> ClientApp:
+    """The app of a site, given how its place of work follows from the node's configuration."""
+    app = ClientApp()
+
+    def reply(message: Message, context: Context) -> Message:
+        place, kind = place_of(context.node_config), message.metadata.message_type
+        given = handle(place, kind, message.content)
+        content = packed(given)
+        place.log(
+            f"{_now()} {kind} {message.metadata.group_id}: received {size(message.content)} bytes, "
+            f"sent {size(content)}: {', '.join(given.told())}"
+        )
+        return Message(content, reply_to=message)
+
+    for kind in HANDLERS:
+        category, _, action = kind.partition(".")
+        register = getattr(app, category)
+        register(*([action] if action else []))(reply)
+    return app
+
+
+def _now() -> str:
+    return datetime.now().isoformat(timespec="seconds")

@@ -1,0 +1,174 @@
+"""Who answers for the sites when they are elsewhere: the sites themselves, by message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Exchange, Tree
+from imperfed.engine import site as at_site
+from imperfed.engine.course import Rounds
+from imperfed.engine.crew import Failure
+from imperfed.engine.seeds import on_duty_in
+from imperfed.engine.site import Bench, Scores
+from imperfed.engine.staff import Reply
+from imperfed.errors import QuorumError
+from imperfed.flower.charter import Charter
+from imperfed.flower.mail import Mail
+from imperfed.flower.site import NO_EXCHANGE, OPENING
+from imperfed.flower.store import FIRST
+from imperfed.flower.wire import Letter, RefusedError, Word, scores_of
+from imperfed.threads import one_thread
+
+ANSWERED = "answered"
+"""In the coordinator's checkpoint: the exchange in which each site's answer was last taken, [K, 2]."""
+
+
+class Sites:
+    """The sites over a network. Of what they remember the coordinator knows only in which exchange they last did.
+
+    Figures after a round and the first exchange of the next round travel in one message: nothing changes in between.
+    """
+
+    def __init__(self, mail: Mail, charters: Sequence[Charter], rounds: Rounds, bench: Bench, on_duty: int) -> None:
+        self.mail, self.charters, self.rounds = mail, charters, rounds
+        self.bench, self.on_duty = bench, on_duty
+        bench.state.memory = {ANSWERED: torch.tensor([FIRST] * len(charters))}
+        self.ahead: dict[tuple[int, int], dict[int, Letter | Failure]] = {}
+        self.figures: tuple[int, dict[int, Scores], Scores] | None = None
+        self.turn = OPENING
+        self.recent = self.base = bench.state.memory[ANSWERED].clone()
+
+    # -- what the engine asks -------------------------------------------------------------------------------------
+
+    def open(self, number: int) -> tuple[Tree, ...]:
+        """Every site's answer to an opening exchange; without all of them there is no run."""
+        sites = range(len(self.charters))
+        letters = {k: self._letter(k, OPENING, number, self.bench.down(k, opening=True)) for k in sites}
+        given = self.mail.send("query.answer", letters, "before round 1")
+        return tuple(reply.up for reply in self._all(given, None, "before round 1"))
+
+    def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
+        """The answers to an exchange of a round."""
+        exchange = self.bench.job.algorithm.exchanges(round)[number]
+        replies = {k: self._reply(given, exchange) for k, given in self._given(round, number, sites).items()}
+        for k, reply in replies.items():
+            if exchange.trains and isinstance(reply, Reply):
+                self.bench.state.memory[ANSWERED][k] = torch.tensor((round, number))
+        return replies
+
+    def together(self, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
+        """The sites' own mean gradients, added up here; without all of them the sum would be another."""
+        round = self.bench.state.round
+        given = self._given(round, 0, sites)
+        replies = self._all({k: given[k] for k in sites}, self.bench.job.algorithm.exchanges(round)[0], "the sum")
+        total = sum((p * reply.up["g"] for p, reply in zip(weights, replies, strict=True)), torch.zeros(()))
+        assert isinstance(total, Tensor)
+        return total, torch.tensor([reply.loss for reply in replies])
+
+    def evaluate(self) -> tuple[dict[int, Scores], Scores]:
+        """Figures of every site that answers, and of the global model where there is one."""
+        round = self.bench.state.round
+        if self.figures is None or self.figures[0] != round:
+            with one_thread():
+                common = at_site.evaluate_common(self.bench)
+            self.figures = (round, self._evaluate(round) if self.bench.job.judge.sites else {}, common)
+        return self.figures[1:]
+
+    def beliefs(self) -> Tensor | None:
+        """None: the labels worked out stay where they were."""
+        return None
+
+    def close(self) -> None:
+        """The sites stay; a run does not end them."""
+
+    # -- messages -------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, round: int) -> dict[int, Scores]:
+        """Ask every site for figures, and those on duty in the round to come also for their first answer in it."""
+        K = len(self.charters)
+        duty = on_duty_in(self.bench.job.seed, round, K, self.on_duty) if round < self.rounds.rounds else ()
+        self._turn(round)
+        letters = {k: self._letter(k, round, 0 if k in duty else NO_EXCHANGE, evaluate=True) for k in range(K)}
+        given = self.mail.send("train" if duty else "evaluate", letters, f"round {round + 1}" if duty else "the end")
+        self.ahead = {(round, 0): {k: given[k] for k in duty}}
+        figures = {}
+        for k, letter in given.items():
+            try:
+                figures[k] = {} if isinstance(letter, Failure) else scores_of(letter)
+            except RefusedError as error:
+                self.mail.tell(f"{self.mail.names[k]}: its figures were refused: {error}")
+        return {k: scores for k, scores in figures.items() if scores}
+
+    def _given(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Letter | Failure]:
+        """Answers that came with the figures, once; all others are asked for."""
+        self._turn(round)
+        early = self.ahead.get((round, number), {})
+        given = {k: early.pop(k) for k in sites if k in early}
+        letters = {k: self._letter(k, round, number) for k in sites if k not in given}
+        trains = self.bench.job.algorithm.exchanges(round)[number].trains
+        return given | self.mail.send("train" if trains else "query.answer", letters, f"round {round + 1}")
+
+    def _letter(self, site: int, round: int, number: int, down: Tree | None = None, evaluate: bool = False) -> Letter:
+        words: dict[str, Word] = {
+            "round": round,
+            "exchange": number,
+            "evaluate": int(evaluate),
+            "from": self.bench.state.memory[ANSWERED][site].tolist(),
+            "base": self.base[site].tolist(),
+        }
+        trees: dict[str, Tree] = {}
+        if number != NO_EXCHANGE:
+            trees["down"] = self.bench.down(site) if down is None else down
+        if evaluate:
+            group, place = self.bench.job.groups.homes[site]
+            w, buffers = self.bench.job.algorithm.model(self.bench.state.servers[group], place)
+            if number == NO_EXCHANGE or not same(trees["down"], w, buffers):
+                trees["model"] = {"w": w, "buffers": buffers}
+        return self.charters[site].letter(words, trees)
+
+    def _turn(self, round: int) -> None:
+        """Note that a round begins. The coordinator may have to go back to the round before it, but no further."""
+        if round != self.turn:
+            self.turn, self.base, self.recent = round, self.recent, self.bench.state.memory[ANSWERED].clone()
+
+    # -- answers --------------------------------------------------------------------------------------------------
+
+    def _all(self, given: dict[int, Letter | Failure], exchange: Exchange | None, what: str) -> list[Reply]:
+        replies = {k: self._reply(letter, exchange) for k, letter in given.items()}
+        failed = {k: reply.reason for k, reply in replies.items() if isinstance(reply, Failure)}
+        if failed:
+            told = "; ".join(f"{self.mail.names[k]}: {reason}" for k, reason in sorted(failed.items()))
+            raise QuorumError(f"{what} needs the answer of every site. {told}")
+        return [reply for reply in replies.values() if isinstance(reply, Reply)]
+
+    def _reply(self, given: Letter | Failure, exchange: Exchange | None) -> Reply | Failure:
+        """An answer is a claim: its shapes and numbers are looked at before anybody uses them."""
+        if isinstance(given, Failure):
+            return given
+        if fault := self._fault(given, exchange):
+            return Failure(f"its answer was refused: {fault}")
+        return Reply(given.real("loss"), given.trees["up"])
+
+    def _fault(self, given: Letter, exchange: Exchange | None) -> str | None:
+        up, server = given.trees.get("up"), self.bench.state.servers[0]
+        if up is None or "loss" not in given.words:
+            return "it holds no answer"
+        wanted: Tree = {}
+        if exchange is not None and exchange.trains:
+            wanted = {name: server[name] for name in ("w", "buffers")}
+        elif exchange is not None and exchange.weigh is not None:
+            wanted = {"g": server["w"]}
+        for name, like in wanted.items():
+            if name not in up:
+                return f"{name!r} is missing"
+            if up[name].shape != like.shape or up[name].dtype != like.dtype:
+                return f"{name!r} has shape {tuple(up[name].shape)}, expected {tuple(like.shape)}"
+        return next((f"{name!r} is not finite" for name, t in up.items() if not torch.isfinite(t).all()), None)
+
+
+def same(down: Tree, w: Tensor, buffers: Tensor) -> bool:
+    """Whether what a site receives to train from is also what it predicts with."""
+    return torch.equal(down["w"], w) and torch.equal(down["buffers"], buffers)
