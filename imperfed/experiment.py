@@ -160,6 +160,11 @@ def _around(config: Config, scene: Scene) -> tuple[Scene, Mending | None]:
     return scene, mending
 
 
+def scene_of(config: Config) -> Scene:
+    """The data of a run, as its sites hold them before any repair."""
+    return _around(replace(config, repair=None), _scene(config))[0]
+
+
 def objective_of(config: Config, scene: Scene) -> Objective:
     """What is minimised: as chosen, or the reference objective of the labels' kind."""
     kind = type(scene.federation.labels)

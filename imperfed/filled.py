@@ -48,11 +48,17 @@ def filled_table(federation: Federation, a: int, b: int, belief: Tensor) -> dict
     }
 
 
-def by_class(engine: Engine, federation: Federation, judge: Evaluator) -> list[Record]:
+def areas(engine: Engine, judge: Evaluator) -> Tensor | None:
+    """The AUROC of every class at every site, [K, C]; None where no labels are missing or the rows are elsewhere."""
+    if judge.annotated is None or engine.bench.job.federation.elsewhere:
+        return None
+    return torch.stack([judge.by_class(k, load_model(engine.bench, k)) for k in range(judge.sites)])
+
+
+def by_class(areas: Tensor | None, federation: Federation, judge: Evaluator) -> list[Record]:
     """Every class: which sites annotate it, and its AUROC as a mean over all sites, over those, and over the others."""
-    if judge.annotated is None or federation.elsewhere:
+    if areas is None or judge.annotated is None:
         return []
-    areas = torch.stack([judge.by_class(k, load_model(engine.bench, k)) for k in range(judge.sites)])
     table: list[Record] = []
     for name, values, area, here in zip(
         federation.classes, federation.labels.values.T, areas.T, judge.annotated.T, strict=True

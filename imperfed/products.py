@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -14,10 +15,10 @@ from imperfed.data.federate import Scene
 from imperfed.data.sparse import width
 from imperfed.engine.course import Report
 from imperfed.engine.rounds import Engine
-from imperfed.evaluate import Evaluator, figure
+from imperfed.evaluate import Evaluator, Scores, figure
 from imperfed.fairness import FAIR, course
 from imperfed.federation import Federation
-from imperfed.filled import apart, by_class, write_filled
+from imperfed.filled import apart, areas, by_class, write_filled
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Annotated, Candidates
 
@@ -150,13 +151,34 @@ def headline(summary: Record) -> float | None:
     return own if own is not None else common.get("value")
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What is known at the end of a run, for its summary."""
+
+    rounds: int
+    personal: dict[int, Scores]
+    common: Scores
+    labels: Record
+    """Of the labels worked out, as `write_labels` gives it."""
+    areas: Tensor | None
+    """The AUROC of every class at every site, where labels are missing."""
+    account: dict[str, float] = field(default_factory=dict)
+
+
 def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator, head: Record) -> Record:
     """Write models, labels and `summary.json`, and return the summary."""
-    federation, metric = scene.federation, judge.metric
     personal, common = engine.evaluate()
     labels = write_labels(folder, engine.beliefs(), scene, judge)
     write_models(folder, engine, scene)
-    shares = labels.pop("sites", [None] * len(federation.sites))
+    account = engine.bench.job.algorithm.account(engine.state.servers[0])
+    outcome = Outcome(engine.state.round, personal, common, labels, areas(engine, judge), account)
+    return write_summary(folder, scene, judge, head, outcome)
+
+
+def write_summary(folder: RunFolder, scene: Scene, judge: Evaluator, head: Record, outcome: Outcome) -> Record:
+    """`summary.json`."""
+    federation, metric, personal = scene.federation, judge.metric, outcome.personal
+    shares = outcome.labels.pop("sites", [None] * len(federation.sites))
     nothing = {metric: (math.nan, 0)}  # of a site without a test set of its own
     own = [personal.get(k, nothing)[metric] for k in range(len(federation.sites))]
     table = [
@@ -167,17 +189,17 @@ def summarise(folder: RunFolder, engine: Engine, scene: Scene, judge: Evaluator,
     ]
     summary = head | {
         "sent": sent(folder.records()),
-        "rounds": engine.state.round,
+        "rounds": outcome.rounds,
         "metric": metric,
         "personal": over_sites(own),
-        "global": {name: {"value": figure(value), "n": n} for name, (value, n) in common.items()},
+        "global": {name: {"value": figure(value), "n": n} for name, (value, n) in outcome.common.items()},
         "sites": table,
-        "account": engine.bench.job.algorithm.account(engine.state.servers[0]),
+        "account": outcome.account,
         "input": list(federation.x.shape[1:]),
         "features": width(federation.x),
         "classes": list(federation.classes),
-        "by class": by_class(engine, federation, judge),
-        "labels": labels,
+        "by class": by_class(outcome.areas, federation, judge),
+        "labels": outcome.labels,
         "suspicions": write_suspicions(folder, scene.facts.get("adversaries")),
         "fairness": judge.fairness(list(personal.values()), head["seed"]),
         "facts": scene.facts,

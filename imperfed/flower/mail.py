@@ -13,8 +13,7 @@ from imperfed.data.holding import Card
 from imperfed.engine.crew import Failure
 from imperfed.errors import QuorumError
 from imperfed.flower.charter import Charter, card_of
-from imperfed.flower.site import FAILED
-from imperfed.flower.wire import Letter, RefusedError, packed, size, unpacked
+from imperfed.flower.wire import FAILED, Letter, RefusedError, packed, size, unpacked
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,23 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
 
 import torch
-from flwr.serverapp import Grid
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
 
 from imperfed.config import Config
 from imperfed.core import Tree
 from imperfed.data.federate import Scale
-from imperfed.data.holding import Card, Central
+from imperfed.data.holding import Card, Central, taken_apart
 from imperfed.engine.site import Bench
-from imperfed.errors import UsageError
-from imperfed.experiment import Experiment, Watch
+from imperfed.errors import ImperfedError, UsageError
+from imperfed.experiment import Experiment, Watch, scene_of
 from imperfed.flower.charter import Charter
 from imperfed.flower.mail import Mail, Patience
+from imperfed.flower.repair import hold
 from imperfed.flower.staff import Sites
 from imperfed.folder import Record, RunFolder
 
@@ -39,17 +43,21 @@ class Coordinator:
     def __post_init__(self) -> None:
         if self.config.method.gathers:
             raise UsageError(f"{self.config.run.method} brings all rows to one place; real sites keep theirs")
-        if self.config.attack is not None:
-            raise UsageError("attacks are simulated on one machine; at real sites nobody is asked to attack")
+        if self.config.attack is not None and self.declaration:
+            raise UsageError("attacks are simulated on datasets by name; at real sites nobody is asked to attack")
         greeting = Charter("", self.config.toml(), self.declaration, 0, Scale(torch.empty(0), torch.empty(0)), {})
-        self.mail = Mail(self.grid, tuple(self.sites), greeting, self.patience, self.folder.log)
+        self.mail = Mail(self.grid, tuple(self.sites), greeting, self.patience, self.say)
 
     def run(self, watch: Watch) -> Record:
         """Train to the end, from the last checkpoint if there is one, and write the products."""
         watch.prepare(self.config)
-        with closing(self.experiment()) as experiment:
-            summary = experiment.go(self.folder, watch)
-        self.folder.write("traffic.json", json.dumps(self.mail.traffic, indent=2))
+        try:
+            with closing(self.experiment()) as experiment:
+                summary = experiment.go(self.folder, watch)
+                for k, why in self.staff.leave().items():
+                    self.folder.log(f"{self.sites[k]} wrote no report of its own: {why}")
+        finally:
+            self.folder.write("traffic.json", json.dumps(self.mail.traffic, indent=2))
         return summary
 
     def experiment(self) -> Experiment:
@@ -61,14 +69,23 @@ class Coordinator:
         config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
 
         def hire(bench: Bench, on_duty: int, workers: int) -> Sites:
-            return Sites(self.mail, charters, config.rounds, bench, on_duty)
+            self.staff = Sites(self.mail, charters, config.rounds, bench, on_duty)
+            return self.staff
 
-        experiment = Experiment(config, self.central.scene(cards, scale), hire)
+        scene = self.central.scene(cards, scale)
+        if config.repair is not None:
+            scene = hold(self.mail, charters, config.repair, scene)
+        experiment = Experiment(config, scene, hire)
         if self.folder.checkpoint.exists():
             experiment.engine.state.restore(self.folder.checkpoint)
             self.folder.forget_from(experiment.engine.state.round)
             self.folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment
+
+    def say(self, line: str) -> None:
+        """A line of `mail.txt`: who was asked, who answered, how long it took."""
+        with (self.folder.path / "mail.txt").open("a", encoding="utf-8") as f:
+            f.write(f"{datetime.now().isoformat(timespec='seconds')} {line}\n")
 
     def charters(self, cards: Sequence[Card], scale: Scale) -> list[Charter]:
         """What every site is told of the run with each message."""
@@ -83,3 +100,23 @@ def anybody(cards: Sequence[Card]) -> Tree:
     """Which classes any site annotates, where labels may be missing."""
     known = [card.annotated["classes"] for card in cards if card.annotated]
     return {"classes": torch.stack(known).any(0)} if known else {}
+
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """A run whose folder holds its settings already; the run's configuration names the folder and the sites."""
+    settings = context.run_config
+    folder = RunFolder.open(Path(str(settings["folder"])))
+    config, declared = folder.config(), folder.path / "federation.toml"
+    declaration = declared.read_text(encoding="utf-8") if declared.exists() else ""
+    sites = str(settings["sites"]).split(",")
+    patience = Patience(*(float(settings[name]) for name in ("gather", "hello", "answer", "poll") if name in settings))
+    try:
+        central, _ = taken_apart(scene_of(config))
+        Coordinator(grid, config, central, sites, folder, declaration, patience).run(Watch())
+    except ImperfedError as error:
+        folder.log(f"failed: {error}")
+        raise

@@ -5,23 +5,30 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from pathlib import Path
 
 import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from imperfed.config import Config
+from imperfed.core import Tree
+from imperfed.data.holding import Holding, taken_apart
 from imperfed.engine import site as at_site
+from imperfed.engine.course import Report
 from imperfed.engine.together import weighted_gradient
-from imperfed.errors import DataError, ImperfedError
+from imperfed.errors import DataError, ImperfedError, UsageError
+from imperfed.experiment import scene_of
+from imperfed.flower import repair
 from imperfed.flower.charter import Charter, card_letter
+from imperfed.flower.outcome import finish
 from imperfed.flower.seat import Place, Seat, take_seat
 from imperfed.flower.store import Key
-from imperfed.flower.wire import Letter, RefusedError, Word, packed, scores_words, size, unpacked
-from imperfed.network import Net
+from imperfed.flower.wire import FAILED, Letter, RefusedError, Word, packed, scores_words, size, unpacked
+from imperfed.folder import RunFolder
+from imperfed.products import metrics
 from imperfed.threads import one_thread
 
-FAILED = "failed"
-"""The word under which a site says why it gives no answer."""
 OPENING = -1
 """The round of exchanges before round 0."""
 NO_EXCHANGE = -1
@@ -44,25 +51,39 @@ def answer(place: Place, letter: Letter) -> Letter:
     round, number = letter.number("round"), letter.number("exchange")
     store = place.store(charter.run)
     seat = take_seat(place, charter, down, _key(letter, "from"))
-    words: dict[str, Word] = {}
-    trees = {}
+    report, words = Report(round, (seat.index,), {}, {}), dict[str, Word]()
+    trees: dict[str, Tree] = {}
     if letter.number("evaluate"):
-        words |= scores_words(seat.job.judge.site(seat.index, model(seat, letter)))
+        model = letter.trees.get("model") or down
+        net = seat.take_place(seat.index, model["w"], model["buffers"])
+        scores = seat.job.judge.site(seat.index, net)
+        words |= scores_words(scores)
+        keep_figures(place, charter, Report(round - 1, (), {}, {}, personal={seat.index: scores}))
     if number != NO_EXCHANGE:
-        words["loss"], trees["up"] = exchange(seat, round, number)
+        words["loss"], trees["up"] = loss, up = exchange(seat, round, number)
         if round != OPENING and seat.job.algorithm.exchanges(round)[number].trains:
             store.save((round, number), seat.remembered())
+            report.losses[seat.index] = loss
+        report.sent = {name: tuple(t.shape) for name, t in up.items() if t.numel()}
+        keep_figures(place, charter, report)
     store.forget_before(_key(letter, "base"))
     return Letter(words, trees)
 
 
-def model(seat: Seat, letter: Letter) -> Net:
-    """The network with which the site predicts."""
-    w = letter.trees.get("model") or letter.trees["down"]
-    return seat.take_place(seat.index, w["w"], w["buffers"])
+def keep_figures(place: Place, charter: Charter, report: Report) -> None:
+    """The site's own lines of `metrics.jsonl`; of an exchange that is asked for twice the last ones count."""
+    folder, names = RunFolder(place.state / charter.run), (charter.index + 1) * (place.name,)
+    folder.path.mkdir(parents=True, exist_ok=True)
+    folder.append(line for line in metrics(report, names, names) if not line["metric"].startswith("bytes/"))
 
 
-def exchange(seat: Seat, round: int, number: int) -> tuple[float, dict[str, torch.Tensor]]:
+def leave(place: Place, letter: Letter) -> Letter:
+    """The end of a run: the site writes what is its own."""
+    charter, model = Charter.of(letter), letter.trees["model"]
+    return finish(place, charter, _key(letter, "from"), model, letter.number("round"))
+
+
+def exchange(seat: Seat, round: int, number: int) -> tuple[float, Tree]:
     """The loss and what is sent; what is kept is in the seat's state afterwards."""
     algorithm, k = seat.job.algorithm, seat.index
     if round == OPENING:
@@ -85,7 +106,15 @@ def _key(letter: Letter, name: str) -> Key:
     return int(round), int(number)
 
 
-HANDLERS: dict[str, Handler] = {"query.hello": hello, "query.answer": answer, "train": answer, "evaluate": answer}
+HANDLERS: dict[str, Handler] = {
+    "query.hello": hello,
+    "query.repair": repair.step,
+    "query.mend": repair.mend,
+    "query.answer": answer,
+    "train": answer,
+    "evaluate": answer,
+    "query.leave": leave,
+}
 
 
 def handle(place: Place, kind: str, records: RecordDict) -> Letter:
@@ -122,3 +151,26 @@ def make_app(place_of: Callable[[Mapping[str, object]], Place]) -> ClientApp:
 
 def _now() -> str:
     return datetime.now().isoformat(timespec="seconds")
+
+
+def joined(node: Mapping[str, object]) -> Place:
+    """Where a site works, from the configuration of its SuperNode: name, data, state and secret."""
+    name = str(node["name"])
+    secret = Path(str(node["secret"])).read_bytes() if node.get("secret") else b""
+    return Place(
+        name,
+        lambda config, declaration: read(name, str(node.get("data", "")), config, declaration),
+        Path(str(node["state"])),
+        secret,
+    )
+
+
+def read(name: str, data: str, config: Config, declaration: str) -> Holding:
+    """What the site holds: its part of a dataset by name, where all sites are rehearsed on one machine."""
+    for holding in taken_apart(scene_of(config))[1]:
+        if holding.name == name:
+            return holding
+    raise UsageError(f"{name!r} is no site of {config.run.data}")
+
+
+app = make_app(joined)

@@ -84,6 +84,15 @@ class Sites:
     def close(self) -> None:
         """The sites stay; a run does not end them."""
 
+    def leave(self) -> dict[int, str]:
+        """Give every site its last model, of which it makes its own report; why some could not, by their numbers."""
+        letters = {}
+        for k, charter in enumerate(self.charters):
+            words: dict[str, Word] = {"round": self.bench.state.round, "from": self._answered(k)}
+            letters[k] = charter.letter(words, {"model": self._model(k)})
+        given = self.mail.send("query.leave", letters, "the end")
+        return {k: one.reason for k, one in given.items() if isinstance(one, Failure)}
+
     # -- messages -------------------------------------------------------------------------------------------------
 
     def _evaluate(self, round: int) -> dict[int, Scores]:
@@ -116,18 +125,28 @@ class Sites:
             "round": round,
             "exchange": number,
             "evaluate": int(evaluate),
-            "from": self.bench.state.memory[ANSWERED][site].tolist(),
+            "from": self._answered(site),
             "base": self.base[site].tolist(),
         }
         trees: dict[str, Tree] = {}
         if number != NO_EXCHANGE:
             trees["down"] = self.bench.down(site) if down is None else down
         if evaluate:
-            group, place = self.bench.job.groups.homes[site]
-            w, buffers = self.bench.job.algorithm.model(self.bench.state.servers[group], place)
-            if number == NO_EXCHANGE or not same(trees["down"], w, buffers):
-                trees["model"] = {"w": w, "buffers": buffers}
+            model = self._model(site)
+            if number == NO_EXCHANGE or any(not torch.equal(t, trees["down"][name]) for name, t in model.items()):
+                trees["model"] = model
         return self.charters[site].letter(words, trees)
+
+    def _answered(self, site: int) -> list[int]:
+        """The exchange in which a site's answer was last taken."""
+        found: list[int] = self.bench.state.memory[ANSWERED][site].tolist()
+        return found
+
+    def _model(self, site: int) -> Tree:
+        """The shared part of the model with which a site predicts."""
+        group, place = self.bench.job.groups.homes[site]
+        w, buffers = self.bench.job.algorithm.model(self.bench.state.servers[group], place)
+        return {"w": w, "buffers": buffers}
 
     def _turn(self, round: int) -> None:
         """Note that a round begins. The coordinator may have to go back to the round before it, but no further."""
@@ -167,8 +186,3 @@ class Sites:
             if up[name].shape != like.shape or up[name].dtype != like.dtype:
                 return f"{name!r} has shape {tuple(up[name].shape)}, expected {tuple(like.shape)}"
         return next((f"{name!r} is not finite" for name, t in up.items() if not torch.isfinite(t).all()), None)
-
-
-def same(down: Tree, w: Tensor, buffers: Tensor) -> bool:
-    """Whether what a site receives to train from is also what it predicts with."""
-    return torch.equal(down["w"], w) and torch.equal(down["buffers"], buffers)

@@ -17,6 +17,8 @@ Word = str | int | float | list[str] | list[int] | list[float]
 
 WORDS = "words"
 """The record that holds all words; every other record is a tree of tensors."""
+FAILED = "failed"
+"""The word under which a site says why it gives no answer."""
 TRAVELS = {
     torch.float16, torch.float32, torch.float64, torch.bool,
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,

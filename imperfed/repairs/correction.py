@@ -11,7 +11,7 @@ set of directions is of. A label with fewer than max(M, 10) rows is not shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +21,7 @@ from imperfed.core import Tree
 from imperfed.repairs import calibration
 from imperfed.repairs.calibration import lead, log_projections, margins
 from imperfed.repairs.features import features, phi
-from imperfed.repairs.protocol import Step, View, fewest, nothing
+from imperfed.repairs.protocol import Step, Verdict, View, fewest, nothing
 from imperfed.repairs.spectra import relevance, similarity, spectrum
 
 PHASE1 = ("margin", "paper", "off")
@@ -29,25 +29,6 @@ SURE = 0.95
 """Share of two-class mixtures that a whole label must outdo to be relabelled."""
 KEPT, ROW, WHOLE = range(3)
 """Why a label is what it is: as given, by its own features, or because its whole label looks like another class."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a site decides about its own labels."""
-
-    suggested: Tensor
-    confidence: Tensor
-    why: Tensor
-    noise: float
-    """The share of wrong labels it estimates."""
-
-    @classmethod
-    def of_all(cls, verdicts: Sequence[Verdict]) -> Verdict:
-        """Those of several sites, one after the other; their mean noise."""
-        suggested, confidence, why = (
-            torch.cat(parts) for parts in zip(*((v.suggested, v.confidence, v.why) for v in verdicts), strict=True)
-        )
-        return cls(suggested, confidence, why, sum(v.noise for v in verdicts) / len(verdicts))
 
 
 @dataclass(frozen=True)

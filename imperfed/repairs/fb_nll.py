@@ -29,10 +29,10 @@ from imperfed.errors import UsageError, positive, unknown
 from imperfed.federation import Federation
 from imperfed.labels import Exact, Labels
 from imperfed.repairs.clusters import LINKAGES
-from imperfed.repairs.correction import KEPT, PHASE1, Correction, Verdict
+from imperfed.repairs.correction import KEPT, PHASE1, Correction
 from imperfed.repairs.features import pca_basis
 from imperfed.repairs.grouping import Grouping
-from imperfed.repairs.protocol import Step, Talk, View, converse, nothing
+from imperfed.repairs.protocol import Step, Talk, Verdict, View, converse, nothing
 
 REASONS = ("kept as given", "its features fit {} better", "all rows of its label look like {}")
 
@@ -85,20 +85,39 @@ class FBNLL(Repair):
     def mend(self, federation: Federation, draw: torch.Generator) -> tuple[Federation, Mending]:
         """Hold the conversation in this process, and let every site correct its labels."""
         given = self.check(federation)
-        trusted = federation.trusted
-        server: Tree = {"x": trusted.x, "y": trusted.labels.values} if trusted is not None else {}
         cuts = zip(federation.starts, federation.starts[1:], strict=False)
         views = [View(k, federation.inputs(a, b), given.between(a, b)) for k, (a, b) in enumerate(cuts)]
-        talk = converse(self.steps(federation.classes), views, server)
-        if "groups" in talk.server:
-            federation = replace(federation, groups=tuple(talk.server["groups"].tolist()))
-        if not self.correct:
-            verdict = Verdict(given.values, torch.ones(len(given)), torch.full_like(given.values, KEPT), 0.0)
-            return federation, self.told(federation, talk, verdict, (None,) * len(views))
-        correction = self.correction(federation.classes)
-        verdicts = [correction.decide(view, had) for view, had in zip(views, talk.received, strict=True)]
-        mending = self.told(federation, talk, Verdict.of_all(verdicts), tuple(v.noise for v in verdicts))
-        return replace(federation, labels=Exact(mending.suggested, given.classes)), mending
+        talk = converse(self.steps(federation.classes), views, self.opening(federation))
+        federation = self.grouped(federation, talk)
+        verdicts = [self.decide(federation.classes, view, had) for view, had in zip(views, talk.received, strict=True)]
+        noise = tuple(v.noise if self.correct else None for v in verdicts)
+        mending = self.told(federation, talk, Verdict.of_all(verdicts), noise)
+        if self.correct:
+            federation = replace(federation, labels=Exact(mending.suggested, given.classes))
+        return federation, mending
+
+    def opening(self, federation: Federation) -> Tree:
+        """What the server remembers before the conversation: its clean rows, where it has any."""
+        trusted = federation.trusted
+        return {} if trusted is None else {"x": trusted.x, "y": trusted.labels.values}
+
+    def grouped(self, federation: Federation, talk: Talk) -> Federation:
+        """With the groups that the conversation has found."""
+        if "groups" not in talk.server:
+            return federation
+        return replace(federation, groups=tuple(talk.server["groups"].tolist()))
+
+    def decide(self, classes: tuple[str, ...], view: View, received: Tree) -> Verdict:
+        """At a site, after the conversation: what to think of its own labels."""
+        if self.correct:
+            return self.correction(classes).decide(view, received)
+        given = view.labels.values
+        return Verdict(given, torch.ones(len(given)), torch.full_like(given, KEPT), 0.0)
+
+    def reasons(self, classes: tuple[str, ...], verdict: Verdict) -> tuple[str, ...]:
+        """Why each label is what it is, in words."""
+        names = [classes[c] for c in verdict.suggested.tolist()]
+        return tuple(REASONS[w].format(c) for w, c in zip(verdict.why.tolist(), names, strict=True))
 
     def check(self, federation: Federation) -> Exact:
         """The labels as given; what cannot be mended is refused before anything is sent."""
@@ -115,9 +134,8 @@ class FBNLL(Repair):
 
     def told(self, federation: Federation, talk: Talk, verdict: Verdict, noise: tuple[float | None, ...]) -> Mending:
         """What was done, for the label files and the log."""
-        names = [federation.classes[c] for c in verdict.suggested.tolist()]
-        reasons = tuple(REASONS[w].format(c) for w, c in zip(verdict.why.tolist(), names, strict=True))
-        notes = [f"repair {self.name}: {int((verdict.why != KEPT).sum())} of {len(names)} labels corrected"]
+        reasons = self.reasons(federation.classes, verdict)
+        notes = [f"repair {self.name}: {int((verdict.why != KEPT).sum())} of {len(reasons)} labels corrected"]
         if federation.groups:
             notes.append(f"repair {self.name}: groups of the sites {list(federation.groups)}")
         traffic = talk.sent(), talk.bytes(up=False), talk.bytes(up=True)

@@ -2,18 +2,21 @@
 
 A conversation is a tuple of steps. In each, every site answers from its own rows and what it has received, and the
 server works out from the answers what each site receives next. The two halves know nothing of each other but what is in
-the messages, so that the same steps can be run over a network; `converse` runs them in one process and keeps every
-message.
+the messages, so that the same steps can be run over a network: `lead` is the server's side, and `converse` has the
+sites in the same process. Every message is kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from imperfed.core import Tree
+from imperfed.federation import Federation
 from imperfed.labels import Exact
 
 FEWEST = 10
@@ -83,17 +86,75 @@ class Talk:
         return {name: tuple(t.shape) for name, t in largest.items()}
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """What a site decides about its own labels."""
+
+    suggested: Tensor
+    confidence: Tensor
+    why: Tensor
+    """A number a row, which `Conversation.reasons` puts into words."""
+    noise: float
+    """The share of wrong labels it estimates."""
+
+    @classmethod
+    def of_all(cls, verdicts: Sequence[Verdict]) -> Verdict:
+        """Those of several sites, one after the other; their mean noise."""
+        suggested, confidence, why = (
+            torch.cat(parts) for parts in zip(*((v.suggested, v.confidence, v.why) for v in verdicts), strict=True)
+        )
+        return cls(suggested, confidence, why, sum(v.noise for v in verdicts) / len(verdicts))
+
+
+@runtime_checkable
+class Conversation(Protocol):
+    """A repair whose sites may be elsewhere: every half of it knows only its own side."""
+
+    name: ClassVar[str]
+
+    def check(self, federation: Federation) -> Exact:
+        """At the server: refuse what cannot be mended before anything is sent."""
+
+    def opening(self, federation: Federation) -> Tree:
+        """What the server remembers before the first step."""
+
+    def steps(self, classes: tuple[str, ...]) -> tuple[Step, ...]:
+        """All steps."""
+
+    def grouped(self, federation: Federation, talk: Talk) -> Federation:
+        """At the server, after the last step: the federation with the groups found."""
+
+    def decide(self, classes: tuple[str, ...], view: View, received: Tree) -> Verdict:
+        """At a site, after the last step: what to think of its own labels."""
+
+    def reasons(self, classes: tuple[str, ...], verdict: Verdict) -> tuple[str, ...]:
+        """Why each label is what it is, in words."""
+
+
 def nothing(view: View, received: Tree) -> Tree:
     """The answer of a site that only listens."""
     return {}
 
 
+Ask = Callable[[int, Sequence[Tree]], tuple[Tree, ...]]
+"""From the number of a step and all that each site has received to the sites' answers."""
+
+
 def converse(steps: Sequence[Step], views: Sequence[View], server: Tree) -> Talk:
     """All steps in one process, with every message kept."""
-    received: list[Tree] = [{} for _ in views]
+
+    def ask(number: int, received: Sequence[Tree]) -> tuple[Tree, ...]:
+        return tuple(steps[number].answer(view, had) for view, had in zip(views, received, strict=True))
+
+    return lead(steps, len(views), ask, server)
+
+
+def lead(steps: Sequence[Step], sites: int, ask: Ask, server: Tree) -> Talk:
+    """The server's side of all steps, wherever the sites are."""
+    received: list[Tree] = [{} for _ in range(sites)]
     messages: list[Message] = []
-    for step in steps:
-        answers = tuple(step.answer(view, had) for view, had in zip(views, received, strict=True))
+    for number, step in enumerate(steps):
+        answers = ask(number, received)
         server, downs = step.gather(server, answers)
         for up, trees in ((True, answers), (False, downs)):
             messages += [Message(step.name, k, up, tree) for k, tree in enumerate(trees) if tree]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from toy import LOCAL
+from toy import LOCAL, differences, world
 
 from imperfed.config import Config, resolve
 from imperfed.core import Tree
@@ -23,6 +23,7 @@ from imperfed.flower.seat import Place, take_seat
 from imperfed.flower.server import Coordinator
 from imperfed.flower.site import make_app
 from imperfed.folder import RunFolder
+from imperfed.labels import Labels
 from imperfed.network import Network
 
 AT_ONCE = Patience(gather=5, hello=5, answer=0.05, poll=0.005)
@@ -31,6 +32,12 @@ AT_ONCE = Patience(gather=5, hello=5, answer=0.05, poll=0.005)
 def normalised(shape: tuple[int, ...], classes: int) -> Network:
     """A small network with buffers that travel, of a kind that is trained site by site in one process as well."""
     return Network(nn.Sequential(nn.Linear(shape[0], 8), nn.BatchNorm1d(8), nn.Tanh()), nn.Linear(8, classes))
+
+
+def raw(kind: type[Labels]) -> Scene:
+    """Four unequal sites of a toy problem, nothing scaled."""
+    federation, oracle = world(kind)
+    return Scene(federation, oracle, {}, Scale(torch.empty(0), torch.empty(0)))
 
 
 def scaled(raw: Scene) -> Scene:
@@ -128,8 +135,6 @@ class Apart:
 
 def assert_same(alone: Alone, apart: Apart) -> None:
     """Bit for bit: what the server remembers, what every site does, every figure, loss and note."""
-    from toy import differences
-
     for mine, theirs in zip(alone.engine.state.servers, apart.engine.state.servers, strict=True):
         assert not differences(mine, theirs)
     for k in range(len(apart.holdings)):

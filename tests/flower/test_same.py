@@ -5,13 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 from contract.cases import Case, cases
-from rehearsal import Alone, Apart, assert_same, scaled, settled
-from toy import world
-
-from imperfed.data.federate import Scale, Scene
-from imperfed.labels import Labels
+from rehearsal import Alone, Apart, assert_same, raw, scaled, settled
 
 
 def spelled(case: Case) -> str:
@@ -19,11 +14,6 @@ def spelled(case: Case) -> str:
     if case.algorithm.name == "fedavg":
         return case.objective.name
     return f"{case.algorithm.name}+{case.objective.name}" if case.algorithm.objective is None else case.algorithm.name
-
-
-def raw(kind: type[Labels]) -> Scene:
-    federation, oracle = world(kind)
-    return Scene(federation, oracle, {}, Scale(torch.empty(0), torch.empty(0)))
 
 
 @pytest.mark.parametrize("case", [case for case in cases() if not case.algorithm.gathers], ids=str)

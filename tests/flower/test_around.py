@@ -1,0 +1,104 @@
+"""What goes around an algorithm goes over messages as well: attacks, defences, repairs, groups, one pass for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rehearsal import Alone, Apart, assert_same, raw, scaled, settled
+from toy import differences
+
+from imperfed.errors import UsageError
+from imperfed.experiment import Experiment, scene_of
+from imperfed.labels import Exact, Positive
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small table with three groups and three classes."""
+    draw = np.random.default_rng(0)
+    y, groups = draw.integers(0, 3, 300), draw.integers(0, 3, 300)
+    x = draw.normal(size=(300, 4)) + 2 * np.eye(3, 4)[y]
+    path = tmp_path_factory.mktemp("around") / "table.npz"
+    names = {"classes": np.array(["a", "b", "c"]), "attribute_values": np.array(["p", "q", "r"])}
+    np.savez(path, x=x, y=y, attribute=np.eye(3)[groups], **names)
+    return path
+
+
+SEVEN: dict[str, Any] = {"split.sites": 7, "split.partition": "iid", "rounds.rounds": 2}
+DEFENDED = {
+    "labels.candidates": "flip",
+    "labels.edge": "raw",
+    "fairness.target": "q",
+    "fairness.unprivileged": "c",
+    "attack": "plfa",
+    "attack.adversaries": 2,
+    "defence": "fairfedpapl",
+    "defence.dummy_rows": 8,
+    "defence.dummy_steps": 2,
+    "split.trusted": 0.05,
+}
+REPAIRED = {
+    "labels.kind": "exact",
+    "labels.noise": "uniform",
+    "labels.noise_rate": 0.3,
+    "split.trusted": 0.15,
+    "repair": "fb-nll",
+    "repair.groups": 2,
+    "repair.M": 2,
+    "repair.rank": 1,
+    "repair.features": "raw",
+}
+
+
+def test_attack_and_defence(table: Path, tmp_path: Path) -> None:
+    config = settled("clpl", data=str(table), **SEVEN, **DEFENDED)
+    apart = Apart(config, scene_of(config), tmp_path, scales=False).start().go()
+    alone = Alone(config, scene_of(config)).go()
+    assert any(report.suspicions for report in alone.reports)
+    assert_same(alone, apart)
+
+
+def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
+    config = settled("cross-entropy", data=str(table), **SEVEN, **REPAIRED)
+    apart = Apart(config, scene_of(config), tmp_path, scales=False).start().go()
+    whole = Experiment(config)
+    assert whole.mending is not None
+    assert len(set(whole.scene.federation.groups)) == 2
+    assert apart.experiment.scene.federation.groups == whole.scene.federation.groups
+    changed = int((whole.mending.given != whole.mending.suggested).sum())
+    assert sum(apart.experiment.scene.facts["labels_changed"]) == changed > 0
+    assert_same(Alone(config, whole.scene).go(), apart)
+    up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}
+    assert up == {"V", "r", "V_classes", "w", "buffers"}
+
+
+def test_one_pass_is_the_same_up_to_the_order_of_a_sum(tmp_path: Path) -> None:
+    config, scene = settled("fedalc", model="mlp", **{"method.one_pass": True, "model.hidden": 8}), raw(Positive)
+    apart = Apart(config, scene, tmp_path).start().go()
+    alone = Alone(config, scaled(scene)).go()
+    assert not differences(alone.engine.state.server, apart.engine.state.server, tolerance=1e-6)
+    for mine, theirs in zip(alone.reports, apart.reports, strict=True):
+        assert mine.losses == pytest.approx(theirs.losses, rel=1e-5)
+
+
+def test_stacked_sites_are_the_same_up_to_rounding(tmp_path: Path) -> None:
+    """In one process several small networks are trained in one program; over messages each is trained by itself."""
+    config, scene = settled("fedavg", model="mlp", **{"model.hidden": 8}), raw(Exact)
+    apart = Apart(config, scene, tmp_path).start().go()
+    alone = Alone(config, scaled(scene)).go()
+    assert not differences(alone.engine.state.server, apart.engine.state.server, tolerance=1e-6)
+
+
+def test_rows_are_not_brought_together(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="pooled brings all rows to one place"):
+        Apart(settled("pooled"), raw(Exact), tmp_path).start()
+
+
+def test_collected_labels_need_the_secret_of_the_sites(tmp_path: Path) -> None:
+    apart = Apart(settled("fedalc"), raw(Positive), tmp_path)
+    apart.secret = b""
+    with pytest.raises(Exception, match="needs a secret that the sites share"):
+        apart.start()
