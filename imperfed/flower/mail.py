@@ -15,6 +15,8 @@ from imperfed.errors import QuorumError
 from imperfed.flower.charter import Charter, card_of
 from imperfed.flower.wire import FAILED, Letter, RefusedError, packed, size, unpacked
 
+AWAY = Failure("it is not connected")
+
 
 @dataclass(frozen=True)
 class Patience:
@@ -51,9 +53,7 @@ class Mail:
             self.tell(f"waiting for {', '.join(missing)}")
             while self._missing() == missing:
                 if time.monotonic() > deadline:
-                    raise QuorumError(
-                        f"not all sites came in {self.patience.gather:g} s; missing: {', '.join(missing)}"
-                    )
+                    raise QuorumError(f"{', '.join(missing)} did not come within {self.patience.gather:g} s")
                 self.look()
                 if self._missing() == missing:
                     time.sleep(self.patience.poll)
@@ -99,7 +99,7 @@ class Mail:
         there = self.look()
         nodes = {self.nodes[self.names[k]]: k for k in letters if self.nodes.get(self.names[k]) in there}
         given = self._exchange(kind, {node: letters[k] for node, k in nodes.items()}, about)
-        answers: dict[int, Letter | Failure] = {k: Failure("it is not connected") for k in letters}
+        answers: dict[int, Letter | Failure] = dict.fromkeys(letters, AWAY)
         return answers | {nodes[node]: letter for node, letter in given.items()}
 
     def _exchange(self, kind: str, letters: Mapping[int, Letter], about: str) -> dict[int, Letter | Failure]:

@@ -16,7 +16,7 @@ from imperfed.engine.site import Bench, Scores
 from imperfed.engine.staff import Reply
 from imperfed.errors import QuorumError
 from imperfed.flower.charter import Charter
-from imperfed.flower.mail import Mail
+from imperfed.flower.mail import AWAY, Mail
 from imperfed.flower.site import NO_EXCHANGE, OPENING
 from imperfed.flower.store import FIRST
 from imperfed.flower.wire import Letter, RefusedError, Word, scores_of
@@ -102,7 +102,8 @@ class Sites:
         self._turn(round)
         letters = {k: self._letter(k, round, 0 if k in duty else NO_EXCHANGE, evaluate=True) for k in range(K)}
         given = self.mail.send("train" if duty else "evaluate", letters, f"round {round + 1}" if duty else "the end")
-        self.ahead = {(round, 0): {k: given[k] for k in duty}}
+        # Who is away now may be back when the round begins, and is asked then.
+        self.ahead = {(round, 0): {k: given[k] for k in duty if given[k] != AWAY}}
         figures = {}
         for k, letter in given.items():
             try:

@@ -1,0 +1,269 @@
+"""What happens to a message: it is lost, late, broken or wrong. The run goes on, and no state is lost or made twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import Error, Message
+from rehearsal import Alone, Apart, assert_same, raw, scaled, settled
+
+from imperfed.config import Config
+from imperfed.data.holding import Holding
+from imperfed.engine.crew import Failure
+from imperfed.engine.staff import Reply
+from imperfed.engine.workers import Workers
+from imperfed.errors import DataError, DivergedError, QuorumError
+from imperfed.experiment import Experiment
+from imperfed.flower.grid import Node
+from imperfed.flower.mail import AWAY, Patience
+from imperfed.flower.wire import Letter, packed, unpacked
+from imperfed.labels import Candidates, Exact
+
+Answer = Callable[[Message], Message]
+ROUND, SITE = 1, 2
+"""Who fails, and when: site 2 is on duty in round 1."""
+
+
+def everybody(method: str = "pfedpll", **more: Any) -> Config:
+    return settled(method, **{"rounds.participation": 1.0, "model": "rehearsal:normalised"} | more)
+
+
+class Failing(Workers):
+    """One process, in which one site gives no answer in one round."""
+
+    def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
+        there = [k for k in sites if (round, k) != (ROUND, SITE)]
+        return super().ask(round, number, there) | {k: Failure("") for k in sites if k not in there}
+
+
+@pytest.fixture(scope="module")
+def without() -> Alone:
+    """The run in one process in which site 2 fails in round 1."""
+    alone = Alone(everybody(), scaled(raw(Candidates)))
+    alone.experiment = Experiment(alone.config, alone.scene, Failing)
+    alone.engine = alone.experiment.engine
+    return alone.go()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted() -> Alone:
+    return Alone(everybody(), scaled(raw(Candidates))).go()
+
+
+def changed(reply: Message, change: Callable[[Letter], Letter], message: Message) -> Message:
+    return Message(packed(change(unpacked(reply.content))), reply_to=message)
+
+
+def with_w(letter: Letter, w: Callable[[torch.Tensor], torch.Tensor]) -> Letter:
+    up = letter.trees["up"]
+    return replace(letter, trees={**letter.trees, "up": up | {"w": w(up["w"])}})
+
+
+def spoiled(w: torch.Tensor) -> torch.Tensor:
+    w = w.clone()
+    w[3] = torch.nan
+    return w
+
+
+def cut(reply: Message) -> Message:
+    """Half of an array's bytes did not arrive."""
+    array = reply.content.array_records["up"]["w"]
+    array.data = array.data[: len(array.data) // 2]
+    return reply
+
+
+def nameless(letter: Letter) -> Letter:
+    return replace(letter, trees={**letter.trees, "up": {"buffers": letter.trees["up"]["buffers"]}})
+
+
+WAYS: dict[str, tuple[Callable[[Message, Answer], Message | None], str]] = {
+    "not finite": (
+        lambda m, answer: changed(answer(m), lambda letter: with_w(letter, spoiled), m),
+        "its answer was refused: 'w' is not finite",
+    ),
+    "wrong shape": (
+        lambda m, answer: changed(answer(m), lambda letter: with_w(letter, lambda w: w[1:]), m),
+        r"its answer was refused: 'w' has shape \(\d+,\), expected \(\d+,\)",
+    ),
+    "wrong type": (
+        lambda m, answer: changed(answer(m), lambda letter: with_w(letter, torch.Tensor.double), m),
+        "its answer was refused: 'w' has shape",
+    ),
+    "missing": (
+        lambda m, answer: changed(answer(m), nameless, m),
+        "its answer was refused: 'w' is missing",
+    ),
+    "nothing in it": (
+        lambda m, answer: changed(answer(m), lambda letter: Letter(), m),
+        "its answer was refused: it holds no answer",
+    ),
+    "cut short": (lambda m, answer: cut(answer(m)), "its answer was refused: 'up/w' cannot be read"),
+    "lost": (lambda m, answer: (answer(m), None)[1], "it gave no answer within 0.05 s"),
+    "silent": (lambda m, answer: None, "it gave no answer within 0.05 s"),
+    "error": (lambda m, answer: Message(Error(5, "gone"), reply_to=m), "no answer: gone"),
+}
+
+
+def in_round(way: Callable[[Message, Answer], Message | None]) -> Callable[[Message, Answer], Message | None]:
+    """Only the message in which the answer of the round is asked for; figures come from elsewhere in these tests."""
+
+    def mishap(message: Message, answer: Answer) -> Message | None:
+        words = unpacked(message.content).words
+        asked = (words.get("round"), words.get("exchange")) == (ROUND, 0)
+        return way(message, answer) if asked else answer(message)
+
+    return mishap
+
+
+def same_but_for_reasons(alone: Alone, apart: Apart, figures: bool = True) -> None:
+    """Equal runs; in one process the reasons and perhaps the figures of the failing site are others."""
+    for report in (*alone.reports, *apart.reports):
+        report.failures = dict.fromkeys(report.failures, "")
+        if not figures:
+            report.personal.pop(SITE, None)
+    assert_same(alone, apart)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_site_that_fails_is_named_left_out_and_loses_nothing(way: str, without: Alone, tmp_path: Path) -> None:
+    mishap, reason = WAYS[way]
+    apart = Apart(without.config, raw(Candidates), tmp_path).start()
+    apart.grid.nodes[100 + SITE].mishap = in_round(mishap)
+    apart.go()
+    (failure,) = apart.reports[ROUND].failures.items()
+    assert failure[0] == SITE
+    assert re.match(reason, failure[1])
+    same_but_for_reasons(without, apart, figures=False)
+
+
+@pytest.mark.parametrize("way", ["not finite", "lost", "cut short"])
+def test_a_site_that_is_asked_again_starts_as_before(way: str, uninterrupted: Alone, tmp_path: Path) -> None:
+    config = everybody(**{"rounds.on_failure": "retry"})
+    apart = Apart(config, raw(Candidates), tmp_path).start()
+    times = []
+
+    def once(message: Message, answer: Answer) -> Message | None:
+        times.append(1)
+        return WAYS[way][0](message, answer) if len(times) == 1 else answer(message)
+
+    apart.grid.nodes[100 + SITE].mishap = in_round(once)
+    apart.go()
+    assert len(times) == 2
+    for alone_report, report in zip(uninterrupted.reports, apart.reports, strict=True):
+        assert not report.failures
+        assert report.losses == alone_report.losses
+    for k in range(4):
+        assert {n: t.tolist() for n, t in uninterrupted.site(k).items()} == {
+            n: t.tolist() for n, t in apart.site(k).items()
+        }
+
+
+def test_a_site_that_is_away_comes_back_under_another_number(without: Alone, tmp_path: Path) -> None:
+    apart = Apart(without.config, raw(Candidates), tmp_path).start()
+    apart.go(rounds=1)
+    # The figures after round 0 came with the answers of round 1: this site's answer is dropped as if it had died.
+    apart.engine.staff.ahead[(ROUND, 0)][SITE] = AWAY
+    node = apart.grid.nodes.pop(100 + SITE)
+    apart.go(rounds=1 + ROUND)
+    assert SITE in apart.reports[ROUND].failures
+    assert SITE not in apart.reports[ROUND].personal
+    apart.grid.nodes[555] = Node(node.app, node.config)
+    apart.go()
+    assert apart.server.mail.nodes["site2"] == 555
+    same_but_for_reasons(without, apart, figures=False)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_coordinator_that_was_killed_goes_on(lost: int, uninterrupted: Alone, tmp_path: Path) -> None:
+    """Also where it was killed after a round was merged and before it was saved: then sites are a round ahead."""
+    first = Apart(uninterrupted.config, raw(Candidates), tmp_path).start()
+    saved = b""
+    for round in (1, 2):
+        first.go(rounds=round)
+        saved = first.server.folder.checkpoint.read_bytes() if round == 2 - lost else saved
+    first.server.folder.checkpoint.write_bytes(saved)
+    second = Apart(uninterrupted.config, raw(Candidates), tmp_path).start()
+    assert second.engine.state.round == 2 - lost
+    second.go()
+    second.reports = first.reports[: 2 - lost] + second.reports
+    assert_same(uninterrupted, second)
+
+
+def test_too_few_answers_end_the_run_with_names(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    for node in (100, 101, 102):
+        apart.grid.nodes[node].mishap = lambda message, answer: None
+    with pytest.raises(QuorumError, match=r"1 of 4 sites answered.*site0: it gave no answer within 0.05 s"):
+        apart.go()
+
+
+def test_all_answers_not_finite_is_called_diverged(tmp_path: Path) -> None:
+    apart = Apart(everybody("fedavg"), raw(Exact), tmp_path).start()
+    for node in apart.grid.nodes.values():
+        node.mishap = in_round(WAYS["not finite"][0])
+    with pytest.raises(DivergedError, match="the run has diverged"):
+        apart.go()
+
+
+def test_a_site_says_what_it_could_not_read(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+
+    def broken(message: Message, answer: Answer) -> Message:
+        array = message.content.array_records["down"]["w"]
+        array.data = array.data[:20]
+        return answer(message)
+
+    apart.grid.nodes[100 + SITE].mishap = in_round(broken)
+    apart.go()
+    assert apart.reports[ROUND].failures[SITE].startswith("'down/w' cannot be read")
+
+
+def test_what_goes_wrong_with_a_row_stays_at_the_site(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+
+    def unreadable(config: Config, declaration: str) -> Holding:
+        raise DataError("site2.csv, line 7: patient 4711 has no label")
+
+    place = apart.place
+    apart.place = lambda h: replace(place(h), holding=unreadable) if h.name == "site2" else place(h)  # type: ignore
+    with pytest.raises(QuorumError, match=r"site2 did not come within 0.1 s"):
+        apart.start(replace(Patience(), gather=0.1, hello=1, poll=0.01))
+    told = (apart.folder / "run" / "mail.txt").read_text()
+    assert "node 102 is not taken in: DataError; its log says why" in told
+    assert "4711" not in told
+    assert "4711" in (apart.folder / "site2" / "log.txt").read_text()
+
+
+def test_strangers_and_doubles_are_not_taken_in(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+    stranger = replace(apart.holdings[0], name="nobody")
+    apart.grid.nodes = {7: apart.node(stranger)} | apart.grid.nodes | {300: apart.node(apart.holdings[1])}
+    apart.start()
+    assert apart.server.mail.nodes == {f"site{k}": 100 + k for k in range(4)}
+    told = (apart.folder / "run" / "mail.txt").read_text()
+    assert "node 7 is not taken in: 'nobody' is no site of this run: site0, site1, site2, site3" in told
+    assert "node 300 is not taken in: 'site1' is there already" in told
+
+
+def test_a_site_that_changed_its_rows_is_not_taken_in_again(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    h = apart.holdings[SITE]
+    fewer = replace(h, x=h.x[1:], labels=h.labels.between(1, len(h.x)), ids=h.ids[1:])
+    del apart.grid.nodes[100 + SITE]
+    apart.grid.nodes[555] = apart.node(fewer)
+    apart.server.mail.look()
+    assert "node 555 is not taken in: 'site2' held 31 rows, and now 30" in (tmp_path / "run" / "mail.txt").read_text()
+
+
+def test_sites_must_agree_about_classes(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+    other = replace(apart.holdings[1], classes=("a", "b", "c", "other"))
+    apart.grid.nodes[101] = apart.node(other)
+    with pytest.raises(DataError, match="site1: its classes"):
+        apart.start()
