@@ -111,10 +111,17 @@ class Config:
         return hashlib.sha256(self.toml().encode()).hexdigest()[:6]
 
 
-def options(schema: type[Any]) -> dict[str, Any]:
+SCHEMAS: dict[type[Any], Mapping[str, Any]] = {}
+"""The settings of dataclasses asked for before: finding out their types is slow."""
+
+
+def options(schema: type[Any]) -> Mapping[str, Any]:
     """The settings of a dataclass and their types; an algorithm's objective is a section of its own."""
-    hints = typing.get_type_hints(schema)
-    return {f.name: hints[f.name] for f in dataclasses.fields(schema) if hints[f.name] != Objective | None}
+    if schema not in SCHEMAS:
+        hints = typing.get_type_hints(schema)
+        names = (f.name for f in dataclasses.fields(schema))
+        SCHEMAS[schema] = {name: hints[name] for name in names if hints[name] != Objective | None}
+    return SCHEMAS[schema]
 
 
 def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | None = None) -> Config:

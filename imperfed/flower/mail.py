@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from flwr.app import Message
@@ -44,7 +44,8 @@ class Mail:
         self.nodes: dict[str, int] = {}
         self.cards: dict[str, Card] = {}
         self.strangers: set[int] = set()
-        self.traffic = {name: {"down": 0, "up": 0} for name in self.names}
+        self.owners: dict[int, str] = {}
+        self.bytes: dict[int, dict[str, int]] = {}
 
     def gather(self) -> list[Card]:
         """Wait until every site of the run is there; their cards, in the order of the names."""
@@ -83,7 +84,7 @@ class Mail:
                 self.strangers.add(node)
             return
         self.tell(f"{card.name} is there, with {card.rows} rows" + (" again" if card.name in self.cards else ""))
-        self.nodes[card.name] = node
+        self.nodes[card.name], self.owners[node] = node, card.name
         self.cards.setdefault(card.name, card)
 
     def _check(self, card: Card, there: set[int]) -> None:
@@ -108,7 +109,8 @@ class Mail:
             return {}
         within = self.patience.hello if kind == "query.hello" else self.patience.answer
         messages = [Message(packed(letter), node, kind, ttl=within, group_id=about) for node, letter in letters.items()]
-        self._count("down", messages, [m.metadata.dst_node_id for m in messages])
+        for message in messages:
+            self._count("down", message.metadata.dst_node_id, message)
         numbers = list(self.grid.push_messages(messages))
         waiting = {number: node for number, node in zip(numbers, letters, strict=False) if number}
         answers: dict[int, Letter | Failure] = {node: Failure("its message could not be sent") for node in letters}
@@ -119,19 +121,26 @@ class Mail:
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is not None:
                     answers[node] = read(reply)
-                    self._count("up", [reply], [node])
+                    self._count("up", node, reply)
                     self.tell(f"{about}: {self._name(node)} answered after {time.monotonic() - began:.1f} s")
             if waiting:
                 time.sleep(self.patience.poll)
         return answers
 
     def _name(self, node: int) -> str:
-        return next((name for name, known in self.nodes.items() if known == node), f"node {node}")
+        return self.owners.get(node, f"node {node}")
 
-    def _count(self, way: str, messages: Sequence[Message], nodes: Sequence[int]) -> None:
-        for message, node in zip(messages, nodes, strict=True):
-            if message.has_content() and (name := self._name(node)) in self.traffic:
-                self.traffic[name][way] += size(message.content)
+    def _count(self, way: str, node: int, message: Message) -> None:
+        ways = self.bytes.setdefault(node, {"down": 0, "up": 0})
+        ways[way] += size(message.content) if message.has_content() else 0
+
+    def traffic(self) -> dict[str, dict[str, int]]:
+        """Bytes to and from every site in this process's time, under all numbers it has had."""
+        total = {name: {"down": 0, "up": 0} for name in self.names}
+        for node, name in self.owners.items():
+            for way, count in self.bytes[node].items():
+                total[name][way] += count
+        return total
 
 
 def read(reply: Message) -> Letter | Failure:

@@ -57,7 +57,7 @@ class Coordinator:
                 for k, why in self.staff.leave().items():
                     self.folder.log(f"{self.sites[k]} wrote no report of its own: {why}")
         finally:
-            self.folder.write("traffic.json", json.dumps(self.mail.traffic, indent=2))
+            self.folder.write("traffic.json", json.dumps(self.mail.traffic(), indent=2))
         return summary
 
     def experiment(self) -> Experiment:

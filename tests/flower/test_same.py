@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from contract.cases import Case, cases
+from inspector import assert_nothing_private
 from rehearsal import Alone, Apart, assert_same, raw, scaled, settled
+
+from imperfed.core import Tree
+from imperfed.flower.wire import Letter, packed, size
+from imperfed.labels import Candidates, Exact
 
 
 def spelled(case: Case) -> str:
@@ -21,3 +29,42 @@ def test_one_process_or_many(case: Case, tmp_path: Path) -> None:
     config, scene = settled(spelled(case)), raw(case.kind)
     apart = Apart(config, scene, tmp_path).start().go()
     assert_same(Alone(config, scaled(scene)).go(), apart)
+    assert_nothing_private(apart)
+
+
+LEAKS: dict[str, Callable[[Apart], Tree]] = {
+    "inputs": lambda apart: {"extra": torch.cat([torch.zeros(3), apart.holdings[0].x[4]])},
+    "labels": lambda apart: {"extra": apart.holdings[0].labels.values},
+    "personal": lambda apart: {"extra": apart.site(0)["personal"].clone()},
+    "rows/alpha": lambda apart: {"extra": apart.site(0)["rows/alpha"].clone()},
+}
+
+
+@pytest.mark.parametrize("what", LEAKS)
+def test_the_inspector_finds_what_must_not_leave_a_site(what: str, tmp_path: Path) -> None:
+    apart = Apart(settled("pfedpll"), raw(Candidates), tmp_path).start().go()
+    assert_nothing_private(apart)
+    message = next(m for way, m in apart.grid.sent if way == "up" and m.metadata.src_node_id == 100)
+    message.content = packed(Letter({}, {"up": LEAKS[what](apart)}))
+    with pytest.raises(AssertionError, match=what):
+        assert_nothing_private(apart)
+
+
+def test_figures_and_answers_travel_in_one_message(tmp_path: Path) -> None:
+    apart = Apart(settled("fedavg", **{"rounds.participation": 1.0}), raw(Exact), tmp_path).start().go()
+    to_site = [m.metadata.message_type for way, m in apart.grid.sent if way == "down" and m.metadata.dst_node_id == 100]
+    assert to_site == ["query.hello", "train", "train", "train", "evaluate"]
+
+
+def test_what_was_sent_is_counted_and_logged(tmp_path: Path) -> None:
+    apart = Apart(settled("pfedpll"), raw(Candidates), tmp_path).start().go()
+    for k, holding in enumerate(apart.holdings):
+        ways = {"down": 0, "up": 0}
+        for way, m in apart.grid.sent:
+            if 100 + k in (m.metadata.src_node_id, m.metadata.dst_node_id):
+                ways[way] += size(m.content)
+        assert apart.server.mail.traffic()[holding.name] == ways
+        log = (tmp_path / holding.name / "log.txt").read_text().splitlines()
+        assert sum(int(re.findall(r"sent (\d+):", line)[0]) for line in log) == ways["up"]
+        trained = [line for line in log if "up/w" in line]
+        assert re.search(r"round \d: received \d+ bytes, sent \d+: up/w \[72\] float32, up/buffers \[16\]", trained[0])
