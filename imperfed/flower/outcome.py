@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
-
 from imperfed.core import Tree
 from imperfed.data.federate import Scene
 from imperfed.engine import site as at_site
+from imperfed.evaluate import figure
 from imperfed.experiment import judge_of
 from imperfed.flower.charter import Charter
 from imperfed.flower.repair import conversation
@@ -44,7 +43,10 @@ def write_outcome(folder: RunFolder, seat: Seat, scene: Scene, net: Net, rounds:
     judge = judge_of(seat.config, scene)
     personal = {0: judge.site(0, net)} if judge.sites else {}
     labels = write_labels(folder, at_site.believe(seat, seat.index, net), scene, judge)
-    areas = judge.by_class(0, net)[None] if judge.annotated is not None and judge.sites else None
+    areas = None
+    if judge.annotated is not None:
+        areas = judge.by_class(0, net)[None] if judge.sites else None
+        judge = replace(judge, annotated=judge.annotated[:1])  # without what is known of other sites
     run = seat.config.run
     head: Record = {
         "method": run.method,
@@ -84,6 +86,6 @@ def mended(folder: RunFolder, place: Place, charter: Charter, scene: Scene) -> N
         "suggested": [names[c] for c in verdict.suggested.tolist()],
         "confidence": verdict.confidence.tolist(),
         "reason": list(conversation(config.repair).reasons(names, verdict)),
-        "noise estimate": torch.full_like(verdict.confidence, verdict.noise).tolist(),
+        "noise estimate": [figure(verdict.noise)] * len(given),
     }
     folder.save_table(f"labels/{place.name}.parquet", columns)

@@ -12,6 +12,7 @@ from imperfed.core import Tree
 from imperfed.data.federate import Scene
 from imperfed.engine.crew import Failure
 from imperfed.errors import QuorumError, UsageError
+from imperfed.evaluate import figure
 from imperfed.flower.charter import Charter
 from imperfed.flower.mail import Mail
 from imperfed.flower.seat import MENDED, Place
@@ -48,7 +49,7 @@ def mend(place: Place, letter: Letter) -> Letter:
         _classes(place, charter), view, letter.trees.get("received", {})
     )
     kept = {"suggested": verdict.suggested, "confidence": verdict.confidence, "why": verdict.why}
-    place.store(charter.run).keep(MENDED, kept | {"noise": torch.tensor(verdict.noise)})
+    place.store(charter.run).keep(MENDED, kept | {"noise": torch.tensor(verdict.noise, dtype=torch.float64)})
     changed = int((verdict.suggested != view.labels.values).sum())
     return Letter({"changed": changed, "noise": float(verdict.noise)})
 
@@ -88,7 +89,7 @@ def hold(mail: Mail, charters: Sequence[Charter], repair: Repair, scene: Scene) 
     facts = {
         "repair": repair.name,
         "labels_changed": changed,
-        "noise_estimates": [letter.real("noise") for letter in given.values()],
+        "noise_estimates": [figure(letter.real("noise")) for letter in given.values()],
         "groups_of_sites": list(federation.groups),
         "repair_sent": {name: list(shape) for name, shape in talk.sent().items()},
     }

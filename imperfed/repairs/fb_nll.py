@@ -18,6 +18,7 @@ margin is larger than on 1 - `gate` of the server's clean rows (`gate = 1`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -90,7 +91,7 @@ class FBNLL(Repair):
         talk = converse(self.steps(federation.classes), views, self.opening(federation))
         federation = self.grouped(federation, talk)
         verdicts = [self.decide(federation.classes, view, had) for view, had in zip(views, talk.received, strict=True)]
-        noise = tuple(v.noise if self.correct else None for v in verdicts)
+        noise = tuple(None if math.isnan(v.noise) else v.noise for v in verdicts)
         mending = self.told(federation, talk, Verdict.of_all(verdicts), noise)
         if self.correct:
             federation = replace(federation, labels=Exact(mending.suggested, given.classes))
@@ -112,7 +113,7 @@ class FBNLL(Repair):
         if self.correct:
             return self.correction(classes).decide(view, received)
         given = view.labels.values
-        return Verdict(given, torch.ones(len(given)), torch.full_like(given, KEPT), 0.0)
+        return Verdict(given, torch.ones(len(given)), torch.full_like(given, KEPT), math.nan)
 
     def reasons(self, classes: tuple[str, ...], verdict: Verdict) -> tuple[str, ...]:
         """Why each label is what it is, in words."""

@@ -95,7 +95,7 @@ class Verdict:
     why: Tensor
     """A number a row, which `Conversation.reasons` puts into words."""
     noise: float
-    """The share of wrong labels it estimates."""
+    """The share of wrong labels it estimates; NaN where it looks for none."""
 
     @classmethod
     def of_all(cls, verdicts: Sequence[Verdict]) -> Verdict:
