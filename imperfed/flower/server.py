@@ -45,6 +45,9 @@ class Coordinator:
             raise UsageError(f"{self.config.run.method} brings all rows to one place; real sites keep theirs")
         if self.config.attack is not None and self.declaration:
             raise UsageError("attacks are simulated on datasets by name; at real sites nobody is asked to attack")
+        if self.config.run.device == "cuda":
+            raise UsageError("real sites compute on the CPU; leave device at auto, or cpu")
+        self.config = replace(self.config, run=replace(self.config.run, device="cpu"))
         greeting = Charter("", self.config.toml(), self.declaration, 0, Scale(torch.empty(0), torch.empty(0)), {})
         self.mail = Mail(self.grid, tuple(self.sites), greeting, self.patience, self.say)
 

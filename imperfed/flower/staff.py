@@ -39,6 +39,7 @@ class Sites:
         self.ahead: dict[tuple[int, int], dict[int, Letter | Failure]] = {}
         self.figures: tuple[int, dict[int, Scores], Scores] | None = None
         self.turn = OPENING
+        self.notes: list[str] = []
         self.recent = self.base = bench.state.memory[ANSWERED].clone()
 
     # -- what the engine asks -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from imperfed.errors import DataError
 from imperfed.labels import Exact
 from imperfed.repairs import calibration
 from imperfed.repairs.correction import KEPT, ROW, WHOLE, Correction
-from imperfed.repairs.protocol import Talk, View, converse
+from imperfed.repairs.protocol import Talk, Verdict, View, converse
 
 CORRECTION = Correction(CLASSES, M=2, phase1="margin", threshold=0.5, gate=0.05, rank=3, features="raw", task_of=())
 
