@@ -39,6 +39,8 @@ class Mail:
     patience: Patience = field(default_factory=Patience)
     tell: Callable[[str], None] = lambda line: None
     """A line for the log."""
+    admitted: Mapping[str, int] | None = None
+    """The nodes whose keys the sites hold, by name; None: without keys a name is believed."""
 
     def __post_init__(self) -> None:
         self.nodes: dict[str, int] = {}
@@ -77,7 +79,7 @@ class Mail:
             if isinstance(given, Failure):
                 raise RefusedError(given.reason)
             card = card_of(given)
-            self._check(card, there)
+            self._check(card, node, there)
         except RefusedError as error:
             self.tell(f"node {node} is not taken in: {error}")
             if not isinstance(given, Failure):  # one that gave no answer may give one later
@@ -87,7 +89,9 @@ class Mail:
         self.nodes[card.name], self.owners[node] = node, card.name
         self.cards.setdefault(card.name, card)
 
-    def _check(self, card: Card, there: set[int]) -> None:
+    def _check(self, card: Card, node: int, there: set[int]) -> None:
+        if self.admitted is not None and self.admitted.get(card.name) != node:
+            raise RefusedError(f"it says it is {card.name!r}, but its key is not that site's")
         if card.name not in self.names:
             raise RefusedError(f"{card.name!r} is no site of this run: {', '.join(self.names)}")
         if self.nodes.get(card.name) in there:

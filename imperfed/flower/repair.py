@@ -34,8 +34,8 @@ def conversation(repair: Repair | None) -> Conversation:
 def step(place: Place, letter: Letter) -> Letter:
     """A site's answer to one step, from its labels as given. What it works out on the way stays in its store."""
     charter, number = Charter.of(letter), letter.number("step")
-    view = _view(place, charter, number)
-    steps = conversation(charter.config().repair).steps(_classes(place, charter))
+    view, classes = seen(place, charter, number)
+    steps = conversation(charter.config().repair).steps(classes)
     up = steps[number].answer(view, letter.trees.get("received", {}))
     place.store(charter.run).keep(f"repair-{number}", view.memory)
     return Letter({"step": number}, {"up": up})
@@ -44,27 +44,21 @@ def step(place: Place, letter: Letter) -> Letter:
 def mend(place: Place, letter: Letter) -> Letter:
     """The end of the conversation: the site decides about its own labels, and tells how many it has changed."""
     charter = Charter.of(letter)
-    view = _view(place, charter, letter.number("step"))
-    verdict = conversation(charter.config().repair).decide(
-        _classes(place, charter), view, letter.trees.get("received", {})
-    )
+    view, classes = seen(place, charter, letter.number("step"))
+    verdict = conversation(charter.config().repair).decide(classes, view, letter.trees.get("received", {}))
     kept = {"suggested": verdict.suggested, "confidence": verdict.confidence, "why": verdict.why}
     place.store(charter.run).keep(MENDED, kept | {"noise": torch.tensor(verdict.noise, dtype=torch.float64)})
     changed = int((verdict.suggested != view.labels.values).sum())
     return Letter({"changed": changed, "noise": float(verdict.noise)})
 
 
-def _view(place: Place, charter: Charter, step: int) -> View:
-    """What the site sees, with what it had worked out before this step."""
+def seen(place: Place, charter: Charter, step: int) -> tuple[View, tuple[str, ...]]:
+    """What the site sees, with what it had worked out before this step; and the classes."""
     federation = place.holding(charter.config(), charter.declaration).scene(0, charter.scale).federation
     if not isinstance(federation.labels, Exact):
         raise RefusedError(f"a repair mends exact labels; the site holds {federation.labels.kind}")
     memory = place.store(charter.run).kept(f"repair-{step - 1}") or {}
-    return View(charter.index, federation.x, federation.labels, memory)
-
-
-def _classes(place: Place, charter: Charter) -> tuple[str, ...]:
-    return place.holding(charter.config(), charter.declaration).classes
+    return View(charter.index, federation.x, federation.labels, memory), federation.classes
 
 
 # -- the coordinator --------------------------------------------------------------------------------------------------

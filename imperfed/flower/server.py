@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
 
 import torch
-from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import Grid
 
 from imperfed.config import Config
 from imperfed.core import Tree
 from imperfed.data.federate import Scale
-from imperfed.data.holding import Card, Central, taken_apart
+from imperfed.data.holding import Card, Central
 from imperfed.engine.site import Bench
-from imperfed.errors import ImperfedError, UsageError
-from imperfed.experiment import Experiment, Watch, scene_of
+from imperfed.errors import UsageError
+from imperfed.experiment import Experiment, Watch
 from imperfed.flower.charter import Charter
 from imperfed.flower.mail import Mail, Patience
 from imperfed.flower.repair import hold
@@ -103,23 +101,3 @@ def anybody(cards: Sequence[Card]) -> Tree:
     """Which classes any site annotates, where labels may be missing."""
     known = [card.annotated["classes"] for card in cards if card.annotated]
     return {"classes": torch.stack(known).any(0)} if known else {}
-
-
-app = ServerApp()
-
-
-@app.main()
-def main(grid: Grid, context: Context) -> None:
-    """A run whose folder holds its settings already; the run's configuration names the folder and the sites."""
-    settings = context.run_config
-    folder = RunFolder.open(Path(str(settings["folder"])))
-    config, declared = folder.config(), folder.path / "federation.toml"
-    declaration = declared.read_text(encoding="utf-8") if declared.exists() else ""
-    sites = str(settings["sites"]).split(",")
-    patience = Patience(*(float(settings[name]) for name in ("gather", "hello", "answer", "poll") if name in settings))
-    try:
-        central, _ = taken_apart(scene_of(config))
-        Coordinator(grid, config, central, sites, folder, declaration, patience).run(Watch())
-    except ImperfedError as error:
-        folder.log(f"failed: {error}")
-        raise

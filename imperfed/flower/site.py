@@ -5,20 +5,16 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from pathlib import Path
 
 import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from imperfed.config import Config
 from imperfed.core import Tree
-from imperfed.data.holding import Holding, taken_apart
 from imperfed.engine import site as at_site
 from imperfed.engine.course import Report
 from imperfed.engine.together import weighted_gradient
-from imperfed.errors import DataError, ImperfedError, UsageError
-from imperfed.experiment import scene_of
+from imperfed.errors import DataError, ImperfedError
 from imperfed.flower import repair
 from imperfed.flower.charter import Charter, card_letter
 from imperfed.flower.outcome import finish
@@ -151,26 +147,3 @@ def make_app(place_of: Callable[[Mapping[str, object]], Place]) -> ClientApp:
 
 def _now() -> str:
     return datetime.now().isoformat(timespec="seconds")
-
-
-def joined(node: Mapping[str, object]) -> Place:
-    """Where a site works, from the configuration of its SuperNode: name, data, state and secret."""
-    name = str(node["name"])
-    secret = Path(str(node["secret"])).read_bytes() if node.get("secret") else b""
-    return Place(
-        name,
-        lambda config, declaration: read(name, str(node.get("data", "")), config, declaration),
-        Path(str(node["state"])),
-        secret,
-    )
-
-
-def read(name: str, data: str, config: Config, declaration: str) -> Holding:
-    """What the site holds: its part of a dataset by name, where all sites are rehearsed on one machine."""
-    for holding in taken_apart(scene_of(config))[1]:
-        if holding.name == name:
-            return holding
-    raise UsageError(f"{name!r} is no site of {config.run.data}")
-
-
-app = make_app(joined)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from flwr.app import Error, Message
-from rehearsal import Alone, Apart, assert_same, raw, scaled, settled
+from rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled, settled
 
 from imperfed.config import Config
 from imperfed.data.holding import Holding
@@ -249,6 +249,16 @@ def test_strangers_and_doubles_are_not_taken_in(tmp_path: Path) -> None:
     told = (apart.folder / "run" / "mail.txt").read_text()
     assert "node 7 is not taken in: 'nobody' is no site of this run: site0, site1, site2, site3" in told
     assert "node 300 is not taken in: 'site1' is there already" in told
+
+
+def test_a_name_without_its_key_is_not_taken_in(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+    server = apart.coordinator(replace(AT_ONCE, gather=0.05))
+    server.mail.admitted = {"site0": 100, "site1": 999, "site2": 102, "site3": 103}
+    with pytest.raises(QuorumError, match=r"site1 did not come within 0.05 s"):
+        server.mail.gather()
+    told = (tmp_path / "run" / "mail.txt").read_text()
+    assert "node 101 is not taken in: it says it is 'site1', but its key is not that site's" in told
 
 
 def test_a_site_that_changed_its_rows_is_not_taken_in_again(tmp_path: Path) -> None:
