@@ -1,0 +1,60 @@
+"""The messages of a run with real sites, in one process: what leaves a site, how many bytes, and the same numbers.
+
+python benchmarks/messages.py [method [key=value ...]]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from imperfed.config import resolve
+from imperfed.data.holding import Holding, taken_apart
+from imperfed.experiment import Watch, scene_of, start
+from imperfed.flower.grid import LocalGrid, Node
+from imperfed.flower.mail import Patience
+from imperfed.flower.seat import Place
+from imperfed.flower.server import Coordinator
+from imperfed.flower.site import make_app
+from imperfed.folder import RunFolder
+
+SECRET = b"known to the sites"
+
+
+def main() -> None:
+    """One run by message and one without, and what they have in common."""
+    method, *words = sys.argv[1:] or ["pfedpll"]
+    settings = {"data": "digits", "model": "cnn", "rounds": 5, "sites": 4, "device": "cpu"}
+    config = resolve(words=settings | {"method": method} | dict(word.split("=", 1) for word in words))
+    with TemporaryDirectory() as name:
+        here = Path(name)
+        central, holdings = taken_apart(scene_of(config))
+
+        def node(holding: Holding) -> Node:
+            place = Place(holding.name, lambda config, declaration: holding, here / holding.name, SECRET)
+            return Node(make_app(lambda node: place), {})
+
+        grid = LocalGrid({100 + k: node(holding) for k, holding in enumerate(holdings)})
+        folder, sites = RunFolder(here / "run"), [holding.name for holding in holdings]
+        folder.write("config.toml", config.toml())
+        coordinator = Coordinator(grid, config, central, sites, folder, patience=Patience(poll=0))
+        began = time.perf_counter()
+        coordinator.run(Watch())
+        seconds = time.perf_counter() - began
+        whole, _ = start(config, here, Watch())
+        a, b = (f.load_model("global") for f in (folder, whole))
+        same = all(torch.equal(a[key], b[key]) for key in b) and list(folder.records()) == list(whole.records())
+        numbers = sum(t.numel() for t in b.values())
+        print(f"{method}: {numbers} numbers are shared; models and metrics equal to one process: {same}")
+        print(f"{seconds:.1f} s; bytes, all messages of {config.rounds.rounds} rounds:")
+        for site, ways in coordinator.mail.traffic().items():
+            print(f"  {site}: {ways['down']} down, {ways['up']} up")
+        print(*(here / sites[0] / "log.txt").read_text().splitlines(), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
