@@ -24,6 +24,7 @@ from torch.nn.functional import cross_entropy
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+# ruff: noqa: E402
 
 from contract.cases import Case, cases
 from toy import everything, network, world

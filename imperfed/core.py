@@ -125,7 +125,7 @@ class Desk:
     def slices(self) -> Iterator[Batch]:
         """All rows of the site in batches of nearly one size, which save memory."""
         n = len(self.x)
-        for at in torch.arange(n).tensor_split(-(-n // SLICE)):
+        for at in torch.arange(n, device=self.x.device).tensor_split(-(-n // SLICE)):
             rows = {name: t[at] for name, t in self.rows.items()}
             real, survey = self.x.new_ones(len(at)), self.batch.survey
             yield Batch.of(self.x[at], self.labels.take(at), real, rows, {}, survey)

@@ -25,6 +25,8 @@ from imperfed.network import Net
 
 RECORDED = 400
 """Steps of a site in one record at most: a longer one takes longer to make than it saves."""
+ALIGNED = 64
+"""Numbers between addresses at which any kernel can start: 256 bytes."""
 PLAIN = ("local", "move", "start")
 """Hooks that must be the base class's for the move of all sites to be one operation."""
 
@@ -98,8 +100,7 @@ class Program:
         self.ragged = len(steps) > 1 or max(steps) % size > 0
         self.table = Timetable(size, given, device)
         self.plain = all(getattr(type(job.algorithm), hook) is getattr(Algorithm, hook) for hook in PLAIN)
-        self.W = bench.net.row.repeat(M, 1)
-        self.G = self.W.new_zeros(M, job.layout.trainable)
+        self.W, self.G = matrix(M, job.layout.size, device), matrix(M, job.layout.trainable, device)
         self.losses = self.W.new_zeros(M)
         self.starts = torch.tensor(job.federation.starts, device=device)
         # One more row: what would be remembered of slots that pad a batch goes there.
@@ -117,7 +118,7 @@ class Program:
         module, layout = self.bench.net.module, self.bench.job.layout
         nets: list[Net] = [SiteNet(copy.deepcopy(module), layout, *rows) for rows in zip(self.W, self.G, strict=True)]
         if compiled:
-            call = torch.compile(call_module)
+            call = torch.compile(call_module, dynamic=False)
             for net in nets:
                 net.call = partial(call, net.module)
         return nets
@@ -256,6 +257,12 @@ def block_size(steps: int, sites: int) -> int:
     """Steps in one record: all of a round, or a part of it where the record would grow too large."""
     most = max(1, min(steps, RECORDED // sites))
     return next((size for size in range(most, most // 2, -1) if steps % size == 0), most)
+
+
+def matrix(rows: int, columns: int, device: torch.device) -> Tensor:
+    """Zeros, every row of which begins at an address that the fastest kernels can read from."""
+    wide = -(-columns // ALIGNED) * ALIGNED
+    return torch.zeros(rows, wide, device=device)[:, :columns]
 
 
 def call_module(module: nn.Module, x: Tensor) -> Tensor:
