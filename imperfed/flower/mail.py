@@ -18,6 +18,11 @@ from imperfed.flower.wire import FAILED, Letter, RefusedError, packed, size, unp
 AWAY = Failure("it is not connected")
 
 
+def silence(seconds: float) -> Failure:
+    """What is said of a site that gave no answer in its time."""
+    return Failure(f"it gave no answer within {seconds:g} s")
+
+
 @dataclass(frozen=True)
 class Patience:
     """How long the coordinator waits, in seconds."""
@@ -26,6 +31,7 @@ class Patience:
     hello: float = 120.0  # for a site to say who it is
     answer: float = 3600.0  # for a site to answer in a round
     poll: float = 0.5  # between two looks for answers
+    back: float = 120.0  # for all sites to be back when a run goes on; then those that are there must do
 
 
 @dataclass
@@ -46,30 +52,37 @@ class Mail:
         self.nodes: dict[str, int] = {}
         self.cards: dict[str, Card] = {}
         self.strangers: set[int] = set()
+        self.silent: dict[int, float] = {}
         self.owners: dict[int, str] = {}
         self.bytes: dict[int, dict[str, int]] = {}
 
-    def gather(self) -> list[Card]:
-        """Wait until every site of the run is there; their cards, in the order of the names."""
-        deadline, missing = time.monotonic() + self.patience.gather, self._missing()
-        while missing:
-            self.tell(f"waiting for {', '.join(missing)}")
-            while self._missing() == missing:
-                if time.monotonic() > deadline:
-                    raise QuorumError(f"{', '.join(missing)} did not come within {self.patience.gather:g} s")
-                self.look()
-                if self._missing() == missing:
-                    time.sleep(self.patience.poll)
-            missing = self._missing()
-        return [self.cards[name] for name in self.names]
+    def gather(self, enough: int | None = None) -> list[Card]:
+        """Wait for every site of the run; their cards, in the order of the names.
 
-    def _missing(self) -> list[str]:
-        return [name for name in self.names if name not in self.cards]
+        `enough`: so many sites will do in a run that goes on, if the others do not come back for a while.
+        """
+        began, told = time.monotonic(), [""]
+        while missing := [name for name in self.names if name not in self.nodes]:
+            waited = time.monotonic() - began
+            if missing != told:
+                self.tell(f"waiting for {', '.join(missing)}")
+                told = missing
+            if enough is not None and len(self.nodes) >= enough and waited > self.patience.back:
+                self.tell(f"going on without {', '.join(missing)}")
+                break
+            if waited > self.patience.gather:
+                raise QuorumError(f"{', '.join(missing)} did not come within {self.patience.gather:g} s")
+            self.look()
+            if any(name not in self.nodes for name in missing):
+                time.sleep(self.patience.poll)
+        return [self.cards[name] for name in self.names]
 
     def look(self) -> set[int]:
         """The nodes that are there now; those never seen before are asked who they are."""
         there = set(self.grid.get_node_ids())
-        new = sorted(there - set(self.nodes.values()) - self.strangers)
+        # One that did not say who it is must not hold up every round: it is asked again after a while.
+        waiting = {n for n, since in self.silent.items() if time.monotonic() - since < self.patience.hello}
+        new = sorted(there - set(self.nodes.values()) - self.strangers - waiting)
         for node, given in self._exchange("query.hello", {n: self.greeting.letter() for n in new}, "hello").items():
             self._welcome(node, given, there)
         return there
@@ -84,8 +97,10 @@ class Mail:
             self.tell(f"node {node} is not taken in: {error}")
             if not isinstance(given, Failure):  # one that gave no answer may give one later
                 self.strangers.add(node)
+            elif given == silence(self.patience.hello):
+                self.silent[node] = time.monotonic()
             return
-        self.tell(f"{card.name} is there, with {card.rows} rows" + (" again" if card.name in self.cards else ""))
+        self.tell(f"{card.name} is there{' again' if card.name in self.cards else ''}, with {card.rows} rows")
         self.nodes[card.name], self.owners[node] = node, card.name
         self.cards.setdefault(card.name, card)
 
@@ -118,7 +133,7 @@ class Mail:
         numbers = list(self.grid.push_messages(messages))
         waiting = {number: node for number, node in zip(numbers, letters, strict=False) if number}
         answers: dict[int, Letter | Failure] = {node: Failure("its message could not be sent") for node in letters}
-        answers |= dict.fromkeys(waiting.values(), Failure(f"it gave no answer within {within:g} s"))
+        answers |= dict.fromkeys(waiting.values(), silence(within))
         began = time.monotonic()
         while waiting and time.monotonic() - began <= within:
             for reply in self.grid.pull_messages(list(waiting)):

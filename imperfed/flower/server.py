@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from imperfed.experiment import Experiment, Watch
 from imperfed.flower.charter import Charter
 from imperfed.flower.mail import Mail, Patience
 from imperfed.flower.repair import hold
+from imperfed.flower.roster import read_cards, write_cards
 from imperfed.flower.staff import Sites
 from imperfed.folder import Record, RunFolder
 
@@ -58,12 +60,12 @@ class Coordinator:
                 for k, why in self.staff.leave().items():
                     self.folder.log(f"{self.sites[k]} wrote no report of its own: {why}")
         finally:
-            self.folder.write("traffic.json", json.dumps(self.mail.traffic(), indent=2))
+            self.count()
         return summary
 
     def experiment(self) -> Experiment:
         """The run, as soon as every site is there: its sites answer by message."""
-        cards = self.mail.gather()
+        cards = self.gather()
         scale = self.central.scale(cards)
         charters = self.charters(cards, scale)
         # A site may be killed at any time, and so may the coordinator: no more than a round is ever lost.
@@ -82,6 +84,27 @@ class Coordinator:
             self.folder.forget_from(experiment.engine.state.round)
             self.folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment
+
+    def gather(self) -> list[Card]:
+        """The sites' cards as they were when the run began: a run that goes on has the same scale and sizes."""
+        place = self.folder.checkpoint.parent
+        self.mail.cards = read_cards(place)
+        begun = self.folder.checkpoint.exists() and bool(self.mail.cards)
+        everybody = not begun or self.config.repair is not None or bool(self.config.method.opening())
+        quorum = max(1, math.ceil(self.config.rounds.quorum * len(self.sites)))
+        cards = self.mail.gather(None if everybody else quorum)
+        if not begun:
+            write_cards(place, cards)
+        return cards
+
+    def count(self) -> None:
+        """`traffic.json`: bytes to and from every site, of all processes that had a part in the run."""
+        path, total = self.folder.path / "traffic.json", self.mail.traffic()
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        for site, ways in total.items():
+            for way in ways:
+                ways[way] += before.get(site, {}).get(way, 0)
+        self.folder.write("traffic.json", json.dumps(total, indent=2))
 
     def say(self, line: str) -> None:
         """A line of `mail.txt`: who was asked, who answered, how long it took."""

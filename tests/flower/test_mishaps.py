@@ -195,6 +195,44 @@ def test_a_coordinator_that_was_killed_goes_on(lost: int, uninterrupted: Alone, 
     assert_same(uninterrupted, second)
 
 
+def test_a_run_goes_on_without_a_site_that_does_not_come_back(tmp_path: Path, without: Alone) -> None:
+    first = Apart(without.config, raw(Candidates), tmp_path).start()
+    first.go(rounds=1)
+    away = Apart(without.config, raw(Candidates), tmp_path)
+    node = away.grid.nodes.pop(100 + SITE)
+    away.start(replace(AT_ONCE, back=0.05)).go(rounds=2)
+    assert away.reports[0].failures == {SITE: "it is not connected"}
+    assert "going on without site2" in (tmp_path / "run" / "mail.txt").read_text()
+    away.grid.nodes[555] = node
+    away.go()
+    away.reports = first.reports + away.reports
+    same_but_for_reasons(without, away, figures=False)
+
+
+def test_a_site_with_other_rows_cannot_go_on(tmp_path: Path) -> None:
+    first = Apart(everybody(), raw(Candidates), tmp_path).start()
+    first.go(rounds=1)
+    later = Apart(everybody(), raw(Candidates), tmp_path)
+    h = later.holdings[SITE]
+    later.grid.nodes[100 + SITE] = later.node(
+        replace(h, x=h.x[1:], labels=h.labels.between(1, len(h.x)), ids=h.ids[1:])
+    )
+    later.start(replace(AT_ONCE, back=0.01))
+    assert "node 102 is not taken in: 'site2' held 31 rows, and now 30" in (tmp_path / "run" / "mail.txt").read_text()
+
+
+def test_a_node_that_says_nothing_does_not_hold_up_every_round(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start(replace(AT_ONCE, hello=0.2))
+    asked = []
+    apart.grid.nodes[7] = apart.node(apart.holdings[0])
+    apart.grid.nodes[7].mishap = lambda message, answer: asked.append(message)
+    apart.server.mail.patience = replace(AT_ONCE, hello=0.01)
+    apart.server.mail.look()
+    apart.server.mail.patience = replace(AT_ONCE, hello=60)
+    apart.go()
+    assert len(asked) == 1
+
+
 def test_too_few_answers_end_the_run_with_names(tmp_path: Path) -> None:
     apart = Apart(everybody(), raw(Candidates), tmp_path).start()
     for node in (100, 101, 102):

@@ -32,6 +32,14 @@ def test_one_process_or_many(case: Case, tmp_path: Path) -> None:
     assert_nothing_private(apart)
 
 
+@pytest.mark.parametrize("method", ["mime+cross-entropy", "pfedpll"])
+def test_figures_every_other_round(method: str, tmp_path: Path) -> None:
+    kind = Exact if "mime" in method else Candidates
+    config, scene = settled(method, **{"rounds.evaluate_every": 2, "rounds.rounds": 4}), raw(kind)
+    apart = Apart(config, scene, tmp_path).start().go()
+    assert_same(Alone(config, scaled(scene)).go(), apart)
+
+
 LEAKS: dict[str, Callable[[Apart], Tree]] = {
     "inputs": lambda apart: {"extra": torch.cat([torch.zeros(3), apart.holdings[0].x[4]])},
     "labels": lambda apart: {"extra": apart.holdings[0].labels.values},
