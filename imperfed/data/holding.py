@@ -132,6 +132,7 @@ class Central:
 
     def scale(self, cards: Sequence[Card]) -> Scale:
         """From the sums of all sites."""
+        check_alike(cards, self.classes)
         scale = Scale.of_sums([card.sums for card in cards])
         if len(scale.mean):
             spare(scale.mean, scale.spread, self.attribute)
@@ -139,7 +140,6 @@ class Central:
 
     def scene(self, cards: Sequence[Card], scale: Scale, groups: tuple[int, ...] = ()) -> Scene:
         """The federation as far as the coordinator knows it: so many rows at each site, and none of them here."""
-        check_alike(cards, self.classes)
         first = cards[0]
         nothing = torch.empty(0, *first.shape)
         public = nothing if self.public is None else scale(self.public)
@@ -188,9 +188,16 @@ def check_alike(cards: Sequence[Card], classes: tuple[str, ...]) -> None:
             ("kind of labels", card.kind, first.kind),
             ("shape of an input", card.features or card.shape, first.features or first.shape),
             ("test rows", card.tests >= 0, first.tests >= 0),
+            ("sums", shapes(card.sums), shapes(first.sums)),
+            ("annotated classes", shapes(card.annotated), shapes(first.annotated)),
         ):
             if mine != wanted:
                 raise DataError(f"{card.name}: its {what} ({mine}) differ from the other sites' ({wanted})")
+
+
+def shapes(tree: Tree) -> dict[str, tuple[int, ...] | str]:
+    """What must be alike of tensors that are to be added up; one that holds no numbers is like no other."""
+    return {name: tuple(t.shape) if torch.isfinite(t).all() else "not finite" for name, t in tree.items()}
 
 
 def no_labels(kind: str, classes: int) -> Labels:

@@ -30,6 +30,9 @@ OPENING = -1
 NO_EXCHANGE = -1
 """The number of the exchange in a message that only asks for figures."""
 
+FEWEST = 10
+"""Rows that must stand behind sums that leave a site."""
+
 Handler = Callable[[Place, Letter], Letter]
 
 
@@ -37,8 +40,12 @@ def hello(place: Place, letter: Letter) -> Letter:
     """Who the site is and what it holds, in numbers that are of no single row."""
     charter = Charter.of(letter)
     config = charter.config()
-    holding = place.holding(config, charter.declaration)
-    return card_letter(holding.card(config.split.standardise))
+    card = place.holding(config, charter.declaration).card(config.split.standardise)
+    if card.sums and card.rows < FEWEST:
+        raise RefusedError(
+            f"{place.name} has {card.rows} rows; sums of fewer than {FEWEST} say too much of each of them"
+        )
+    return card_letter(card)
 
 
 def answer(place: Place, letter: Letter) -> Letter:

@@ -169,13 +169,15 @@ class Sites:
         """An answer is a claim: its shapes and numbers are looked at before anybody uses them."""
         if isinstance(given, Failure):
             return given
-        if fault := self._fault(given, exchange):
-            return Failure(f"its answer was refused: {fault}")
-        return Reply(given.real("loss"), given.trees["up"])
+        try:
+            loss, fault = given.real("loss"), self._fault(given, exchange)
+        except RefusedError as error:
+            loss, fault = 0.0, str(error)
+        return Failure(f"its answer was refused: {fault}") if fault else Reply(loss, given.trees["up"])
 
     def _fault(self, given: Letter, exchange: Exchange | None) -> str | None:
         up, server = given.trees.get("up"), self.bench.state.servers[0]
-        if up is None or "loss" not in given.words:
+        if up is None:
             return "it holds no answer"
         wanted: Tree = {}
         if exchange is not None and exchange.trains:

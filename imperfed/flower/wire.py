@@ -125,8 +125,9 @@ def scores_words(scores: Scores) -> dict[str, Word]:
 
 def scores_of(letter: Letter) -> Scores:
     """The figures of a letter; a claim, hence checked."""
-    names = letter.several("metrics")
-    values, counts = (cast(list[float], letter.several(name)) for name in ("values", "counts"))
-    if not len(names) == len(values) == len(counts):
+    names, values, counts = (letter.several(word) for word in ("metrics", "values", "counts"))
+    typed = ((names, str), (values, float), (counts, int))
+    if len({len(part) for part, _ in typed}) > 1 or any(type(x) is not kind for part, kind in typed for x in part):
         raise RefusedError("its figures are not a name, a value and a count each")
-    return {str(name): (float(value), int(n)) for name, value, n in zip(names, values, counts, strict=True)}
+    pairs = zip(cast(list[float], values), cast(list[int], counts), strict=True)
+    return dict(zip(cast(list[str], names), pairs, strict=True))

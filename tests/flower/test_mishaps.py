@@ -14,6 +14,7 @@ from flwr.app import Error, Message
 from rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled, settled
 
 from imperfed.config import Config
+from imperfed.core import Tree
 from imperfed.data.holding import Holding
 from imperfed.engine.crew import Failure
 from imperfed.engine.staff import Reply
@@ -100,8 +101,12 @@ WAYS: dict[str, tuple[Callable[[Message, Answer], Message | None], str]] = {
         "its answer was refused: 'w' is missing",
     ),
     "nothing in it": (
-        lambda m, answer: changed(answer(m), lambda letter: Letter(), m),
+        lambda m, answer: changed(answer(m), lambda letter: Letter({"loss": 0.5}), m),
         "its answer was refused: it holds no answer",
+    ),
+    "no number": (
+        lambda m, answer: changed(answer(m), lambda letter: replace(letter, words={"loss": "low"}), m),
+        "its answer was refused: 'loss' should be of type float, found 'low'",
     ),
     "cut short": (lambda m, answer: cut(answer(m)), "its answer was refused: 'up/w' cannot be read"),
     "lost": (lambda m, answer: (answer(m), None)[1], "it gave no answer within 0.05 s"),
@@ -307,6 +312,30 @@ def test_a_site_that_changed_its_rows_is_not_taken_in_again(tmp_path: Path) -> N
     apart.grid.nodes[555] = apart.node(fewer)
     apart.server.mail.look()
     assert "node 555 is not taken in: 'site2' held 31 rows, and now 30" in (tmp_path / "run" / "mail.txt").read_text()
+
+
+def test_sums_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+
+    def infinite(message: Message, answer: Answer) -> Message:
+        return changed(answer(message), lambda card: replace(card, trees={"sums": spoilt(card.trees["sums"])}), message)
+
+    def spoilt(sums: Tree) -> Tree:
+        return sums | {"square": sums["square"] / 0}
+
+    apart.grid.nodes[101].mishap = infinite
+    with pytest.raises(DataError, match=r"site1: its sums .*'square': 'not finite'"):
+        apart.start()
+
+
+def test_sums_of_very_few_rows_do_not_leave_a_site(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+    h = apart.holdings[1]
+    apart.grid.nodes[101] = apart.node(replace(h, x=h.x[:9], labels=h.labels.between(0, 9), ids=h.ids[:9]))
+    with pytest.raises(QuorumError, match="site1 did not come"):
+        apart.start(replace(AT_ONCE, gather=0.05))
+    told = (tmp_path / "run" / "mail.txt").read_text()
+    assert "site1 has 9 rows; sums of fewer than 10 say too much of each" in told
 
 
 def test_sites_must_agree_about_classes(tmp_path: Path) -> None:

@@ -75,8 +75,9 @@ def test_words_are_of_the_type_that_is_asked_for() -> None:
 def test_figures_travel_with_their_counts() -> None:
     scores = {"accuracy": (0.25, 40), "auroc": (float("nan"), 0)}
     assert str(scores_of(sent(Letter(scores_words(scores))))) == str(scores)
-    with pytest.raises(RefusedError, match="a name, a value and a count each"):
-        scores_of(Letter({"metrics": ["a", "b"], "values": [0.5], "counts": [1, 2]}))
+    for values, counts in (([0.5], [1, 2]), ([0.5, 0.6], [1.0, 2.0]), (["high", "low"], [1, 2])):
+        with pytest.raises(RefusedError, match="a name, a value and a count each"):
+            scores_of(Letter({"metrics": ["a", "b"], "values": values, "counts": counts}))
 
 
 def test_bytes_grow_with_what_is_sent() -> None:
