@@ -70,10 +70,11 @@ class FedAwS(ClassEmbeddings):
 
     def know(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """Keep the sites' claims as triples."""
-        lengths = torch.tensor([len(part["label"]) for part in updates.parts])
+        label = torch.cat([part["label"] for part in updates.parts])
+        lengths = label.new_tensor([len(part["label"]) for part in updates.parts])
         return server | {
-            "held/site": torch.tensor(updates.who).repeat_interleave(lengths),
-            "held/label": torch.cat([part["label"] for part in updates.parts]),
+            "held/site": label.new_tensor(updates.who).repeat_interleave(lengths),
+            "held/label": label,
             "held/n": torch.cat([part["n"] for part in updates.parts]).float(),
         }
 

@@ -72,9 +72,10 @@ class Collecting:
     def assemble(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """Counts of pairs of classes from the sites' digests (Alg. 1, line 10)."""
         named = {name: torch.cat([part[name] for part in updates.parts]) for name in updates.parts[0]}
-        example, row = numbered(named["example tag"]), named["row"]
-        tag = numbered(torch.cat([named["row tag"], named["label tag"]]))
-        row_of = torch.zeros(int(tag.max()) + 1, dtype=torch.int64).scatter(0, tag[: len(row)], row)
+        row = named["row"]
+        example = numbered(named["example tag"]).to(row.device)  # digests are made by the host
+        tag = numbered(torch.cat([named["row tag"], named["label tag"]])).to(row.device)
+        row_of = row.new_zeros(int(tag.max()) + 1).scatter(0, tag[: len(row)], row)
         label = row_of[tag[len(row) :]]
         if not self.noise:
             return server | Pairs.of(example, label, len(hall.classes)).tree(PAIRS)
@@ -113,19 +114,19 @@ def first_labels(example: Tensor, label: Tensor, most: int, classes: int) -> Ten
     sorted_examples = example[order]
     _, lengths = sorted_examples.unique_consecutive(return_counts=True)
     start = torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
-    return order[torch.arange(len(order)) - start < most]
+    return order[torch.arange(len(order), device=order.device) - start < most]
 
 
 def noisy(pairs: Pairs, noise: float, most: int, draw: torch.Generator) -> Pairs:
     """The Gaussian mechanism on n_u and co_uu', u < u': one example of m labels changes them by sqrt(m (m + 1) / 2)."""
     C = len(pairs.n)
     spread = noise * (most * (most + 1) / 2) ** 0.5
-    upper = torch.triu(pairs.both(0, C) + spread * torch.randn(C, C, generator=draw))
+    upper = torch.triu(pairs.both(0, C) + (spread * torch.randn(C, C, generator=draw)).to(pairs.n))
     n = upper.diagonal().clamp(min=0)
     co = (upper + upper.triu(1).T).clamp(min=0)
     co = torch.minimum(co, torch.minimum(n[:, None], n[None])).fill_diagonal_(0) + n.diag()
-    everyone = torch.arange(C)
-    first, other = torch.arange(C + 1) * C, everyone.repeat(C)
+    first, other = (torch.arange(end, device=n.device) for end in (C + 1, C))
+    first, other = first * C, other.repeat(C)
     return replace(pairs, n=n, first=first, other=other, together=co.reshape(-1))
 
 
