@@ -1,9 +1,9 @@
 """FedALC and its rivals on multi-label text: `python benchmarks/positives.py --data bibtex,enron,rcv1 --device cuda`.
 
 Every line of the table sweeps its settings with the first seed; the setting and the round to stop at are chosen by P@1
-on validation rows, then the other seeds are run. The test rows are looked at once a stop, at the round chosen. Every run
-is appended to a file of JSON lines when it ends, and what lies there is not run again. `--fill PAGE` writes the tables
-of that file into a page instead of running anything.
+on validation rows, then the other seeds are run. The test rows are looked at once for each of `--rounds`, at the round
+chosen. Every run is appended to a file of JSON lines when it ends, and what lies there is not run again. `--fill PAGE`
+writes the tables of that file into a page instead of running anything.
 
 Every figure is of the method's own hooks on one pass a round (`one_pass`); the loop below only puts them on a device.
 """
