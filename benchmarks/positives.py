@@ -4,29 +4,27 @@ Every line of the table sweeps its settings with the first seed; the setting and
 on validation rows, then the other seeds are run. The test rows are looked at once for each of `--rounds`, at the round
 chosen. Every run is appended to a file of JSON lines when it ends, and what lies there is not run again. `--fill PAGE`
 writes the tables of that file into a page instead of running anything.
-
-Every figure is of the method's own hooks on one pass a round (`one_pass`); the loop below only puts them on a device.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import positives_table as tables
 import torch
+from torch import Tensor
 
 from imperfed.algorithms import find
-from imperfed.core import Algorithm, Hall, Updates
+from imperfed.core import Algorithm
 from imperfed.data.candidates import Labelling
 from imperfed.data.federate import Scene, federate
 from imperfed.data.partitions import Split
@@ -34,11 +32,11 @@ from imperfed.data.sources import load
 from imperfed.data.sparse import width
 from imperfed.descend import Local
 from imperfed.engine.course import Rounds
+from imperfed.engine.loop import Loop
 from imperfed.engine.rounds import Engine
-from imperfed.engine.together import Route, weighted_gradient
+from imperfed.errors import DivergedError
 from imperfed.evaluate import Evaluator, precision_at
 from imperfed.models import ModelSpec, build
-from imperfed.network import Net
 
 SPLIT = Split(partition="label", test=0.34, validation=0.1, public=0.0)
 STEPS = {"one_pass": True, "lr_theta": 1.0}
@@ -98,43 +96,52 @@ def scene(data: str, seed: int) -> Scene:
 
 
 class Run:
-    """A method's rounds on a device: the engine makes everything, then the tensors are moved."""
+    """A method's rounds on a device."""
 
     def __init__(self, method: Algorithm, scene: Scene, widths: tuple[int, ...], seed: int, device: str) -> None:
-        fed = scene.federation
+        fed, judge = scene.federation, Evaluator(scene.oracle)
         spec = ModelSpec("text", features=width(fed.x), widths=widths)
         network = build(spec, tuple(fed.x.shape[1:]), len(fed.classes), seed)
         assert method.objective is not None
-        judge, where = Evaluator(scene.oracle), torch.device(device)
-        engine = Engine(method, method.objective, network, fed, judge, Local(steps=1), Rounds(workers=1), seed)
-        self.job = replace(engine.bench.job, federation=fed.to(where))
-        self.judge, self.answers = judge.to(where), scene.oracle.validation_y.to(where)
-        self.net = Net(copy.deepcopy(engine.bench.net.module).to(device), self.job.layout)
-        self.server = {name: t.to(device) for name, t in engine.state.server.items()}
-        self.who = tuple(range(len(fed.sites)))
-        self.n = torch.tensor([float(size) for size in fed.sizes()], device=device)
-        (self.exchange,) = method.exchanges(0)
+        parts = (method, method.objective, network, fed, judge, Local(steps=1), Rounds(workers=1), seed)
+        self.engine = Engine(*parts, hire=lambda bench, on_duty, workers: Loop(bench), device=torch.device(device))
+        self.answers = scene.oracle.validation_y.to(device)
 
-    @cached_property
-    def route(self) -> Route:
-        return Route.of(self.job, self.who)
-
-    def load(self, w: torch.Tensor) -> Net:
-        return self.net.load(self.job.layout.join(w, self.server["buffers"], w[:0]))
-
-    def round(self, number: int) -> None:
-        fed = self.job.federation
-        hall = Hall(self.net, fed.public, number, 0.0, torch.Generator(), classes=fed.classes)
-        assert self.exchange.weigh is not None
-        g, _ = weighted_gradient(self.job, self.load(self.server["w"]), {}, self.route, self.exchange.weigh(self.n))
-        self.server = self.exchange.gather(self.server, Updates(self.who, self.n, {"g": g.unsqueeze(0)}), hall)
+    @property
+    def w(self) -> Tensor:
+        return self.engine.state.server["w"]
 
     @torch.no_grad()
     def validation(self) -> float:
-        return precision_at(1)(self.load(self.server["w"])(self.judge.oracle.validation_x), self.answers)
+        """P@1 now, worked out where the network is."""
+        bench = self.engine.bench
+        net = bench.take_place(0, self.w, self.engine.state.server["buffers"])
+        return precision_at(1)(net(bench.job.judge.oracle.validation_x), self.answers)
 
-    def figures(self, w: torch.Tensor) -> dict[str, float]:
-        return {name: round(value, 5) for name, (value, _) in self.judge.common(self.load(w)).items()}
+    def figures(self, w: Tensor) -> dict[str, float]:
+        """All figures at these weights."""
+        bench = self.engine.bench
+        scores = bench.job.judge.common(bench.take_place(0, w, self.engine.state.server["buffers"]))
+        return {name: round(value, 5) for name, (value, _) in scores.items()}
+
+    def course(self, stops: tuple[int, ...], every: int) -> dict[str, Any]:
+        """All rounds. A run that diverges ends there, with the figures of its best round."""
+        course: list[tuple[int, float]] = []
+        figures: dict[str, Any] = {}
+        best, chosen, diverged = -1.0, self.w.clone(), 0
+        for number in range(1, stops[-1] + 1):
+            try:
+                if not diverged:
+                    self.engine.round(number - 1)
+            except DivergedError:
+                diverged = number
+            if not diverged and (number % every == 0 or number in stops):
+                course.append((number, round(self.validation(), 5)))
+                if course[-1][1] > best:
+                    best, chosen = course[-1][1], self.w.clone()
+            if number in stops:
+                figures[str(number)] = self.figures(chosen)
+        return {"validation": best, "figures": figures, "course": course, "diverged": diverged}
 
 
 def work(task: Task, device: str) -> dict[str, Any]:
@@ -147,19 +154,9 @@ def work(task: Task, device: str) -> dict[str, Any]:
     method, _ = (GRID | ABLATIONS)[task.line]
     run = Run(find(method)(**task.settings), made, task.widths, task.seed, device)
     opened = time.perf_counter()
-    course: list[tuple[int, float]] = []
-    figures: dict[str, Any] = {}
-    best, chosen = -1.0, run.server["w"]
-    for number in range(1, task.stops[-1] + 1):
-        run.round(number - 1)
-        if number % task.every == 0 or number in task.stops:
-            course.append((number, round(run.validation(), 5)))
-            if course[-1][1] > best:
-                best, chosen = course[-1][1], run.server["w"]
-        if number in task.stops:
-            figures[str(number)] = run.figures(chosen)
+    found = run.course(task.stops, task.every)
     told = {"opening_s": round(opened - began, 2), "rounds_s": round(time.perf_counter() - opened, 2)}
-    return record | told | {"validation": best, "figures": figures, "course": course}
+    return record | told | found
 
 
 def wanted(given: argparse.Namespace, done: dict[str, dict[str, Any]]) -> Iterator[Task]:
