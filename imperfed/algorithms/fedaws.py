@@ -114,9 +114,10 @@ class FedAwS(PrivateRows, ClassEmbeddings):
         at, label, n = held
         W = hall.net.layout.view(server["w"], HEAD)
         n_c = n.new_zeros(len(W)).index_add_(0, label, n)
-        share = (n / n_c[label]).unsqueeze(1)
-        W = W.index_add(0, label, self.bounded(change, at) * share)  # Alg. 1, line 20
-        return self.release(server, W, n_c > 0, hall.draw)
+        share = n / n_c[label]
+        W = W.index_add(0, label, self.bounded(change, at) * share.unsqueeze(1))  # Alg. 1, line 20
+        largest = torch.zeros_like(n_c).scatter_reduce(0, label, share, "amax")
+        return self.release(server, W, largest, hall.draw)
 
     def account(self, server: Tree) -> dict[str, float]:
         return self.spent_on_rows(server)

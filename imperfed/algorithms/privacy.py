@@ -8,11 +8,12 @@ models", ICLR 2018).
     Delta_k    how far site k moves its rows of W in a round, as a whole  up
     S          clip_w                                                     never
     sigma      noise_w                                                    never
-    T_c        server["released"]: rounds in which row c was moved        never
+    T_c        server["released"], rounds in which row c was moved        never
 
-The unit is a site: with Delta_k or with 0 in its place, what becomes of W differs by S at most, since the weights
-n_kc / n_c are 1 at most; sigma S is the spread of the noise on every number of a row that anybody moves. Which site
-holds which class, in how many rows, and who is on duty count as known, so no round is cheaper for taking only some
+The unit is a site. Its part of row c is s_kc Delta_kc, s_kc = n_kc / n_c, and the noise on every number of that row has
+the spread sigma S max_k s_kc. Measured in that spread, W with Delta_k and W with 0 in its place are at most
+|Delta_k| / (sigma S) apart, and the bound on Delta_k makes that 1 / sigma: the Gaussian mechanism, once a round. Which
+site holds which class, in how many rows, and who is on duty count as known, so no round is cheaper for taking only some
 sites. All that the server then does to W follows from what is private already. Theta is released without noise: the
 guarantee is of what the steps on W tell beside it.
 """
@@ -64,13 +65,13 @@ class PrivateRows:
         length = change.new_zeros(len(at)).index_add_(0, at, change.square().sum(1)).sqrt()  # over all rows of a site
         return change * (self.clip_w / length.clamp(min=self.clip_w))[at].unsqueeze(1)
 
-    def release(self, server: Tree, W: Tensor, moved: Tensor, draw: torch.Generator) -> tuple[Tensor, Tree]:
-        """W with N(0, sigma^2 S^2) on the rows that were moved, and how often each has been."""
+    def release(self, server: Tree, W: Tensor, largest: Tensor, draw: torch.Generator) -> tuple[Tensor, Tree]:
+        """W with noise, and how often each row has been moved; `largest`: max_k s_kc, 0 where nobody moved row c."""
         if not self.noise_w:
             return W, {}
         noise = torch.randn(W.shape, generator=draw, dtype=W.dtype).to(W.device)
-        W = W + self.noise_w * self.clip_w * noise * moved.unsqueeze(1)
-        return W, {RELEASED: server[RELEASED] + moved}
+        W = W + self.noise_w * self.clip_w * largest.unsqueeze(1) * noise
+        return W, {RELEASED: server[RELEASED] + (largest > 0)}
 
     def spent_on_rows(self, server: Tree) -> dict[str, float]:
         """What the summary says of it: a site can show itself in a row as often as that was moved."""

@@ -35,12 +35,13 @@ def rounds_by_hand(hand: Hand, reports: list, bounded: list[bool]) -> None:
         W = hand.W.copy()
         for label in {positives.HELD[k][0] for k in report.who}:
             mine = [k for k in report.who if positives.HELD[k][0] == label]
+            share = {k: n[k] / sum(n[j] for j in mine) for k in mine}
             for k in mine:
                 change = clients[k][1] - hand.W[label]
                 bounded.append(np.linalg.norm(change) > S)
                 change *= min(1.0, S / np.linalg.norm(change))
-                W[label] += n[k] / sum(n[j] for j in mine) * change
-            W[label] += SIGMA * S * noise[label]
+                W[label] += share[k] * change
+            W[label] += SIGMA * S * max(share.values()) * noise[label]
         W = unit(W)
         hand.W = unit(W - hand.server(W))
 
@@ -70,18 +71,29 @@ def test_a_site_is_bounded_over_all_its_rows_together():
 
 
 def test_what_one_site_can_change():
-    """Without a site's change W differs by no more than S, also where sites share classes and hold several."""
-    method, e = FedAwS(noise_w=1.0, clip_w=S), run(FedAwS(noise_w=1.0, clip_w=S))
+    """Without a site's change W differs by S at most, in units of max_k s_kc; also where sites hold several classes."""
+    method = FedAwS(noise_w=1.0, clip_w=S)
+    e = run(method)
     held = torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 1, 1, 3, 0]), torch.tensor([2.0, 9.0, 1.0, 4.0, 5.0])
+    largest = torch.tensor([5 / 7, 0.9, 1.0, 1.0]).unsqueeze(1)  # nobody here holds class 2
     change = 7 * torch.randn(5, positives.D, generator=torch.Generator().manual_seed(1))
 
     def moved(change: torch.Tensor) -> torch.Tensor:
         hall = SimpleNamespace(net=e.server.net, draw=torch.Generator().manual_seed(2))
         return method.moved(e.state.server, change, held, hall)[0]
 
-    apart = [float((moved(change) - moved(change * (held[0] != k).unsqueeze(1))).norm()) for k in range(3)]
+    without = [moved(change * (held[0] != k).unsqueeze(1)) for k in range(3)]
+    apart = [float(((moved(change) - W) / largest).norm()) for W in without]
     assert max(apart) <= S * 1.0001
     assert min(apart) > S / 20
+
+
+def test_noise_shrinks_with_the_largest_share():
+    W, draw = torch.zeros(2, 20_000), torch.Generator().manual_seed(0)
+    server = {"released": torch.zeros(2, dtype=torch.int64)}
+    W, more = PrivateRows(noise_w=2.0, clip_w=0.1).release(server, W, torch.tensor([1.0, 0.25]), draw)
+    assert W.std(1).tolist() == pytest.approx([0.2, 0.05], rel=0.03)
+    assert more["released"].tolist() == [1, 1]
 
 
 def test_only_rows_that_somebody_moves_are_blurred_and_counted():
