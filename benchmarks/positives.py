@@ -187,12 +187,10 @@ def all_of(tasks: list[Task], device: str, jobs: int) -> Iterator[dict[str, Any]
 def study(given: argparse.Namespace) -> None:
     """Run what is missing, in waves: the sweeps of all lines, then the other seeds."""
     done = {record["task"]: record for record in tables.read(given.out)}
-    given.out.parent.mkdir(parents=True, exist_ok=True)
     while todo := [task for task in wanted(given, done) if task.key not in done]:
         for number, record in enumerate(all_of(todo, given.device, given.jobs), 1):
             done[record["task"]] = record
-            with given.out.open("a") as file:
-                file.write(json.dumps(record) + "\n")
+            tables.append(given.out, record)
             print(f"{number} of {len(todo)}: {tables.told(record)}", flush=True)
 
 

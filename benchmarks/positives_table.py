@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -24,12 +25,18 @@ BLOCK = re.compile(r"(<!-- (table|sweep) (\w+) -->\n).*?(<!-- end -->)", re.DOTA
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The runs of a file of JSON lines; none where it is not there. A last line that was cut off is left out."""
+    """The runs of a file of JSON lines; none where it is not there. A line that was cut off is left out."""
     for line in path.read_text().splitlines() if path.exists() else ():
-        try:
+        with suppress(json.JSONDecodeError):
             yield json.loads(line)
-        except json.JSONDecodeError:
-            return
+
+
+def append(path: Path, record: Record) -> None:
+    """One more line, at the start of a line also where the last one was cut off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
+    with path.open("a") as file:
+        file.write(("" if whole else "\n") + json.dumps(record) + "\n")
 
 
 def told(record: Record) -> str:
