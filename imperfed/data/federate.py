@@ -18,6 +18,7 @@ from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
 from imperfed.data.noise import has_noise, tell_exactly
 from imperfed.data.partitions import Index, Split, partition
+from imperfed.data.scale import Scale
 from imperfed.data.tasks import Tasks, tasks_of
 from imperfed.data.trusted import set_apart, trust
 from imperfed.errors import DataError, UsageError, unknown
@@ -28,44 +29,7 @@ from imperfed.oracle import Oracle
 STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6, "attribute": 9}
 """Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
 
-CONSTANT = 1e-12
-"""Variance, relative to the squared mean, up to which a column is constant: sums of squares carry no more digits."""
-
 Facts = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Mean and spread of each feature over all training rows; empty for images left as they are."""
-
-    mean: Tensor
-    spread: Tensor
-
-    @classmethod
-    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
-        """From counts, sums and sums of squares, which are all that would have to leave a site for it."""
-        if x.ndim != 2:
-            return cls.of_channels(x, sites) if images else cls(x.new_empty(0), x.new_empty(0))
-        parts = [x[rows].double() for rows in sites]
-        n = sum(map(len, parts))
-        mean = torch.stack([part.sum(0) for part in parts]).sum(0) / n
-        variance = torch.stack([part.square().sum(0) for part in parts]).sum(0) / n - mean.square()
-        return cls(mean, torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt())
-
-    @classmethod
-    def of_channels(cls, x: Tensor, sites: Sequence[Tensor]) -> Scale:
-        """One mean and one spread a channel, over all its pixels."""
-        over, pixels = (0, *range(2, x.ndim)), sum(map(len, sites)) * x[0, 0].numel()
-        total = x.new_zeros(2, *x[0].sum(tuple(range(1, x.ndim - 1)), keepdim=True).shape, dtype=torch.float64)
-        for rows in sites:
-            part = x[rows]
-            total += torch.stack([t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (part, part.square())])
-        mean, square = total / pixels
-        variance = square - mean.square()
-        return cls(mean.float(), torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt().float())
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return ((x - self.mean) / self.spread).float() if len(self.mean) else x
 
 
 @dataclass(frozen=True)
@@ -111,24 +75,31 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     dataset = blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
     scale = Scale.of(dataset.x, cut.train, split.standardise)
     spare(scale.mean, scale.spread, dataset.attribute)
+    scene = assemble(dataset, cut, labels, scale, site_names(len(cut.train)), made)
+    oracle = replace(
+        scene.oracle,
+        tasks=() if tasks is None else tuple(tasks[1].tolist()),
+        test_group=() if known is None else tuple(known[rows] for rows in cut.test),
+    )
+    return replace(scene, oracle=oracle)
+
+
+def assemble(dataset: Dataset, cut: Cut, labels: Labels, scale: Scale, sites: tuple[str, ...], made: Facts) -> Scene:
+    """The sites of a cut with what they are told of all rows of the dataset; the truth apart; `made`: how it was."""
     order = torch.cat(cut.train)
     federation = Federation(
         name=dataset.name,
         x=scale(dataset.x[order]),
         labels=labels.take(order),
         starts=tuple(accumulate((len(rows) for rows in cut.train), initial=0)),
-        sites=site_names(len(cut.train)),
+        sites=sites,
         classes=dataset.classes,
         ids=tuple(dataset.ids[row] for row in order.tolist()),
         public=scale(cut.public),
         trusted=trust(dataset, cut.trusted, scale(dataset.x[cut.trusted])),
         attribute=dataset.attribute,
     ).check()
-    oracle = replace(
-        seal(dataset, cut, order, scale),
-        tasks=() if tasks is None else tuple(tasks[1].tolist()),
-        test_group=() if known is None else tuple(known[rows] for rows in cut.test),
-    )
+    oracle = seal(dataset, cut, order, scale)
     return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
 
 
