@@ -75,19 +75,19 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     dataset = blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
     scale = Scale.of(dataset.x, cut.train, split.standardise)
     spare(scale.mean, scale.spread, dataset.attribute)
-    scene = assemble(dataset, cut, labels, scale, site_names(len(cut.train)), made)
+    federation = gather(dataset, cut, labels, scale, site_names(len(cut.train)))
     oracle = replace(
-        scene.oracle,
+        seal(dataset, cut, scale),
         tasks=() if tasks is None else tuple(tasks[1].tolist()),
         test_group=() if known is None else tuple(known[rows] for rows in cut.test),
     )
-    return replace(scene, oracle=oracle)
+    return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
 
 
-def assemble(dataset: Dataset, cut: Cut, labels: Labels, scale: Scale, sites: tuple[str, ...], made: Facts) -> Scene:
-    """The sites of a cut with what they are told of all rows of the dataset; the truth apart; `made`: how it was."""
+def gather(dataset: Dataset, cut: Cut, labels: Labels, scale: Scale, sites: tuple[str, ...]) -> Federation:
+    """What the sites hold: their rows of the cut, with what is told of them."""
     order = torch.cat(cut.train)
-    federation = Federation(
+    return Federation(
         name=dataset.name,
         x=scale(dataset.x[order]),
         labels=labels.take(order),
@@ -99,8 +99,6 @@ def assemble(dataset: Dataset, cut: Cut, labels: Labels, scale: Scale, sites: tu
         trusted=trust(dataset, cut.trusted, scale(dataset.x[cut.trusted])),
         attribute=dataset.attribute,
     ).check()
-    oracle = seal(dataset, cut, order, scale)
-    return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
 
 
 def federate_by_label(dataset: Dataset, split: Split, generator: np.random.Generator) -> Scene:
@@ -138,9 +136,7 @@ def label(
 
 def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     """Sites, their test rows, and the public inputs."""
-    for name, share in (("test", split.test), ("public", split.public), ("trusted", split.trusted)):
-        if not 0 <= share < 1:
-            raise UsageError(f"{name} is a share and must lie in 0 .. 1 without 1; given: {share}")
+    check_shares(split)
     if split.common_test and dataset.test_x is None:
         raise DataError(
             f"{dataset.name}: there is no official test set to measure every site on; set common_test = false"
@@ -157,22 +153,29 @@ def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     y, column = (None if t is None or t.ndim > 1 else t[rest] for t in (y, column))
     task_of = (tasks_of(split, dataset.classes) or (None,))[0]
     sites = [rest[rows] for rows in partition(split, len(rest), y, column, stream(data_seed, "partition"), task_of)]
-    train, test = keep_apart(dataset, test_share, sites, data_seed)
+    train, test = keep_apart(dataset, test_share, sites, site_names(len(sites)), data_seed)
     cut = take_public(dataset, split, train, test, stream(data_seed, "public"))
     return replace(cut, trusted=torch.from_numpy(trusted), common_test=split.common_test)
 
 
+def check_shares(split: Split) -> None:
+    """Refuse shares that leave nothing."""
+    for name, share in (("test", split.test), ("public", split.public), ("trusted", split.trusted)):
+        if not 0 <= share < 1:
+            raise UsageError(f"{name} is a share and must lie in 0 .. 1 without 1; given: {share}")
+
+
 def keep_apart(
-    dataset: Dataset, share: float, sites: Sequence[Index], data_seed: int
+    dataset: Dataset, share: float, sites: Sequence[Index], names: Sequence[str], data_seed: int
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The rows of each site that it trains on, in order, and those it is measured on, in random order."""
     train, test = [], []
     generator, tested = stream(data_seed, "test"), None
     if dataset.group is not None:
         # Drawn for all sites together: two of them may hold rows of one group.
-        names = torch.from_numpy(stream(data_seed, "groups").permutation(np.unique(dataset.group.numpy())))
-        tested = torch.isin(dataset.group, names[: share_of(share, len(names))])
-    for name, held in zip(site_names(len(sites)), sites, strict=True):
+        groups = torch.from_numpy(stream(data_seed, "groups").permutation(np.unique(dataset.group.numpy())))
+        tested = torch.isin(dataset.group, groups[: share_of(share, len(groups))])
+    for name, held in zip(names, sites, strict=True):
         rows = torch.from_numpy(generator.permutation(held))
         part = max(1, share_of(share, len(rows))) if share else 0
         out = torch.arange(len(rows)) < part if tested is None else tested[rows]
@@ -201,7 +204,7 @@ def take_public(
     return Cut(train, [kept for _, kept in parts], dataset.x[public], "the test rows of the sites")
 
 
-def seal(dataset: Dataset, cut: Cut, order: Tensor, scale: Scale) -> Oracle:
+def seal(dataset: Dataset, cut: Cut, scale: Scale) -> Oracle:
     """All that is true and not for the sites."""
     # Without truth every test set is empty, and any vector has the right empty part.
     y = torch.zeros(len(dataset), dtype=torch.int64) if dataset.y is None else dataset.y
@@ -210,7 +213,7 @@ def seal(dataset: Dataset, cut: Cut, order: Tensor, scale: Scale) -> Oracle:
     if cut.common_test and common is not None:
         tests = [common] * len(cut.test)
     return Oracle(
-        truth=None if dataset.y is None else dataset.y[order],
+        truth=None if dataset.y is None else dataset.y[torch.cat(cut.train)],
         test_x=tuple(x for x, _ in tests),
         test_y=tuple(y for _, y in tests),
         common_x=common and common[0],

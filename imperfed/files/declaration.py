@@ -7,6 +7,7 @@ A declaration is the same at every site and holds nothing of their rows, so that
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -48,6 +49,11 @@ class Inputs:
     """The array of inputs in .npz files, [n, ...]."""
     standardise: bool | None = None
     """Mean 0 and spread 1 over all sites, from sums; None: tables yes, images no."""
+
+    @property
+    def in_folders(self) -> bool:
+        """Whether inputs are the images of folders by class."""
+        return bool(self.size) and not self.image
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,12 @@ class Declaration:
     def toml(self) -> str:
         """The text of the file; what is as usual is left out."""
         return "\n".join(_tables(self, "")).lstrip() + "\n"
+
+
+def is_federation(data: str) -> bool:
+    """Whether what was given as data is a federation.toml, or a folder that holds one."""
+    path = Path(data).expanduser()
+    return path.suffix == ".toml" or os.path.isfile(path / FILE)
 
 
 def read_declaration(path: str | Path) -> Declaration:

@@ -40,7 +40,7 @@ class Problem:
         suffix = self.file.suffix.lower()
         parts = [str(self.file)]
         if self.row is not None:
-            parts.append(f"{'line' if suffix in LINED else 'row'} {self.row}")
+            parts.append(row_name(self.file, self.row))
         if self.column is not None:
             parts.append(f"{ {'.toml': 'key', '.npz': 'array'}.get(suffix, 'column') } {self.column}")
         return ", ".join(parts)
@@ -70,8 +70,8 @@ class Problems:
             self.kept.append(Problem(file, row, column, found, expected, fix))
 
     def take(self, others: Problems) -> None:
-        """Note the problems of another list as well."""
-        self.kept += others.kept
+        """Note the problems of another list as well, in the order of rows."""
+        self.kept += sorted(others.kept, key=lambda problem: -1 if problem.row is None else problem.row)
         self.counts += others.counts
 
     def lines(self) -> list[str]:
@@ -94,6 +94,11 @@ class Problems:
             count = "one problem" if len(self) == 1 else f"{len(self):,} problems"
             lines = "".join(f"\n  {line}" for line in self.lines())
             raise DataError(f"{name}: {count}; nothing was trained or written{lines}")
+
+
+def row_name(file: Path, row: int) -> str:
+    """How a row of this file is called."""
+    return f"{'line' if file.suffix.lower() in LINED else 'row'} {row}"
 
 
 def shown(value: object) -> str:

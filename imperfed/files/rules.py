@@ -24,6 +24,7 @@ def note_broken(declaration: Declaration, path: Path, problems: Problems) -> Non
         note("delimiter", shown(declaration.delimiter), "one character", 'such as "," or ";"')
     _inputs(declaration.inputs, note)
     _labels(declaration.labels, note)
+    _class_column(declaration, note)
     if declaration.attribute is not None:
         _attribute(declaration.attribute, declaration.inputs, note)
 
@@ -60,6 +61,9 @@ def _places(declaration: Declaration, note: Note) -> None:
     for key, path in (("public", declaration.public), ("trusted", declaration.trusted)):
         if "*" in path:
             note(key, shown(path), "one path", "name one file")
+    texts = [*(p if isinstance(p, str) else "".join(p.values()) for p in (declaration.sites, declaration.test))]
+    if not all(text.isprintable() for text in (*texts, declaration.public, declaration.trusted)):
+        note("sites", "a path that cannot be printed", "plain paths", "mend the paths")
 
 
 def _inputs(inputs: Inputs, note: Note) -> None:
@@ -79,6 +83,8 @@ def _inputs(inputs: Inputs, note: Note) -> None:
         note(
             "inputs.features", shown(inputs.features), "the number of features, up to 16 million", "write features = N"
         )
+    if inputs.features and not inputs.sparse:
+        note("inputs.features", shown(inputs.features), "nothing without sparse", "leave it out")
     if inputs.sparse and inputs.standardise:
         note("inputs.standardise", "true", "nothing", "sparse inputs are taken as they are; leave it out")
 
@@ -106,6 +112,17 @@ def _labels(labels: LabelColumns, note: Note) -> None:
         if labels.separator and labels.separator in name:
             note("labels.separator", f"class {shown(name)}", "classes without the separator", "choose another one")
     _uncertain(labels, note)
+
+
+def _class_column(declaration: Declaration, note: Note) -> None:
+    inputs, labels = declaration.inputs, declaration.labels
+    single = labels.kind in ("exact", "positive")
+    if inputs.in_folders and labels.kind in KINDS and not single:
+        note("labels.kind", shown(labels.kind), "exact labels: images by class", "or write inputs.image")
+    if inputs.in_folders and labels.column:
+        note("labels.column", shown(labels.column), "nothing: images by class", "leave it out, or write inputs.image")
+    if single and not inputs.in_folders and not labels.column:
+        note("labels.column", "nothing", "the column of the class", "write column = ...")
 
 
 def _uncertain(labels: LabelColumns, note: Note) -> None:
