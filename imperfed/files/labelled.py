@@ -14,7 +14,7 @@ from imperfed.files.cells import UNKNOWN, Marks, mark, one_of, read_values, set_
 from imperfed.files.declaration import LabelColumns
 from imperfed.files.problems import Problems, listed
 from imperfed.files.tables import CLASS, Role, Table
-from imperfed.labels import KINDS, Annotated, Candidates, Labels, Positives
+from imperfed.labels import KINDS, Annotated, Candidates, Exact, Labels, Positives
 
 SEVERAL = ("annotated", "positive", "positives")
 """Kinds of labels of rows that may have several classes; the truth of such a row is a mark for each of them."""
@@ -86,14 +86,14 @@ def true_labels(table: Table, labels: LabelColumns, problems: Problems) -> Tenso
 
 def note_contradictions(table: Table, told: Labels | None, truth: Tensor | None, problems: Problems) -> None:
     """Note where the true class is no candidate, or a class known to be present is absent in truth."""
-    if truth is None or told is None or isinstance(told, Annotated) or told.kind == "exact":
+    if truth is None or told is None or isinstance(told, Annotated | Exact):
         return
-    if isinstance(told, Candidates):
-        wrong = told.values.any(1) & ~told.values.gather(1, truth[:, None]).flatten()  # an empty set is noted already
+    if isinstance(told, Candidates):  # an empty set, or a truth that cannot be read, is noted already
+        wrong = told.values.any(1) & (truth >= 0) & ~told.values.gather(1, truth[:, None].clamp(min=0)).flatten()
     elif isinstance(told, Positives):
         wrong = (told.values & (truth == 0)).any(1)
     else:
-        wrong = truth.gather(1, told.values[:, None]).flatten() == 0
+        wrong = (told.values >= 0) & (truth.gather(1, told.values[:, None].clamp(min=0)).flatten() == 0)
     for row in wrong.nonzero().flatten().tolist():
         expected = f"a truth that the {told.kind} labels allow"
         table.note(problems, row, "truth", "a contradiction", expected, "mend the label or the truth")
@@ -105,7 +105,7 @@ def note_contradictions(table: Table, told: Labels | None, truth: Tensor | None,
 def one_class(table: Table, labels: LabelColumns, column: str, problems: Problems) -> npt.NDArray[np.int64] | None:
     """The class of every row, by name, or by number in an archive of arrays."""
     read = one_of(labels.classes, "class", numbered=table.file.suffix.lower() == ".npz")
-    values = read_values(table, column, read, 0, problems)
+    values = read_values(table, column, read, -1, problems)
     return None if values is None else values.astype(np.int64)
 
 

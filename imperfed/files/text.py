@@ -78,7 +78,7 @@ def _read_fast(path: Path, columns: dict[str, Role], delimiter: str) -> Table | 
 
 
 def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems) -> Table:
-    """All columns as text, with the lines at which rows begin; rows that are too short or too long are noted."""
+    """All columns as text, with the lines at which rows begin; ragged rows and those not in UTF-8 are noted."""
     import pyarrow
 
     lines: list[int] = []
@@ -98,22 +98,24 @@ def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems)
                 elif len(row) != width:
                     found, expected = f"{len(row)} cells", f"{width} as in the header"
                     problems.add(path, begin, None, found, expected, "add or take away cells, or quote the row's text")
-                else:
+                elif _decoded(row, at, path, begin, problems):
                     lines.append(begin)
                     for name, place in at.items():
-                        cells[name].append(_clean(row[place], path, begin, name, problems))
+                        cells[name].append(row[place])
         except csv.Error as error:
             problems.add(path, end + 1, None, str(error), "rows of cells", "mend the quotes of this row")
     text = {name: pyarrow.array(values, pyarrow.string()) for name, values in cells.items()}
     return Table(path, len(lines), text, np.array(lines, np.int64), delimiter)
 
 
-def _clean(cell: str, path: Path, line: int, column: str, problems: Problems) -> str:
-    """The cell, if it was UTF-8."""
-    try:
-        cell.encode()
-    except UnicodeEncodeError:
-        found = shown(cell.encode(errors="surrogateescape"))
-        problems.add(path, line, column, found, "UTF-8 text", "save the file as UTF-8")
-        return ""
-    return cell
+def _decoded(row: list[str], at: dict[str, int], path: Path, line: int, problems: Problems) -> bool:
+    """Whether the wanted cells of a row were UTF-8."""
+    right = True
+    for name, place in at.items():
+        raw = row[place].encode(errors="surrogateescape")
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            problems.add(path, line, name, shown(raw), "UTF-8 text", "save the file as UTF-8")
+            right = False
+    return right
