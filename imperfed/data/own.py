@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import accumulate, pairwise
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,7 +27,7 @@ from imperfed.data.federate import (
     take_public,
 )
 from imperfed.data.partitions import Split
-from imperfed.data.scale import Scale
+from imperfed.data.scale import Moments, Scale
 from imperfed.data.sparse import same_length
 from imperfed.data.trusted import set_apart
 from imperfed.errors import UsageError
@@ -44,8 +45,17 @@ Part = tuple[str, int]
 """What rows are for, and the number of the site if they are of one."""
 
 
-def federate_files(found: Reading, split: Split, labelling: Labelling, data_seed: int) -> Scene:
-    """The sites of a reading, their test sets, public inputs and rows at the server."""
+def federate_files(
+    found: Reading,
+    split: Split,
+    labelling: Labelling,
+    data_seed: int,
+    merged: Callable[[Sequence[Moments]], Scale] = Scale.merged,
+) -> Scene:
+    """The sites of a reading, their test sets, public inputs and rows at the server.
+
+    `merged` makes one scale of what the sites tell of their inputs; sites that are elsewhere can be asked by it.
+    """
     if data_seed < 0:
         raise UsageError(f"data_seed must not be negative; given: {data_seed}")
     check_shares(split)
@@ -53,7 +63,7 @@ def federate_files(found: Reading, split: Split, labelling: Labelling, data_seed
     parts = parts_of(found)
     dataset, labels, at = join(found.check().declaration, parts)
     cut = cut_files(found, dataset, at, split, data_seed)
-    scale = scale_of(found.declaration, dataset, cut)
+    scale = scale_of(found.declaration, dataset, cut, merged)
     federation = gather(dataset, cut, labels, scale, tuple(site.name for site in found.sites))
     oracle = seal(dataset, cut, scale)
     if not told_truly(found):
@@ -109,6 +119,7 @@ def join(declaration: Declaration, parts: Mapping[Part, Rows]) -> tuple[Dataset,
         test_y=None if common is None else y[common],
         ids=tuple(name for (part, _), rows in parts.items() for name in _ids(part, rows)),
         attribute=_attribute(declaration, x),
+        group=_groups(parts) if declaration.group else None,
     )
     return dataset, replace(first, values=told), at
 
@@ -128,6 +139,12 @@ def measured_by(rows: Rows) -> Tensor | None:
     if rows.truth is None and isinstance(rows.labels, Exact | Annotated):
         return rows.labels.values
     return rows.truth
+
+
+def _groups(parts: Mapping[Part, Rows]) -> Tensor:
+    """A number for every name of a group; the same name is the same group at all sites."""
+    names = [np.full(len(rows), "") if rows.together is None else rows.together for rows in parts.values()]
+    return torch.from_numpy(np.unique(np.concatenate(names), return_inverse=True)[1])
 
 
 def _attribute(declaration: Declaration, x: Tensor) -> Attribute | None:
@@ -177,12 +194,14 @@ def _trusted(
     return at.get(("trusted", 0), torch.from_numpy(drawn)), torch.from_numpy(rest)
 
 
-def scale_of(declaration: Declaration, dataset: Dataset, cut: Cut) -> Scale:
+def scale_of(
+    declaration: Declaration, dataset: Dataset, cut: Cut, merged: Callable[[Sequence[Moments]], Scale]
+) -> Scale:
     """As declared: tables are standardised unless told otherwise, images where told so."""
     wanted = declaration.inputs.standardise
-    if wanted is False:
+    if wanted is False or (wanted is None and dataset.x.ndim != 2):
         return Scale.none()
-    scale = Scale.of(dataset.x, cut.train, images=bool(wanted))
+    scale = merged([Moments.of(dataset.x[rows]) for rows in cut.train])
     spare(scale.mean, scale.spread, dataset.attribute)
     return scale
 

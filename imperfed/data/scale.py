@@ -46,10 +46,7 @@ class Scale:
     @classmethod
     def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
         """Of the rows that each site trains on; those of tables always, those of images where asked for."""
-        if x.ndim != 2 and not images:
-            return cls.none()
-        scale = cls.merged([Moments.of(x[rows]) for rows in sites])
-        return scale if x.ndim == 2 else cls(scale.mean.float(), scale.spread.float())
+        return cls.merged([Moments.of(x[rows]) for rows in sites]) if x.ndim == 2 or images else cls.none()
 
     @classmethod
     def merged(cls, sites: Sequence[Moments]) -> Scale:
@@ -57,7 +54,8 @@ class Scale:
         n = sum(site.n for site in sites)
         mean = torch.stack([site.total for site in sites]).sum(0) / n
         variance = torch.stack([site.squares for site in sites]).sum(0) / n - mean.square()
-        return cls(mean, torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt())
+        spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
+        return cls(mean, spread) if mean.ndim == 1 else cls(mean.float(), spread.float())  # images are many: no doubles
 
     def __call__(self, x: Tensor) -> Tensor:
         return ((x - self.mean) / self.spread).float() if len(self.mean) else x

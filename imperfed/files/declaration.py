@@ -78,7 +78,7 @@ class LabelColumns:
     missing: Names = ()
     """Values that mean "not annotated", besides blank cells and nulls."""
     uncertain: Uncertain = field(default_factory=Uncertain)
-    truth: str | Names = ()
+    truth: str | Names = ""
     """True labels, for evaluation only: a column, or one a class."""
 
 
@@ -102,6 +102,8 @@ class Declaration:
     """A path with one `*`, which stands for the site's name; or name -> path; or one file, with `site_column`."""
     site_column: str = ""
     id: str = ""
+    group: str = ""
+    """The column of what rows belong to, such as a patient: rows of one group are never both trained and tested on."""
     delimiter: str = ","
     """Between the cells of .csv files; those of .tsv files are tabulators."""
     test: Places = ""

@@ -29,7 +29,7 @@ def label_columns(labels: LabelColumns) -> tuple[str, ...]:
 
 def truth_columns(labels: LabelColumns) -> tuple[str, ...]:
     """The columns in which the truth stands."""
-    return (labels.truth,) if isinstance(labels.truth, str) else labels.truth
+    return labels.truth if isinstance(labels.truth, tuple) else tuple(filter(None, (labels.truth,)))
 
 
 def wanted_labels(labels: LabelColumns) -> dict[str, Role]:

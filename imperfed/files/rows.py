@@ -49,6 +49,8 @@ class Rows:
     """The rows of the table."""
     named: str = ""
     """The column of ids; empty: rows are called by their numbers."""
+    together: npt.NDArray[np.str_] | None = None
+    """The group of every row, where a column names it."""
     features: int = 0
     """How many features sparse rows count; 0: they are not sparse."""
 
@@ -78,7 +80,10 @@ class Rows:
         chosen = torch.from_numpy(rows)
         truth, group = (None if t is None else t[chosen] for t in (self.truth, self.group))
         labels = None if self.labels is None else self.labels.take(chosen)
-        return replace(self, x=self.x[chosen], labels=labels, truth=truth, group=group, at=self.at[rows])
+        together = None if self.together is None else self.together[rows]
+        return replace(
+            self, x=self.x[chosen], labels=labels, truth=truth, group=group, at=self.at[rows], together=together
+        )
 
 
 def read_rows(path: Path, declaration: Declaration, part: str, problems: Problems) -> Rows | None:
@@ -113,7 +118,7 @@ def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]
     if group:
         wanted[group] = "code"
     if part == SITE:
-        wanted |= {declaration.site_column: "code"} if declaration.site_column else {}
+        wanted |= dict.fromkeys(filter(None, (declaration.site_column, declaration.group)), "code")
         wanted |= {declaration.id: "text"} if declaration.id else {}
         return wanted, frozenset()
     return wanted, frozenset((*label_columns(labels), *truth_columns(labels), group))
@@ -140,12 +145,24 @@ def _convert(table: Table, declaration: Declaration, part: str, problems: Proble
         read = one_of(declaration.attribute.values, "group")
         found = read_values(table, declaration.attribute.truth, read, 0, problems)
         group = None if found is None else torch.from_numpy(found.astype(np.int64))
+    together = _together(table, declaration.group, problems) if part == SITE else None
     if x is None or problems:
         return None
     named = declaration.id if part == SITE else ""
     if not named and declaration.inputs.size:
         named = IMAGE if table.is_folder else declaration.inputs.image
-    return Rows(table, x, labels, truth, group, np.arange(table.rows), named, declaration.inputs.features)
+    return Rows(table, x, labels, truth, group, np.arange(table.rows), named, together, declaration.inputs.features)
+
+
+def _together(table: Table, column: str, problems: Problems) -> npt.NDArray[np.str_] | None:
+    """The group of every row; a blank is noted."""
+    found = codes_of(table, column, problems)
+    if found is None:
+        return None
+    names = np.array([word(value) for value in found[1]])[found[0]]
+    for row in np.flatnonzero(names == "").tolist():
+        table.note(problems, row, column, "a blank", "what the row belongs to", "give rows of their own a name")
+    return names
 
 
 def _note_twice(table: Table, declaration: Declaration, problems: Problems) -> None:

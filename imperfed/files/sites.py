@@ -4,7 +4,7 @@
     found = read_sites(declaration)         every site that can be read, and all problems of those that cannot
     found.check()                           one error that tells them
 
-The file of one site, by a declaration from anywhere: `rows.read_rows(path, declaration, SITE, problems)`.
+One site alone, by a declaration that came from elsewhere: `read_site(Path("site.csv"), parse(text))`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,15 @@ def read_sites(declaration: Declaration) -> Reading:
         [rows for rows in (*held.values(), *clean.values(), test, public, trusted) if rows is not None], problems
     )
     return Reading(declaration, sites, test, public, trusted, problems)
+
+
+def read_site(path: Path, declaration: Declaration) -> Held:
+    """The file of one site, by a declaration that may come from elsewhere; one `DataError` tells all problems."""
+    problems = Problems()
+    rows = read_rows(path, declaration, SITE, problems)
+    problems.check(str(path))
+    assert rows is not None
+    return Held(path.stem, rows)
 
 
 def places(where: Places, folder: Path) -> dict[str, Path]:
