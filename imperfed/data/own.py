@@ -20,7 +20,6 @@ from imperfed.data.federate import (
     check_shares,
     facts_of,
     gather,
-    held,
     keep_apart,
     seal,
     stream,
@@ -224,10 +223,7 @@ def told(federation: Federation, oracle: Oracle) -> Facts:
         facts["sets"] = "given"
     if isinstance(labels, Annotated):
         facts["annotates"] = "given"
-    if isinstance(labels, Exact):
-        values = labels.values.split(federation.sizes())
-        facts["counts"] = torch.stack([held(y, len(federation.classes)) for y in values], 1).tolist()
-        if oracle.truth is not None:
-            wrong = (labels.values != oracle.truth).double().split(federation.sizes())
-            facts |= {"noise": "given", "noise_rates": [float(site.mean()) for site in wrong]}
+    if isinstance(labels, Exact) and oracle.truth is not None:
+        wrong = (labels.values != oracle.truth).double().split(federation.sizes())
+        facts |= {"noise": "given", "noise_rates": [float(site.mean()) for site in wrong]}
     return facts

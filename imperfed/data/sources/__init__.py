@@ -42,8 +42,8 @@ def load(name_or_path: str) -> Dataset:
         return OWN_FILES[path.suffix.lower()](path)
     if path.exists():
         raise UsageError(
-            f"{path}: a dataset of your own is a folder with a federation.toml, or one file ending in "
-            f"{' or '.join(OWN_FILES)}"
+            f"{path}: a dataset of your own is one file ending in {' or '.join(OWN_FILES)}, or a folder with a "
+            "federation.toml"
         )
     raise unknown("dataset", name_or_path, known)
 
