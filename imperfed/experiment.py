@@ -135,8 +135,13 @@ class Experiment:
         }
 
 
+def is_own(data: str) -> bool:
+    """Whether the data are a federation of the user's own files; names of built-in datasets come first."""
+    return data not in sources() and is_federation(data)
+
+
 def _scene(config: Config) -> Scene:
-    if config.run.data not in sources() and is_federation(config.run.data):
+    if is_own(config.run.data):
         found = read_sites(read_declaration(config.run.data))
         return federate_files(found.check(), config.split, config.labels, config.run.data_seed)
     labelling = config.labels

@@ -167,8 +167,7 @@ def cut_files(found: Reading, dataset: Dataset, at: Mapping[Part, Tensor], split
     trusted, rest = _trusted(found, dataset, at, split, data_seed)
     train = [at["site", k][torch.isin(at["site", k], rest)] for k in range(len(names))]
     test = [at.get(("test", k), nobody) for k in range(len(names))]
-    known = told_truly(found) or found.declaration.labels.kind in (Exact.kind, Annotated.kind)
-    if split.test and known and not found.declaration.test:
+    if split.test and found.declaration.measured and not found.declaration.test:
         train, test = keep_apart(dataset, split.test, [rows.numpy() for rows in train], names, data_seed)
     share = replace(split, public=0.0) if found.public is not None else split
     cut = take_public(dataset, share, train, test, stream(data_seed, "public"))

@@ -119,6 +119,11 @@ class Declaration:
     """Where the file lies; paths are relative to it. Does not travel."""
 
     @property
+    def measured(self) -> bool:
+        """Whether there are rows to measure models on, or rows of the sites that can be kept apart for it."""
+        return bool(self.test or self.labels.truth) or self.labels.kind in ("exact", "annotated")
+
+    @property
     def file(self) -> Path:
         """The file itself."""
         return self.folder / FILE
@@ -132,6 +137,13 @@ def is_federation(data: str) -> bool:
     """Whether what was given as data is a federation.toml, or a folder that holds one."""
     path = Path(data).expanduser()
     return path.suffix == ".toml" or os.path.isfile(path / FILE)
+
+
+def called(data: str) -> str:
+    """A short name for what was given as data: a dataset's name, a file's without its ending, a federation's folder."""
+    path = Path(data).expanduser()
+    path = path.parent if path.name == FILE else path
+    return path.stem or path.resolve().name
 
 
 def read_declaration(path: str | Path) -> Declaration:

@@ -85,12 +85,22 @@ def _array(table: Table, name: str, problems: Problems) -> Tensor | None:
     return x
 
 
+def _one_a_row(table: Table, name: str, problems: Problems) -> bool:
+    """Whether there is such a column; a matrix is noted."""
+    column = table.columns.get(name)
+    if isinstance(column, np.ndarray):
+        found = f"{column.dtype} of shape {column.shape}"
+        problems.add(table.file, None, name, found, "one text a row", "use `array` for a matrix of inputs")
+        return False
+    return column is not None
+
+
 # -- images ------------------------------------------------------------------------------------------------------------
 
 
 def _images(table: Table, inputs: Inputs, problems: Problems) -> Tensor | None:
     name = IMAGE if table.is_folder else inputs.image
-    if name not in table.columns:
+    if not _one_a_row(table, name, problems):
         return None
     folder = table.file if table.is_folder else table.file.parent
     pixels: Pixels = np.zeros((table.rows, inputs.channels, *inputs.size), np.uint8)
@@ -131,9 +141,9 @@ def read_image(path: Path, size: Sequence[int], channels: int) -> Pixels | str:
 
 def _sparse(table: Table, inputs: Inputs, problems: Problems) -> Tensor | None:
     """Sparse rows [n, 2, L] as `imperfed.data.sparse` holds them."""
-    column = table.columns.get(inputs.sparse)
-    if column is None:
+    if not _one_a_row(table, inputs.sparse, problems):
         return None
+    column = table.columns[inputs.sparse]
     found = _pairs(column, inputs.features)
     if found is None:
         _note_pairs(table, inputs, column, problems)

@@ -119,8 +119,18 @@ def _class_column(declaration: Declaration, note: Note) -> None:
     single = labels.kind in ("exact", "positive")
     if inputs.in_folders and labels.kind in KINDS and not single:
         note("labels.kind", shown(labels.kind), "exact labels: images by class", "or write inputs.image")
-    if inputs.in_folders and labels.column:
-        note("labels.column", shown(labels.column), "nothing: images by class", "leave it out, or write inputs.image")
+    columns = {
+        "labels.column": labels.column,
+        "labels.truth": labels.truth,
+        "id": declaration.id,
+        "group": declaration.group,
+        "site_column": declaration.site_column,
+    }
+    for key, column in columns.items() if inputs.in_folders else ():
+        if column:
+            note(
+                key, shown(column), "nothing: folders of images have no columns", "leave it out, or write inputs.image"
+            )
     if single and not inputs.in_folders and not labels.column:
         note("labels.column", "nothing", "the column of the class", "write column = ...")
 

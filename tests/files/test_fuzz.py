@@ -10,7 +10,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,14 +20,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from files import small
+from files.written import declare
 from imperfed.data.candidates import Labelling
 from imperfed.data.own import federate_files
 from imperfed.data.partitions import Split
 from imperfed.errors import DataError
-from imperfed.files.declaration import read_declaration
+from imperfed.files.declaration import KINDS, Inputs, LabelColumns, SensitiveColumn, read_declaration
 from imperfed.files.sites import read_sites
 
-EXAMPLES = int(os.environ.get("IMPERFED_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("IMPERFED_FUZZ", "25"))
 fuzz = settings(
     max_examples=EXAMPLES,
     deadline=None,
@@ -196,6 +199,48 @@ def test_any_arrays_at_all(name: str, kind: str, shape: list[int], tmp_path_fact
         np.savez(folder / "north.npz", **arrays)
         said = looked_at(folder)
         assert "north.npz" in said or not said or name == "x"
+
+
+columns = st.sampled_from(
+    ("id", "age", "sex", "animal", "true", "race", "x", "sets", "y", "file", "text", "image", "class")
+)
+some = st.lists(columns, max_size=3, unique=True).map(tuple)
+optional = st.just("") | columns
+labels = st.builds(
+    LabelColumns,
+    kind=st.sampled_from(KINDS),
+    classes=st.sampled_from((("cat", "dog", "lynx"), ("0", "1"), ("cat", "dog"))),
+    column=optional,
+    columns=st.just(()) | some,
+    truth=optional | some,
+)
+inputs = st.one_of(
+    st.builds(Inputs, numeric=some, categorical=st.dictionaries(columns, st.just(("f", "m")), max_size=1)),
+    st.builds(Inputs, image=optional, size=st.just((4, 4)), channels=st.sampled_from((1, 3))),
+    st.builds(Inputs, sparse=columns, features=st.just(5)),
+    st.builds(Inputs, array=columns, standardise=st.sampled_from((None, True))),
+)
+attributes = st.none() | st.builds(SensitiveColumn, column=columns, values=st.just(("a", "b")), truth=optional)
+
+
+@fuzz
+@given(
+    inputs=inputs,
+    labels=labels,
+    attribute=attributes,
+    id=optional,
+    group=optional,
+    site_column=optional,
+    test=st.booleans(),
+)
+def test_any_column_in_any_place(whole: Path, test: bool, site_column: str, **said: Any) -> None:
+    for folder in copies(whole):
+        usual = read_declaration(folder)
+        files = sorted(path for path in folder.rglob("*") if path.suffix in (".csv", ".tsv", ".parquet", ".npz"))
+        one = str(files[0].relative_to(folder)) if files else "sites/north"
+        declared = replace(usual, sites=one if site_column else usual.sites, site_column=site_column, **said)
+        declare(folder, replace(declared, test=usual.test if test else ""))
+        looked_at(folder)
 
 
 @fuzz

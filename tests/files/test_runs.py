@@ -15,7 +15,7 @@ from files.written import declare, write_table
 from imperfed.data.candidates import Labelling
 from imperfed.data.own import federate_files
 from imperfed.data.partitions import Split
-from imperfed.files.declaration import Declaration, Inputs, LabelColumns, read_declaration
+from imperfed.files.declaration import Declaration, Inputs, LabelColumns, called, read_declaration
 from imperfed.files.sites import read_sites
 
 QUICK = ("--rounds", "2", "--set", "steps=2", "--workers", "1")
@@ -71,6 +71,19 @@ def test_compare_takes_the_file_itself(tmp_path: Path) -> None:
     data = folder / "federation.toml"
     said = done("compare", "fedavg,local-only", "--data", data, *QUICK, "--out", tmp_path / "runs")
     assert "local-only" in said.out
+
+
+def test_nothing_to_compare_by(tmp_path: Path) -> None:
+    said = imperfed("compare", "cc", "--data", many(tmp_path, "candidates"), "--out", tmp_path / "runs")
+    assert said.code == 2
+    assert "declare test files or truth" in said.err
+
+
+@pytest.mark.parametrize(("data", "name"), [("digits", "digits"), ("a/mine.npz", "mine"), ("b/federation.toml", "b")])
+def test_what_a_run_is_called_after(data: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert called(data) == name
+    monkeypatch.chdir(tmp_path)
+    assert called(".") == called("federation.toml") == tmp_path.name
 
 
 def test_all_problems_end_a_run_before_anything_is_written(tmp_path: Path) -> None:
