@@ -20,7 +20,7 @@ test: $(READY) lint
 	$(BIN)/pytest -n auto --cov=imperfed --cov-report=term:skip-covered
 
 fuzz: $(READY)
-	IMPERFED_FUZZ=1000 $(BIN)/pytest -n auto tests/files/test_fuzz.py
+	IMPERFED_FUZZ=500 $(BIN)/pytest -n auto tests/files/test_fuzz.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -72,6 +72,37 @@ def test_values_that_mean_not_annotated(tmp_path: Path) -> None:
     assert told.values.tolist() == [[1, -1], [-1, 0], [-1, -1]]
 
 
+def test_other_delimiters_and_separators(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('x;set\n1;"cat + dog"\n2;lynx\n')
+    labels = LabelColumns("candidates", small.CLASSES, "set", separator="+")
+    folder = declare(tmp_path, Declaration("d", "*.csv", delimiter=";", inputs=Inputs(("x",)), labels=labels))
+    told = found(folder).sites[0].rows.labels
+    assert told is not None
+    assert told.values.int().tolist() == [[1, 1, 0], [0, 0, 1]]
+
+
+def test_clean_rows_without_truth_are_told_by_their_labels(tmp_path: Path) -> None:
+    for kind, given, truth in (
+        ("candidates", "cat", [0, 2]),
+        ("positive", "cat|dog", [[1, 1, 0], [0, 0, 1]]),
+        ("positives", "cat|dog", [[1, 1, 0], [0, 0, 1]]),
+    ):
+        (tmp_path / "a.csv").write_text("x,y\n1,cat\n2,dog\n")
+        (tmp_path / "test.tsv").write_text(f"x\ty\n1\t{given}\n2\tlynx\n")
+        labels = LabelColumns(kind, small.CLASSES, "y")
+        folder = declare(tmp_path, Declaration("c", "*.csv", test="test.tsv", inputs=Inputs(("x",)), labels=labels))
+        clean = found(folder).test
+        assert clean is not None
+        assert clean.truth is not None
+        assert clean.truth.tolist() == truth
+    (tmp_path / "test.tsv").write_text("x\ty\n1\tcat\n2\tlynx|dog\n")
+    folder = declare(tmp_path, replace(read_declaration(tmp_path), labels=replace(labels, kind="candidates")))
+    with pytest.raises(
+        DataError, match=r"test\.tsv, line 3, column y: found several classes, expected the one true class"
+    ):
+        found(folder)
+
+
 def test_arrays(tmp_path: Path) -> None:
     north, _ = found(small.arrays(tmp_path)).sites
     assert north.rows.x.shape == (6, 1, 4, 4)
