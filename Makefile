@@ -11,13 +11,16 @@ ifneq ($(DATA),)
 export IMPERFED_DATA ?= $(abspath $(DATA))
 endif
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test fuzz lint bench docs clean
 
 demo: $(READY)
 	$(BIN)/imperfed run
 
 test: $(READY) lint
 	$(BIN)/pytest -n auto --cov=imperfed --cov-report=term:skip-covered
+
+fuzz: $(READY)
+	IMPERFED_FUZZ=500 $(BIN)/pytest -n auto tests/files/test_fuzz.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

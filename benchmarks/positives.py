@@ -1,24 +1,30 @@
-"""FedALC and its rivals on multi-label text: `python benchmarks/positives.py --data bibtex [--device cuda]`.
+"""FedALC and its rivals on multi-label text: `python benchmarks/positives.py --data bibtex,enron,rcv1 --device cuda`.
 
-Settings and the round to stop at are chosen by validation P@1 with the first seed; then all seeds are run. Every figure
-is of the method's own hooks on one pass a round (`one_pass`); the loop below only puts them on a device.
+Every line of the table sweeps its settings with the first seed; the setting and the round to stop at are chosen by P@1
+on validation rows, then the other seeds are run. The test rows are looked at once for each of `--rounds`, at the round
+chosen. Every run is appended to a file of JSON lines when it ends, and what lies there is not run again. `--fill PAGE`
+writes the tables of that file into a page instead of running anything.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import positives_table as tables
 import torch
+from torch import Tensor
 
 from imperfed.algorithms import find
-from imperfed.core import Algorithm, Hall, Updates
+from imperfed.core import Algorithm
 from imperfed.data.candidates import Labelling
 from imperfed.data.federate import Scene, federate
 from imperfed.data.partitions import Split
@@ -26,149 +32,205 @@ from imperfed.data.sources import load
 from imperfed.data.sparse import width
 from imperfed.descend import Local
 from imperfed.engine.course import Rounds
+from imperfed.engine.loop import Loop
 from imperfed.engine.rounds import Engine
-from imperfed.engine.together import weighted_gradient
-from imperfed.evaluate import Evaluator
+from imperfed.errors import DivergedError
+from imperfed.evaluate import Evaluator, precision_at
 from imperfed.models import ModelSpec, build
-from imperfed.network import Net
 
 SPLIT = Split(partition="label", test=0.34, validation=0.1, public=0.0)
 STEPS = {"one_pass": True, "lr_theta": 1.0}
+COUNTED = {"hashed": "input"}  # the counts are those of digested embeddings, without a pass through the model
 NEAR = STEPS | {"lr_w": 0.01, "lr_server": 0.01, "neighbours": 5}
-ALL = STEPS | {"lr_w": 0.01, "lr_server": 0.0001}
-LAMBDAS = (1, 3, 10, 30, 90)
+ALL = STEPS | {"lr_w": 0.01, "lr_server": 0.001}
+LAMBDAS = (1.0, 3.0, 10.0, 30.0, 90.0)
+ALC = NEAR | COUNTED
 
 GRID: dict[str, tuple[str, list[dict[str, Any]]]] = {
-    "FedALC": ("fedalc", [NEAR | {"lam": lam} for lam in LAMBDAS]),
-    "FedALC, weights counts": ("fedalc", [NEAR | {"lam": lam / 100, "weights": "counts"} for lam in LAMBDAS]),
-    "FedALC, weights sigma": ("fedalc", [NEAR | {"lam": 100 * lam, "weights": "sigma"} for lam in LAMBDAS]),
-    "FedALC, plain mean of theta": ("fedalc", [NEAR | {"lam": lam, "by_size": False} for lam in LAMBDAS[1:4]]),
-    "FedALC, margin of the next neighbour": ("fedalc", [NEAR | {"lam": lam, "nu": 0.0} for lam in LAMBDAS]),
-    "FedALC, Eq. 7": ("fedalc", [NEAR | {"lam": lam, "mined": True} for lam in LAMBDAS]),
-    "FedALC-fixed": ("fedalc-fixed", [STEPS | {"lr_fixed": rate} for rate in (0.1, 1.0, 10.0)]),
+    "FedALC": ("fedalc", [ALC | {"lam": lam} for lam in LAMBDAS]),
+    "FedALC-fixed": ("fedalc-fixed", [STEPS | COUNTED | {"lr_fixed": rate} for rate in (0.1, 1.0, 10.0)]),
     "FedAwS, K = 5": ("fedaws", [NEAR | {"lam": lam} for lam in LAMBDAS]),
     "FedAwS, all pairs": ("fedaws", [ALL | {"lam": lam} for lam in LAMBDAS]),
     "FedAvg-fixed": ("fedavg-fixed", [STEPS]),
-    "FedAvg": ("fedaws", [NEAR | {"lam": 0.0}]),
+    "FedAvg": ("fedaws", [STEPS | {"lam": 0.0, "lr_w": rate} for rate in (0.01, 0.1)]),
+    "FedAvg as printed": (
+        "fedaws",
+        [{"one_pass": True, "lam": 0.0, "lr_theta": 0.1, "lr_w": 0.1, "by_size": False}],
+    ),
 }
 """Every line of the table, its method, and the settings it may choose from."""
 
+ABLATIONS: dict[str, tuple[str, list[dict[str, Any]]]] = {
+    "FedALC, weights counts": ("fedalc", [ALC | {"lam": lam / 100, "weights": "counts"} for lam in LAMBDAS]),
+    "FedALC, weights sigma": ("fedalc", [ALC | {"lam": 100 * lam, "weights": "sigma"} for lam in LAMBDAS]),
+    "FedALC, plain mean of theta": ("fedalc", [ALC | {"lam": lam, "by_size": False} for lam in LAMBDAS]),
+    "FedALC, margin of the next neighbour": ("fedalc", [ALC | {"lam": lam, "nu": 0.0} for lam in LAMBDAS]),
+    "FedALC, Eq. 7": ("fedalc", [ALC | {"lam": lam, "mined": True} for lam in LAMBDAS]),
+}
+"""Further lines, run where `--only` names them."""
 
+GUESS = "most frequent labels"
+"""The line of no method at all."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run. `stops`: after how many rounds all figures are told, at the best round until then."""
+
+    data: str
+    line: str
+    settings: dict[str, Any]
+    seed: int
+    stops: tuple[int, ...]
+    every: int
+    widths: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+@lru_cache(maxsize=9)
 def scene(data: str, seed: int) -> Scene:
     return federate(load(data), SPLIT, Labelling(), seed)
 
 
-def train(
-    method: Algorithm, scene: Scene, widths: tuple[int, ...], rounds: int, every: int, seed: int, device: str
-) -> list[dict[str, float]]:
-    """The figures after every so many rounds."""
-    fed = scene.federation
-    spec = ModelSpec("text", features=width(fed.x), widths=widths)
-    network = build(spec, tuple(fed.x.shape[1:]), len(fed.classes), seed)
-    judge = Evaluator(scene.oracle)
-    assert method.objective is not None
-    engine = Engine(method, method.objective, network, fed, judge, Local(steps=1), Rounds(workers=1), seed)
-    oracle = replace(scene.oracle, **{n: t.to(device) for n, t in vars(scene.oracle).items() if torch.is_tensor(t)})
-    moved = replace(fed, x=fed.x.to(device), at=fed.at.to(device), labels=move(fed.labels, device))
-    job = replace(engine.bench.job, federation=moved)
-    net = Net(copy.deepcopy(engine.bench.net.module).to(device), job.layout)
-    server = {name: t.to(device) for name, t in engine.state.server.items()}
-    who, course = tuple(range(len(fed.sites))), []
-    (exchange,) = method.exchanges(0)
-    assert exchange.weigh is not None
-    with torch.device(device):
-        n = torch.tensor([float(size) for size in fed.sizes()])
-        for round in range(rounds):
-            hall = Hall(net, fed.public, round, 0.0, torch.Generator(), classes=fed.classes)
-            net.load(job.layout.join(server["w"], server["buffers"], server["w"][:0]))
-            g, losses = weighted_gradient(job, net, {}, who, exchange.weigh(n))
-            server = exchange.gather(server, Updates(who, n, {"g": g.unsqueeze(0)}), hall)
-            if (round + 1) % every == 0:
-                net.load(job.layout.join(server["w"], server["buffers"], server["w"][:0]))
-                scores = Evaluator(oracle).common(net)
-                course.append(
-                    {"round": round + 1, "loss": float(losses.mean())} | {k: v for k, (v, _) in scores.items()}
-                )
-    return course
+class Run:
+    """A method's rounds on a device."""
+
+    def __init__(self, method: Algorithm, scene: Scene, widths: tuple[int, ...], seed: int, device: str) -> None:
+        fed, judge = scene.federation, Evaluator(scene.oracle)
+        spec = ModelSpec("text", features=width(fed.x), widths=widths)
+        network = build(spec, tuple(fed.x.shape[1:]), len(fed.classes), seed)
+        assert method.objective is not None
+        parts = (method, method.objective, network, fed, judge, Local(steps=1), Rounds(workers=1), seed)
+        self.engine = Engine(*parts, hire=lambda bench, on_duty, workers: Loop(bench), device=torch.device(device))
+        self.answers = scene.oracle.validation_y.to(device)
+
+    @property
+    def w(self) -> Tensor:
+        return self.engine.state.server["w"]
+
+    @torch.no_grad()
+    def validation(self) -> float:
+        """P@1 now, worked out where the network is."""
+        bench = self.engine.bench
+        net = bench.take_place(0, self.w, self.engine.state.server["buffers"])
+        return precision_at(1)(net(bench.job.judge.oracle.validation_x), self.answers)
+
+    def figures(self, w: Tensor) -> dict[str, float]:
+        """All figures at these weights."""
+        bench = self.engine.bench
+        scores = bench.job.judge.common(bench.take_place(0, w, self.engine.state.server["buffers"]))
+        return {name: round(value, 5) for name, (value, _) in scores.items()}
+
+    def course(self, stops: tuple[int, ...], every: int) -> dict[str, Any]:
+        """All rounds. A run that diverges ends there, with the figures of its best round."""
+        course: list[tuple[int, float]] = []
+        figures: dict[str, Any] = {}
+        best, chosen, diverged = -1.0, self.w.clone(), 0
+        for number in range(1, stops[-1] + 1):
+            try:
+                if not diverged:
+                    self.engine.round(number - 1)
+            except DivergedError:
+                diverged = number
+            if not diverged and (number % every == 0 or number in stops):
+                course.append((number, round(self.validation(), 5)))
+                if course[-1][1] > best:
+                    best, chosen = course[-1][1], self.w.clone()
+            if number in stops:
+                figures[str(number)] = self.figures(chosen)
+        return {"validation": best, "figures": figures, "course": course, "diverged": diverged}
 
 
-def move(labels: Any, device: str) -> Any:
-    return type(labels)(labels.values.to(device), labels.classes)
+def work(task: Task, device: str) -> dict[str, Any]:
+    """Do a run; its record."""
+    torch.set_num_threads(1)
+    began, made = time.perf_counter(), scene(task.data, task.seed)
+    record = asdict(task) | {"task": task.key, "device": device}
+    if task.line == GUESS:
+        return record | {"figures": {str(stop): made.facts["most_frequent"] for stop in task.stops}}
+    method, _ = (GRID | ABLATIONS)[task.line]
+    run = Run(find(method)(**task.settings), made, task.widths, task.seed, device)
+    opened = time.perf_counter()
+    found = run.course(task.stops, task.every)
+    told = {"opening_s": round(opened - began, 2), "rounds_s": round(time.perf_counter() - opened, 2)}
+    return record | told | found
 
 
-def best(course: list[dict[str, float]]) -> dict[str, float]:
-    """The figures at the round that validation chooses."""
-    return max(course, key=lambda figures: figures["validation p@1"])
+def wanted(given: argparse.Namespace, done: dict[str, dict[str, Any]]) -> Iterator[Task]:
+    """All runs that can be named so far: a line's other seeds when its first has tried every setting."""
+    how = {"stops": given.rounds, "every": given.every, "widths": given.widths}
+    for data in given.data:
+        yield from (Task(data, GUESS, {}, seed, **how) for seed in given.seeds)
+        for line in given.only:
+            _, settings = (GRID | ABLATIONS)[line]
+            settings = [s for s in settings if fits(s, given.pick)] or settings
+            first = [Task(data, line, s, given.seeds[0], **how) for s in settings]
+            yield from first
+            if all(task.key in done for task in first):
+                best = tables.chosen([done[task.key] for task in first])
+                yield from (Task(data, line, best["settings"], seed, **how) for seed in given.seeds[1:])
 
 
-def picked(settings: list[dict[str, Any]], pick: dict[str, float]) -> list[dict[str, Any]]:
-    """Those that have the values picked, as far as they have such settings; all where none does."""
-    return [s for s in settings if all(s.get(key, value) == value for key, value in pick.items())] or settings
+def all_of(tasks: list[Task], device: str, jobs: int) -> Iterator[dict[str, Any]]:
+    """The records of these runs as they come."""
+    if jobs == 1:
+        yield from (work(task, device) for task in tasks)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(work, task, device) for task in tasks]):
+            yield future.result()
 
 
-def study(
-    data: str, seeds: list[int], names: list[str], pick: dict[str, float], how: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """Every line so far, anew after each."""
-    scenes = {seed: scene(data, seed) for seed in seeds}
-    lines: dict[str, Any] = {"most frequent labels": {"figures": [s.facts["most_frequent"] for s in scenes.values()]}}
-    for name in names:
-        method, settings = GRID[name][0], picked(GRID[name][1], pick)
-        began, runs = time.perf_counter(), []
-        for chosen in settings:
-            runs.append(train(find(method)(**chosen), scenes[seeds[0]], seed=seeds[0], **how))
-            print(f"{data}: {name} {chosen}: {best(runs[-1])}", flush=True)
-        at = max(range(len(runs)), key=lambda i: best(runs[i])["validation p@1"])
-        rest = [train(find(method)(**settings[at]), scenes[seed], seed=seed, **how) for seed in seeds[1:]]
-        lines[name] = {
-            "settings": settings[at],
-            "figures": [best(course) for course in (runs[at], *rest)],
-            "swept": [{"settings": s} | best(course) for s, course in zip(settings, runs, strict=True)],
-            "course": runs[at],
-            "seconds": time.perf_counter() - began,
-        }
-        yield lines
+def study(given: argparse.Namespace) -> None:
+    """Run what is missing, in waves: the sweeps of all lines, then the other seeds."""
+    done = {record["task"]: record for record in tables.read(given.out)}
+    while todo := [task for task in wanted(given, done) if task.key not in done]:
+        for number, record in enumerate(all_of(todo, given.device, given.jobs), 1):
+            done[record["task"]] = record
+            tables.append(given.out, record)
+            print(f"{number} of {len(todo)}: {tables.told(record)}", flush=True)
 
 
-def means(figures: list[dict[str, float]]) -> str:
-    """Mean and sample standard deviation over the seeds, in per cent."""
-    told = []
-    for name in ("p@1", "p@3", "p@5"):
-        values = torch.tensor([100 * f[name] for f in figures], dtype=torch.float64)
-        told.append(f"{values.mean():.1f}" + (f" ± {values.std():.1f}" if len(values) > 1 else ""))
-    return " | ".join(told)
+def fits(settings: dict[str, Any], pick: dict[str, float]) -> bool:
+    """Whether they have the values picked, as far as they have such settings."""
+    return all(settings.get(name, value) == value for name, value in pick.items())
 
 
-def table(lines: dict[str, Any]) -> str:
-    """The lines as they stand on a results page."""
-    rows = ["| method | P@1 | P@3 | P@5 | settings |", "| --- | --- | --- | --- | --- |"]
-    for name, line in lines.items():
-        chosen = ", ".join(f"{k} {v:g}" for k, v in line.get("settings", {}).items() if k in ("lam", "lr_fixed"))
-        rows.append(f"| {name} | {means(line['figures'])} | {chosen} |")
-    return "\n".join(rows)
+def values(words: str) -> dict[str, float]:
+    return {name: float(value) for name, _, value in (word.partition("=") for word in words.split(","))}
+
+
+def whole(words: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in words.split(","))
+
+
+def options(words: Iterable[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", default="bibtex", type=lambda words: words.split(","))
+    parser.add_argument("--rounds", type=whole, default="300,900", help="all figures after each of these")
+    parser.add_argument("--every", type=int, default=25, help="rounds between two looks at the validation rows")
+    parser.add_argument("--seeds", type=whole, default="0,1,2")
+    parser.add_argument("--widths", type=whole, default="512,1024,1024,512")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--only", default=list(GRID), type=lambda words: words.split(";"), help="lines, with ; between")
+    parser.add_argument("--pick", default={}, type=values, help="settings not to sweep, as lam=10,lr_fixed=1")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/positives.jsonl"))
+    parser.add_argument("--fill", type=Path, help="a page whose tables are written anew from --out; nothing is run")
+    return parser.parse_args(words)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data", default="bibtex")
-    parser.add_argument("--rounds", type=int, default=900)
-    parser.add_argument("--every", type=int, default=25)
-    parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--widths", default="512,1024,1024,512")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--only", default=";".join(GRID), help="lines of the table, with ; between them")
-    parser.add_argument("--pick", default="", help="settings that are not swept, as lam=10,lr_fixed=1")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
-    given = parser.parse_args()
-    widths = tuple(map(int, given.widths.split(",")))
-    how = {"widths": widths, "rounds": given.rounds, "every": given.every, "device": given.device}
-    given.out.mkdir(parents=True, exist_ok=True)
-    lines: dict[str, Any] = {}
-    pick = {key: float(value) for key, _, value in (word.partition("=") for word in given.pick.split(",") if word)}
-    for lines in study(given.data, [int(s) for s in given.seeds.split(",")], given.only.split(";"), pick, how):
-        made = {"how": how, "seeds": given.seeds, "lines": lines}
-        (given.out / f"positives-{given.data}.json").write_text(json.dumps(made, indent=1))
-    print(table(lines))
+    given = options()
+    if given.fill:
+        given.fill.write_text(tables.filled(given.fill.read_text(), list(tables.read(given.out))))
+        return
+    study(given)
+    for data in given.data:
+        print(tables.table(list(tables.read(given.out)), data))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class RunResult:
 
     def predict(self, site: str, x: Tensor) -> Tensor:
         """The probability of each class for new inputs, as they come: a table's rows are standardised first."""
-        from imperfed.data.federate import Scale
+        from imperfed.data.scale import Scale
 
         scaled = (self.folder / "models" / "scale.safetensors").exists()
         scale = Scale(**RunFolder(self.folder).load_model("scale")) if scaled else lambda x: x

@@ -26,7 +26,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Data = Annotated[str, typer.Option("--data", help="A dataset's name (see `list datasets`) or a .npz or .mat file.")]
+Data = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        help="A dataset's name (see `list datasets`), a folder with a federation.toml, or a .npz or .mat file.",
+    ),
+]
 Rounds = Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")]
 Model = Annotated[str | None, typer.Option("--model", help="A model's name or your own as module:function.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from imperfed.config import Config
 from imperfed.errors import DivergedError, UsageError
-from imperfed.experiment import Watch, start
+from imperfed.experiment import Watch, is_own, start
+from imperfed.files.declaration import read_declaration
 from imperfed.folder import Record, free, whole
 from imperfed.products import headline
 
@@ -76,8 +77,8 @@ def compare(
         raise UsageError("no method was named; give names with commas between them")
     # all settings are checked before any run
     configs = [[config(method, seed) for seed in seeds] for method in methods]
-    if configs[0][0].split.test == 0:
-        raise UsageError("compare measures methods on test rows; set test above 0")
+    if not _measured(configs[0][0]):
+        raise UsageError("compare measures methods on test rows; set test above 0, or declare test files or truth")
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     first = configs[0][0]
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
@@ -92,6 +93,14 @@ def compare(
         lines.append(line(method, summaries, paper, diverged))
         write(folder, lines, seeds)
     return folder, lines
+
+
+def _measured(config: Config) -> bool:
+    """Whether there will be test rows."""
+    if not is_own(config.run.data):
+        return config.split.test > 0
+    declaration = read_declaration(config.run.data)
+    return bool(declaration.test) or (declaration.measured and config.split.test > 0)
 
 
 def line(method: str, summaries: Sequence[Record], paper: Mapping[str, float], diverged: Sequence[str] = ()) -> Line:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -56,14 +57,20 @@ def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator)
     """
     steps, size = local.steps_of(n), local.batch
     cuts = -(-n // size)
+    passes = torch.full((-(-steps // cuts), cuts * size), n)
+    for one_pass in passes:
+        one_pass[filled(n, size)] = torch.randperm(n, generator=generator)
+    return Plan(passes.view(-1, size)[:steps], algorithm.draws(steps, size, generator))
+
+
+@lru_cache(maxsize=4096)
+def filled(n: int, size: int) -> Tensor | slice:
+    """The slots of a pass over n rows that hold a row; the others pad the batches to one size."""
+    cuts = -(-n // size)
+    if cuts * size == n:
+        return slice(None)
     ends = torch.arange(cuts + 1) * n // cuts
-    filled = torch.arange(size) < ends.diff().unsqueeze(1)
-    one_pass = torch.full((cuts, size), n)
-    passes = []
-    for _ in range(-(-steps // cuts)):
-        one_pass[filled] = torch.randperm(n, generator=generator)
-        passes.append(one_pass.clone())
-    return Plan(torch.cat(passes)[:steps], algorithm.draws(steps, size, generator))
+    return (torch.arange(size) < ends.diff().unsqueeze(1)).flatten().nonzero().flatten()
 
 
 def widen(plan: Plan, n: int, extra: int) -> Plan:

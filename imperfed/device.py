@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,9 @@ import torch
 from imperfed.engine.rounds import Hire
 from imperfed.engine.workers import Workers
 from imperfed.errors import UsageError, unknown
+
+# Of the streams that compute side by side only so many do; read when a process first uses the GPU.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 DEVICES = ("auto", "cpu", "cuda")
 PRECISIONS = ("auto", "float32", "tf32", "bf16")
@@ -45,6 +49,7 @@ class Place:
         tf32 = self.precision != "float32"
         torch.set_float32_matmul_precision("high" if tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cudnn.benchmark = self.compiled  # trying kernels out takes time, as compiling does
 
     @property
     def hire(self) -> Hire:

@@ -72,15 +72,16 @@ class Pairs:
         """From (example, class) pairs; an example is any number that names it, and a pair said twice counts once."""
         from scipy.sparse import csr_matrix
 
-        names, at = example.unique(return_inverse=True)
-        cells = torch.unique(at * classes + label)
+        names, at = example.cpu().unique(return_inverse=True)
+        cells = torch.unique(at * classes + label.cpu())
         where = ((cells // classes).numpy(), (cells % classes).numpy())
         held = csr_matrix((torch.ones(len(cells)).numpy(), where), (len(names), classes))
         co = (held.T @ held).tocsr()
         co.sort_indices()
         first, other = (torch.from_numpy(part.astype("int64")) for part in (co.indptr, co.indices))
-        return cls(torch.tensor(float(len(names))), torch.from_numpy(co.diagonal()), first, other,
-                   torch.from_numpy(co.data))  # fmt: skip
+        n, together = torch.from_numpy(co.diagonal()), torch.from_numpy(co.data)
+        parts = (torch.tensor(float(len(names))), n, first, other, together)
+        return cls(*(part.to(label.device) for part in parts))
 
     def tree(self, prefix: str) -> dict[str, Tensor]:
         """The counts as named tensors."""

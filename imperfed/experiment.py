@@ -15,7 +15,8 @@ from imperfed.auxiliary import Mending, assail
 from imperfed.config import Config
 from imperfed.core import Objective
 from imperfed.data.federate import Scene, federate
-from imperfed.data.sources import load
+from imperfed.data.own import federate_files
+from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
 from imperfed.device import Place
 from imperfed.engine.course import Report
@@ -24,6 +25,8 @@ from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.federation import Federation
+from imperfed.files.declaration import is_federation, read_declaration
+from imperfed.files.sites import read_sites
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Annotated, Exact
 from imperfed.mendings import write_mending
@@ -133,7 +136,15 @@ class Experiment:
         }
 
 
+def is_own(data: str) -> bool:
+    """Whether the data are a federation of the user's own files; names of built-in datasets come first."""
+    return data not in sources() and is_federation(data)
+
+
 def _scene(config: Config) -> Scene:
+    if is_own(config.run.data):
+        found = read_sites(read_declaration(config.run.data))
+        return federate_files(found.check(), config.split, config.labels, config.run.data_seed)
     labelling = config.labels
     wanted = config.repair or config.method.objective  # a repair sees the labels first
     if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from imperfed.config import Config, read, resolve
 from imperfed.errors import DataError, UsageError
+from imperfed.files.declaration import called
 
 Record = dict[str, Any]
 
@@ -27,7 +28,7 @@ class RunFolder:
     @classmethod
     def create(cls, out: Path, config: Config, place: Mapping[str, Any]) -> RunFolder:
         """A new folder below `out`, or an error that names what stands in the way; `place`: where the run computes."""
-        path = free(out, f"{config.run.method}-{Path(config.run.data).stem}", config.digest())
+        path = free(out, f"{config.run.method}-{called(config.run.data)}", config.digest())
         try:
             path.mkdir(parents=True)
         except OSError as error:

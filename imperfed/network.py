@@ -152,7 +152,6 @@ class Net:
         self.w = self.row[: layout.trainable]
         self.grad = torch.zeros_like(self.w) if grad is None else grad
         self.one = self.row.new_ones(())
-        self.call: Callable[[Tensor], Tensor] = network
         self.parameters: list[nn.Parameter] = []
         views, named = layout.tree(self.row), dict(network.named_parameters())
         for name, field in layout.fields.items():
@@ -167,7 +166,8 @@ class Net:
         self.modal = any(looks_at_mode(m) for m in network.modules())
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.call(x)
+        logits: Tensor = self.module(x)
+        return logits
 
     def features(self, x: Tensor) -> Tensor:
         """The representation of x, p numbers an example."""

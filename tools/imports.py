@@ -3,6 +3,7 @@
 algorithms/*, repairs/*, attacks/*, defences/*    import core, auxiliary, labels, losses, network, errors, descend,
                                                   embeddings, digests and what lies in their own folder, nothing else
 engine/*                                          never import those four, data, evaluate or oracle
+files/*                                           never import those four, engine, evaluate, experiment or oracle
 core, labels, network, losses, descend, ...       never import what is built on them
 oracle                                            is imported by data/* and evaluate only
 """
@@ -20,6 +21,7 @@ AROUND = {"repairs", "attacks", "defences"}
 BUILT_ON_IT = {"algorithms", "cli", "data", "engine", "evaluate", "report", *AROUND}
 ALLOWED = {room: GROUND | {"errors", "discovery", room} for room in ("algorithms", *AROUND)}
 FORBIDDEN = {"engine": {"algorithms", "data", "evaluate", *AROUND}} | dict.fromkeys(GROUND, BUILT_ON_IT)
+FORBIDDEN["files"] = {"algorithms", "engine", "evaluate", "experiment", *AROUND}
 SEES_THE_TRUTH = {"data", "evaluate", "oracle"}
 
 

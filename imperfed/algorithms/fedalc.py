@@ -48,4 +48,4 @@ class FedALC(Collecting, FedAwS):
         return Spread(self.neighbours, self.nu, self.mined, lambda a, b: weigh(pairs, a, b))  # Eqs. 8, 10, 11
 
     def account(self, server: Tree) -> dict[str, float]:
-        return self.privacy(server)
+        return self.privacy(server) | super().account(server)

@@ -6,6 +6,7 @@ Equation numbers: FedALC's (An et al.), which restates it.
     theta       server["w"] without its head          down and up, mean of all
     w_y         a row of the head of server["w"]      down to those that hold class y, and up from them
     held        server, (site, class, rows) triples   up, once: which rows of W a site trains
+    Delta_k     how a site moves its rows             up, in them; noise_w bounds it and blurs W, see privacy
     N_K(u)      found anew each round by the server   never
     lambda      lam, times lr_server                  never
 
@@ -29,6 +30,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from imperfed.algorithms.positive_hinge import HEAD, ClassEmbeddings
+from imperfed.algorithms.privacy import PrivateRows
 from imperfed.core import Desk, Exchange, Hall, Tree, Updates
 from imperfed.embeddings import Force, Spread, gradient, mean_cosine
 from imperfed.errors import UsageError, not_negative
@@ -38,7 +40,7 @@ COLLAPSED = 0.5
 
 
 @dataclass(frozen=True)
-class FedAwS(ClassEmbeddings):
+class FedAwS(PrivateRows, ClassEmbeddings):
     """Averaging on the positive loss; the server then pushes the class embeddings apart, all pairs alike."""
 
     name: ClassVar[str] = "fedaws"
@@ -51,6 +53,7 @@ class FedAwS(ClassEmbeddings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.check_private()
         not_negative("method", lr_w=self.lr_w, lam=self.lam, lr_server=self.lr_server)
         not_negative("method", neighbours=self.neighbours, nu=self.nu)
         if self.mined and not self.neighbours:
@@ -70,12 +73,12 @@ class FedAwS(ClassEmbeddings):
 
     def know(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """Keep the sites' claims as triples."""
-        lengths = torch.tensor([len(part["label"]) for part in updates.parts])
-        return server | {
-            "held/site": torch.tensor(updates.who).repeat_interleave(lengths),
-            "held/label": torch.cat([part["label"] for part in updates.parts]),
-            "held/n": torch.cat([part["n"] for part in updates.parts]).float(),
-        }
+        label = torch.cat([part["label"] for part in updates.parts])
+        n = torch.cat([part["n"] for part in updates.parts])
+        lengths = label.new_tensor([len(part["label"]) for part in updates.parts])
+        site = label.new_tensor(updates.who).repeat_interleave(lengths)
+        held = {"held/site": site, "held/label": label, "held/n": n.float()}
+        return server | held | self.nothing_released(label, len(hall.classes), self.one_pass)
 
     def holdings(self, server: Tree, who: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Place in `who`, class and number of rows of every class that a site on duty holds."""
@@ -92,19 +95,32 @@ class FedAwS(ClassEmbeddings):
         rows = len(server["held/site"]) / len(server["held/site"].unique())
         return theta + round(rows * D), theta + round(rows * D)
 
-    def rows(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
+    def rows(self, server: Tree, updates: Updates, hall: Hall) -> tuple[Tensor, Tree]:
         view = hall.net.layout.view
         W, W_k = view(server["w"], HEAD), view(updates["w"], HEAD)
-        at, label, n = self.holdings(server, updates.who)
-        n_c = n.new_zeros(len(W)).index_add_(0, label, n)
-        change = (W_k[at, label] - W[label]) * (n / n_c[label]).unsqueeze(1)
-        return W.index_add(0, label, change)  # Alg. 1, line 20
+        at, label, _ = held = self.holdings(server, updates.who)
+        return self.moved(server, W_k[at, label] - W[label], held, hall)
 
-    def row_gradients(self, server: Tree, updates: Updates, g: Tensor) -> Tensor:
-        at, label, n = self.holdings(server, updates.who)
+    def rows_at_once(self, server: Tree, updates: Updates, g: Tensor, hall: Hall) -> tuple[Tensor, Tree]:
+        at, label, n = held = self.holdings(server, updates.who)
         share = (self.shares(updates.n) / updates.n)[at] * n
         p_c = g.new_zeros(len(g)).index_add_(0, label, share)  # the weight that class c had in the sum
-        return g / torch.where(p_c > 0, p_c, 1.0).unsqueeze(1)
+        return self.moved(server, -self.lr_w * (g[label] / p_c[label].unsqueeze(1)), held, hall)
+
+    def moved(
+        self, server: Tree, change: Tensor, held: tuple[Tensor, Tensor, Tensor], hall: Hall
+    ) -> tuple[Tensor, Tree]:
+        """W after the sites' changes to the rows they hold."""
+        at, label, n = held
+        W = hall.net.layout.view(server["w"], HEAD)
+        n_c = n.new_zeros(len(W)).index_add_(0, label, n)
+        share = n / n_c[label]
+        W = W.index_add(0, label, self.bounded(change, at) * share.unsqueeze(1))  # Alg. 1, line 20
+        largest = torch.zeros_like(n_c).scatter_reduce(0, label, share, "amax")
+        return self.release(server, W, largest, hall.draw)
+
+    def account(self, server: Tree) -> dict[str, float]:
+        return self.spent_on_rows(server)
 
     def force(self, server: Tree) -> Force:
         """reg(W) of Eq. 6, or of Eq. 7."""

@@ -12,24 +12,24 @@ itself: no example is mistaken for another, and thousands of sites need no pass 
 Departs from the paper in: digests are keyed, since plain ones of one of C labels are undone by trying all C. The server
 still learns which rows of W come together and how often. For privacy towards those who receive W the counts get
 Gaussian noise once, before anything is learned from them, instead of every gradient: all later steps on W then cost
-nothing more. This covers what W learns by the counts, not the steps that sites make on rows of W, which are none in
-FedALC-fixed. The number of examples counts as public.
+nothing more. This covers what W learns by the counts, not the steps that sites make on rows of W (see privacy), which
+are none in FedALC-fixed. The number of examples counts as public.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from imperfed.algorithms.privacy import accountant, spent
 from imperfed.core import Desk, Exchange, Hall, Tree, Updates
 from imperfed.digests import digests, numbered, quantised
 from imperfed.embeddings import Pairs
-from imperfed.errors import UsageError, not_negative, positive, unknown
+from imperfed.errors import not_negative, positive, unknown
 
 PAIRS = "pairs/"
 PART = 1024
@@ -43,7 +43,7 @@ class Collecting:
     noise: float = 0.0  # noise multiplier of differentially private counts; 0: exact counts
     hashed: str = "embedding"  # what is digested: embedding (g_0(x)), or input (x itself, which takes no model)
     most: int = 10  # private counts: labels of an example that count, which bounds what one example can change
-    delta: float = 1e-5  # private counts: delta of (epsilon, delta)
+    delta: float = 1e-5  # delta of (epsilon, delta)
 
     def check_collecting(self) -> None:
         """Refuse settings that mean nothing."""
@@ -72,9 +72,10 @@ class Collecting:
     def assemble(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """Counts of pairs of classes from the sites' digests (Alg. 1, line 10)."""
         named = {name: torch.cat([part[name] for part in updates.parts]) for name in updates.parts[0]}
-        example, row = numbered(named["example tag"]), named["row"]
-        tag = numbered(torch.cat([named["row tag"], named["label tag"]]))
-        row_of = torch.zeros(int(tag.max()) + 1, dtype=torch.int64).scatter(0, tag[: len(row)], row)
+        row = named["row"]
+        example = numbered(named["example tag"]).to(row.device)  # digests are made by the host
+        tag = numbered(torch.cat([named["row tag"], named["label tag"]])).to(row.device)
+        row_of = row.new_zeros(int(tag.max()) + 1).scatter(0, tag[: len(row)], row)
         label = row_of[tag[len(row) :]]
         if not self.noise:
             return server | Pairs.of(example, label, len(hall.classes)).tree(PAIRS)
@@ -113,33 +114,17 @@ def first_labels(example: Tensor, label: Tensor, most: int, classes: int) -> Ten
     sorted_examples = example[order]
     _, lengths = sorted_examples.unique_consecutive(return_counts=True)
     start = torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
-    return order[torch.arange(len(order)) - start < most]
+    return order[torch.arange(len(order), device=order.device) - start < most]
 
 
 def noisy(pairs: Pairs, noise: float, most: int, draw: torch.Generator) -> Pairs:
     """The Gaussian mechanism on n_u and co_uu', u < u': one example of m labels changes them by sqrt(m (m + 1) / 2)."""
     C = len(pairs.n)
     spread = noise * (most * (most + 1) / 2) ** 0.5
-    upper = torch.triu(pairs.both(0, C) + spread * torch.randn(C, C, generator=draw))
+    upper = torch.triu(pairs.both(0, C) + (spread * torch.randn(C, C, generator=draw)).to(pairs.n))
     n = upper.diagonal().clamp(min=0)
     co = (upper + upper.triu(1).T).clamp(min=0)
     co = torch.minimum(co, torch.minimum(n[:, None], n[None])).fill_diagonal_(0) + n.diag()
-    everyone = torch.arange(C)
-    first, other = torch.arange(C + 1) * C, everyone.repeat(C)
+    first, other = (torch.arange(end, device=n.device) for end in (C + 1, C))
+    first, other = first * C, other.repeat(C)
     return replace(pairs, n=n, first=first, other=other, together=co.reshape(-1))
-
-
-def accountant() -> Any:
-    """opacus's accountant of Renyi differential privacy."""
-    try:
-        from opacus.accountants import RDPAccountant
-    except ImportError:
-        raise UsageError("noise needs opacus, which says how private the counts are; install imperfed[dp]") from None
-    return RDPAccountant()
-
-
-def spent(noise: float, delta: float) -> float:
-    """epsilon of one release with this noise multiplier."""
-    one = accountant()
-    one.step(noise_multiplier=noise, sample_rate=1.0)
-    return float(one.get_epsilon(delta))

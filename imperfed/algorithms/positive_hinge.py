@@ -89,15 +89,16 @@ class ClassEmbeddings(Algorithm):
     def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """Alg. 1, lines 19 to 21, from the sites' own copies."""
         new = updates.average(self.shares(updates.n))  # line 19
-        view = hall.net.layout.view
-        return self.place(server | new, view(server["w"], HEAD), self.rows(server, updates, hall), hall)
+        W = hall.net.layout.view(server["w"], HEAD)
+        moved, more = self.rows(server, updates, hall)
+        return self.place(server | new | more, W, moved, hall)
 
     def descend(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """The same from the sum of the sites' gradients."""
         g, view = updates["g"][0], hall.net.layout.view
         new = server | {"w": server["w"] - self.lr_theta * g}
-        W = view(server["w"], HEAD)
-        return self.place(new, W, W - self.rate_w * self.row_gradients(server, updates, view(g, HEAD)), hall)
+        moved, more = self.rows_at_once(server, updates, view(g, HEAD), hall)
+        return self.place(new | more, view(server["w"], HEAD), moved, hall)
 
     def place(self, server: Tree, before: Tensor, W: Tensor, hall: Hall) -> Tree:
         """The server's memory with the new class embeddings in the model."""
@@ -105,13 +106,13 @@ class ClassEmbeddings(Algorithm):
         hall.net.layout.view(w, HEAD).copy_(self.embed(server, before, normalize(W), hall))
         return server | {"w": w}
 
-    def rows(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
-        """W from the sites' rows (line 20)."""
-        return hall.net.layout.view(server["w"], HEAD)
+    def rows(self, server: Tree, updates: Updates, hall: Hall) -> tuple[Tensor, Tree]:
+        """W from the sites' rows (line 20), and what else the server remembers of it."""
+        return hall.net.layout.view(server["w"], HEAD), {}
 
-    def row_gradients(self, server: Tree, updates: Updates, g: Tensor) -> Tensor:
-        """The gradients of the sites' own steps on their rows, from the weighted sum over all sites."""
-        return torch.zeros_like(g)
+    def rows_at_once(self, server: Tree, updates: Updates, g: Tensor, hall: Hall) -> tuple[Tensor, Tree]:
+        """The same from the weighted sum of the sites' gradients at W."""
+        return hall.net.layout.view(server["w"], HEAD), {}
 
     def embed(self, server: Tree, before: Tensor, W: Tensor, hall: Hall) -> Tensor:
         """What the server does with the class embeddings."""

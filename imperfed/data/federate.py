@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.core import Tree
 from imperfed.data.annotations import annotate, to_learn
 from imperfed.data.attributes import blur, group_facts, spare, true_groups
 from imperfed.data.by_label import by_label, draw
@@ -19,6 +18,7 @@ from imperfed.data.candidates import KINDS, Labelling, generate
 from imperfed.data.dataset import Dataset
 from imperfed.data.noise import has_noise, tell_exactly
 from imperfed.data.partitions import Index, Split, partition
+from imperfed.data.scale import Scale
 from imperfed.data.tasks import Tasks, tasks_of
 from imperfed.data.trusted import set_apart, trust
 from imperfed.errors import DataError, UsageError, unknown
@@ -29,52 +29,7 @@ from imperfed.oracle import Oracle
 STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6, "attribute": 9}
 """Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
 
-CONSTANT = 1e-12
-"""Variance, relative to the squared mean, up to which a column is constant: sums of squares carry no more digits."""
-
 Facts = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Mean and spread of each feature over all training rows; empty for images left as they are."""
-
-    mean: Tensor
-    spread: Tensor
-
-    @classmethod
-    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
-        """From counts, sums and sums of squares, which are all that would have to leave a site for it."""
-        return cls.of_sums([cls.sums(x[rows], images) for rows in sites])
-
-    @staticmethod
-    def sums(x: Tensor, images: bool = False) -> Tree:
-        """Of a site's rows: count, sum and sum of squares of each feature, or of each channel over all its pixels.
-
-        Empty for images left as they are.
-        """
-        if x.ndim == 2:
-            part = x.double()
-            return {"count": torch.tensor(len(x)), "sum": part.sum(0), "square": part.square().sum(0)}
-        if not images:
-            return {}
-        over = (0, *range(2, x.ndim))
-        total, square = (t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (x, x.square()))
-        return {"count": torch.tensor(x.numel() // x.shape[1]), "sum": total, "square": square}
-
-    @classmethod
-    def of_sums(cls, parts: Sequence[Tree]) -> Scale:
-        """From the sums of all sites."""
-        if not parts[0]:
-            return cls(torch.empty(0), torch.empty(0))
-        n = sum(int(part["count"]) for part in parts)
-        mean = torch.stack([part["sum"] for part in parts]).sum(0) / n
-        variance = torch.stack([part["square"] for part in parts]).sum(0) / n - mean.square()
-        spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
-        return cls(mean, spread) if mean.ndim == 1 else cls(mean.float(), spread.float())
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return ((x - self.mean) / self.spread).float() if len(self.mean) else x
 
 
 @dataclass(frozen=True)
@@ -120,25 +75,30 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     dataset = blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
     scale = Scale.of(dataset.x, cut.train, split.standardise)
     spare(scale.mean, scale.spread, dataset.attribute)
+    federation = gather(dataset, cut, labels, scale, site_names(len(cut.train)))
+    oracle = replace(
+        seal(dataset, cut, scale),
+        tasks=() if tasks is None else tuple(tasks[1].tolist()),
+        test_group=() if known is None else tuple(known[rows] for rows in cut.test),
+    )
+    return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
+
+
+def gather(dataset: Dataset, cut: Cut, labels: Labels, scale: Scale, sites: tuple[str, ...]) -> Federation:
+    """What the sites hold: their rows of the cut, with what is told of them."""
     order = torch.cat(cut.train)
-    federation = Federation(
+    return Federation(
         name=dataset.name,
         x=scale(dataset.x[order]),
         labels=labels.take(order),
         starts=tuple(accumulate((len(rows) for rows in cut.train), initial=0)),
-        sites=site_names(len(cut.train)),
+        sites=sites,
         classes=dataset.classes,
         ids=tuple(dataset.ids[row] for row in order.tolist()),
         public=scale(cut.public),
         trusted=trust(dataset, cut.trusted, scale(dataset.x[cut.trusted])),
         attribute=dataset.attribute,
     ).check()
-    oracle = replace(
-        seal(dataset, cut, order, scale),
-        tasks=() if tasks is None else tuple(tasks[1].tolist()),
-        test_group=() if known is None else tuple(known[rows] for rows in cut.test),
-    )
-    return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
 
 
 def federate_by_label(dataset: Dataset, split: Split, generator: np.random.Generator) -> Scene:
@@ -176,9 +136,7 @@ def label(
 
 def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     """Sites, their test rows, and the public inputs."""
-    for name, share in (("test", split.test), ("public", split.public), ("trusted", split.trusted)):
-        if not 0 <= share < 1:
-            raise UsageError(f"{name} is a share and must lie in 0 .. 1 without 1; given: {share}")
+    check_shares(split)
     if split.common_test and dataset.test_x is None:
         raise DataError(
             f"{dataset.name}: there is no official test set to measure every site on; set common_test = false"
@@ -195,22 +153,29 @@ def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     y, column = (None if t is None or t.ndim > 1 else t[rest] for t in (y, column))
     task_of = (tasks_of(split, dataset.classes) or (None,))[0]
     sites = [rest[rows] for rows in partition(split, len(rest), y, column, stream(data_seed, "partition"), task_of)]
-    train, test = keep_apart(dataset, test_share, sites, data_seed)
+    train, test = keep_apart(dataset, test_share, sites, site_names(len(sites)), data_seed)
     cut = take_public(dataset, split, train, test, stream(data_seed, "public"))
     return replace(cut, trusted=torch.from_numpy(trusted), common_test=split.common_test)
 
 
+def check_shares(split: Split) -> None:
+    """Refuse shares that leave nothing."""
+    for name, share in (("test", split.test), ("public", split.public), ("trusted", split.trusted)):
+        if not 0 <= share < 1:
+            raise UsageError(f"{name} is a share and must lie in 0 .. 1 without 1; given: {share}")
+
+
 def keep_apart(
-    dataset: Dataset, share: float, sites: Sequence[Index], data_seed: int
+    dataset: Dataset, share: float, sites: Sequence[Index], names: Sequence[str], data_seed: int
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The rows of each site that it trains on, in order, and those it is measured on, in random order."""
     train, test = [], []
     generator, tested = stream(data_seed, "test"), None
     if dataset.group is not None:
         # Drawn for all sites together: two of them may hold rows of one group.
-        names = torch.from_numpy(stream(data_seed, "groups").permutation(np.unique(dataset.group.numpy())))
-        tested = torch.isin(dataset.group, names[: share_of(share, len(names))])
-    for name, held in zip(site_names(len(sites)), sites, strict=True):
+        groups = torch.from_numpy(stream(data_seed, "groups").permutation(np.unique(dataset.group.numpy())))
+        tested = torch.isin(dataset.group, groups[: share_of(share, len(groups))])
+    for name, held in zip(names, sites, strict=True):
         rows = torch.from_numpy(generator.permutation(held))
         part = max(1, share_of(share, len(rows))) if share else 0
         out = torch.arange(len(rows)) < part if tested is None else tested[rows]
@@ -239,7 +204,7 @@ def take_public(
     return Cut(train, [kept for _, kept in parts], dataset.x[public], "the test rows of the sites")
 
 
-def seal(dataset: Dataset, cut: Cut, order: Tensor, scale: Scale) -> Oracle:
+def seal(dataset: Dataset, cut: Cut, scale: Scale) -> Oracle:
     """All that is true and not for the sites."""
     # Without truth every test set is empty, and any vector has the right empty part.
     y = torch.zeros(len(dataset), dtype=torch.int64) if dataset.y is None else dataset.y
@@ -248,7 +213,7 @@ def seal(dataset: Dataset, cut: Cut, order: Tensor, scale: Scale) -> Oracle:
     if cut.common_test and common is not None:
         tests = [common] * len(cut.test)
     return Oracle(
-        truth=None if dataset.y is None else dataset.y[order],
+        truth=None if dataset.y is None else dataset.y[torch.cat(cut.train)],
         test_x=tuple(x for x, _ in tests),
         test_y=tuple(y for _, y in tests),
         common_x=common and common[0],

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from imperfed.core import Tree
 from imperfed.data.attributes import spare
-from imperfed.data.federate import Scale, Scene
+from imperfed.data.federate import Scene
+from imperfed.data.scale import Scale
 from imperfed.data.sparse import width
 from imperfed.errors import DataError
 from imperfed.federation import Attribute, Federation, Trusted

@@ -6,6 +6,7 @@ number of features and the value 0, so that a row says by itself how many featur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def read_multilabel_mat(path: Path) -> Dataset:
     x, y = parts[0]
     test_x, test_y = parts[1] if len(parts) > 1 else (None, None)
     if test_x is not None:
-        x, test_x = _same_length(x, test_x)
+        x, test_x = same_length([x, test_x])
     return Dataset(path.stem, x, y, None, numbered(y.shape[1]), test_x, test_y).check(str(path))
 
 
@@ -125,10 +126,10 @@ def _labels(matrix: Any, where: str) -> Tensor:
     return torch.from_numpy((values == 1).astype(np.int8))
 
 
-def _same_length(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with as many slots as the longer has."""
-    slots = max(a.shape[2], b.shape[2])
-    return _longer(a, slots), _longer(b, slots)
+def same_length(parts: Sequence[Tensor]) -> list[Tensor]:
+    """All with as many slots as the longest has."""
+    slots = max(x.shape[2] for x in parts)
+    return [_longer(x, slots) for x in parts]
 
 
 def _longer(x: Tensor, slots: int) -> Tensor:

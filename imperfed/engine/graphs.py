@@ -21,7 +21,10 @@ from imperfed.engine.record import Recorder
 from imperfed.engine.seeds import generator, on_duty_in
 from imperfed.engine.site import Answer, Bench, sit_down
 from imperfed.engine.staff import Reply
-from imperfed.engine.timetable import Assignment
+from imperfed.engine.timetable import Assignment, Staged
+
+Planned = tuple[list[Assignment], Staged | None]
+"""The work of the sites on duty, and the same on the device where a program for it is there."""
 
 
 class Graphs(Loop):
@@ -32,7 +35,7 @@ class Graphs(Loop):
         self.on_duty, self.recorder, self.compiled = on_duty, recorder, compiled
         self.programs: dict[int, Program] = {}
         """By the number of sites in it."""
-        self.planned: dict[tuple[int, int], Assignment] = {}
+        self.planned: dict[tuple[int, tuple[int, ...]], Planned] = {}
         self.why: str | None = None
         """Why local steps are not recorded, where they are not."""
 
@@ -47,26 +50,33 @@ class Graphs(Loop):
         return super().ask(round, number, sites)
 
     def _train(self, round: int, sites: tuple[int, ...]) -> dict[int, Reply | Failure]:
-        given = [self.planned.get((round, k)) or self._plan(round, k) for k in sites]
+        given, staged = self.planned.get((round, sites)) or (self._plan(round, sites), None)
         downs = [self._received(k, one) for k, one in zip(sites, given, strict=True)]
-        program = self.programs.get(len(sites))
-        if program is None:
-            program = record(self.bench, given, downs, self.recorder, self.compiled)
-            self.programs[len(sites)] = program
-            self.notes.append(f"the local steps of {len(sites)} sites are one captured graph")
-        program.train(sites, given, downs)
-        self._plan_ahead(round + 1)  # while the GPU is at work
+        program = self.programs.get(len(sites)) or self._record(given, downs)
+        program.train(sites, staged or program.table.stage(given), downs)
+        self._plan_ahead(round + 1, program)  # while the GPU is at work
         return self._accept(program, sites, program.ends(given))
 
-    def _plan(self, round: int, site: int) -> Assignment:
-        job, n = self.bench.job, self.bench.job.federation.sizes()[site]
-        p = plan(job.algorithm, job.local, n, generator(job.seed, round, site, "batches"))
-        return Assignment.of(p, n, job.federation.starts[site])
+    def _record(self, given: list[Assignment], downs: list[Tree]) -> Program:
+        program = record(self.bench, given, downs, self.recorder, self.compiled)
+        self.programs[len(given)] = program
+        self.notes.append(f"the local steps of {len(given)} sites are one captured graph")
+        return program
 
-    def _plan_ahead(self, round: int) -> None:
+    def _plan(self, round: int, sites: tuple[int, ...]) -> list[Assignment]:
+        job, starts, given = self.bench.job, self.bench.job.federation.starts, []
+        for k in sites:
+            n = starts[k + 1] - starts[k]
+            p = plan(job.algorithm, job.local, n, generator(job.seed, round, k, "batches"))
+            given.append(Assignment.of(p, n, starts[k]))
+        return given
+
+    def _plan_ahead(self, round: int, program: Program) -> None:
         job = self.bench.job
         who = on_duty_in(job.seed, round, len(job.federation.sites), self.on_duty)
-        self.planned = {(round, k): self._plan(round, k) for k in who}
+        given = self._plan(round, who)
+        staged = program.table.stage(given) if self.programs.get(len(who)) is program else None
+        self.planned = {(round, who): (given, staged)}
 
     def _received(self, site: int, given: Assignment) -> Tree:
         """What a site starts from."""
@@ -93,10 +103,11 @@ class Graphs(Loop):
         """As `site.answer_of`, but of views: the program's matrix stays as it is until the next round."""
         layout, answers = self.bench.job.layout, []
         w, buffers, personal = program.W[:, : layout.shared], layout.buffers(program.W), layout.personal(program.W)
-        for m, (k, one) in enumerate(zip(sites, done, strict=True)):
+        parts = zip(sites, done, w.unbind(), buffers.unbind(), personal.unbind(), strict=True)
+        for k, one, w_k, buffers_k, personal_k in parts:
             extra, memory = self.bench.job.algorithm.reply(one)
-            up = {"w": w[m], "buffers": buffers[m]} | extra
-            answers.append(Answer(up, 0.0, personal[m], memory, program.rows_of(k)))
+            up = {"w": w_k, "buffers": buffers_k} | extra
+            answers.append(Answer(up, 0.0, personal_k, memory, program.rows_of(k)))
         return answers
 
     def _sound_beside(self, answers: Sequence[Answer]) -> list[Tensor]:

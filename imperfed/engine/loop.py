@@ -12,7 +12,7 @@ from imperfed.engine import site as at_site
 from imperfed.engine.crew import Failure, attempt
 from imperfed.engine.site import Answer, Bench, Scores
 from imperfed.engine.staff import Reply
-from imperfed.engine.together import weighted_gradient
+from imperfed.engine.together import Route, weighted_gradient
 from imperfed.network import Net
 
 
@@ -22,6 +22,7 @@ class Loop:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.notes: list[str] = []
+        self.route: Route | None = None
 
     def open(self, number: int) -> tuple[Tree, ...]:
         """The answers to an opening exchange."""
@@ -55,7 +56,9 @@ class Loop:
         """In one pass over all rows, without a copy of the model a site."""
         server = self.bench.state.server
         net = self.bench.take_place(0, server["w"], server["buffers"])
-        return weighted_gradient(self.bench.job, net, self.bench.state.rows, sites, weights)
+        if self.route is None or self.route.sites != tuple(sites):
+            self.route = Route.of(self.bench.job, sites)
+        return weighted_gradient(self.bench.job, net, self.bench.state.rows, self.route, weights)
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
         """Figures of every site's model and of the global one."""

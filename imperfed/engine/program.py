@@ -9,18 +9,17 @@ which rows (an index into the resident data), the random numbers, what was recei
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from imperfed.core import Algorithm, Batch, Done, Step, Tree
+from imperfed.core import Algorithm, Batch, Done, Objective, Step, Tree
 from imperfed.engine.record import Recorder
 from imperfed.engine.site import Bench
-from imperfed.engine.timetable import Assignment, Timetable
+from imperfed.engine.timetable import Assignment, Staged, Timetable
 from imperfed.network import Net
 
 RECORDED = 400
@@ -57,6 +56,25 @@ def obstacle(bench: Bench) -> str | None:
     if any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in modules) and any(n % batch for n in sizes):
         return f"batch normalisation would count the rows that pad a batch to {batch}"
     return None
+
+
+class Compiled:
+    """An objective whose loss is compiled: once for all sites, since their networks differ in their numbers alone."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective, self.remember = objective, objective.remember
+        self.compiled = torch.compile(loss_of, dynamic=False)
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        """The objective's own loss; of a site's network by what was compiled."""
+        compute = self.compiled if isinstance(net, SiteNet) else loss_of
+        result: tuple[Tensor, Any] = compute(self.objective, net, batch)
+        return result
+
+
+def loss_of(objective: Objective, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+    """What is compiled."""
+    return objective.loss(net, batch)
 
 
 class SiteNet(Net):
@@ -99,6 +117,7 @@ class Program:
         size = block_size(max(steps), M)
         self.ragged = len(steps) > 1 or max(steps) % size > 0
         self.table = Timetable(size, given, device)
+        self.objective = cast(Objective, Compiled(job.objective)) if compiled else job.objective
         self.plain = all(getattr(type(job.algorithm), hook) is getattr(Algorithm, hook) for hook in PLAIN)
         self.W, self.G = matrix(M, job.layout.size, device), matrix(M, job.layout.trainable, device)
         self.losses = self.W.new_zeros(M)
@@ -108,20 +127,13 @@ class Program:
         self.down = stacked(downs)
         self.memory = {name: t[:1].repeat(M, *[1] * (t.ndim - 1)).to(device) for name, t in bench.state.memory.items()}
         self.survey = stacked([bench.shelf(0).survey] * M)
-        nets, received = self._nets(compiled), (each(t, M) for t in (self.down, self.memory))
+        rows = zip(self.W, self.G, strict=True)
+        nets = [SiteNet(copy.deepcopy(bench.net.module), job.layout, *row) for row in rows]
+        received = (each(t, M) for t in (self.down, self.memory))
         self.slots = stacked([job.algorithm.start(net.w, *trees) for net, *trees in zip(nets, *received, strict=True)])
         parts = (each(t, M) for t in (self.down, self.memory, self.survey, self.slots))
         self.seats = [Seat(*one) for one in zip(nets, *parts, strict=True)]
         self.replay = recorder.record(lambda: self._block(size), lambda: self._block(1))
-
-    def _nets(self, compiled: bool) -> list[Net]:
-        module, layout = self.bench.net.module, self.bench.job.layout
-        nets: list[Net] = [SiteNet(copy.deepcopy(module), layout, *rows) for rows in zip(self.W, self.G, strict=True)]
-        if compiled:
-            call = torch.compile(call_module, dynamic=False)
-            for net in nets:
-                net.call = partial(call, net.module)
-        return nets
 
     # -- what is recorded -------------------------------------------------------------------------------------------
 
@@ -175,11 +187,11 @@ class Program:
         step = Step(seat.net, batch, seat.down, seat.memory, slots, local.lr, local.momentum, local.weight_decay)
         seat.net.train(True)
         if self.plain:
-            loss, out, g = job.algorithm.slope(job.objective, step)
+            loss, out, g = job.algorithm.slope(self.objective, step)
             if g is not seat.net.grad:
                 seat.net.grad.copy_(g)
         else:
-            loss, out = job.algorithm.local(job.objective, step)
+            loss, out = job.algorithm.local(self.objective, step)
             for name, t in slots.items():
                 if t is not seat.slots[name]:
                     seat.slots[name].copy_(t)
@@ -193,18 +205,18 @@ class Program:
     def _remember(self, m: int, batch: Batch, out: Any, slot: Tensor) -> None:
         net = self.seats[m].net
         net.train(False)
-        for name, values in self.bench.job.objective.remember(net, batch, out).items():
+        for name, values in self.objective.remember(net, batch, out).items():
             self.scratch[name].index_copy_(0, slot, values)
 
     # -- a round ----------------------------------------------------------------------------------------------------
 
-    def train(self, sites: Sequence[int], given: Sequence[Assignment], downs: Sequence[Tree]) -> None:
+    def train(self, sites: Sequence[int], staged: Staged, downs: Sequence[Tree]) -> None:
         """Make a round's steps; the host does not wait for them."""
         self._load(sites, downs)
-        for number in range(self.table.load(given)):
-            self.table.turn(number)
+        for number in range(staged.blocks):
+            self.table.turn(staged, number)
             self.replay()
-        self.losses /= torch.tensor([float(one.steps) for one in given]).to(self.losses.device)
+        self.losses /= self.table.counts
 
     def _load(self, sites: Sequence[int], downs: Sequence[Tree]) -> None:
         """What the sites start from, in place."""
@@ -256,19 +268,13 @@ class Program:
 def block_size(steps: int, sites: int) -> int:
     """Steps in one record: all of a round, or a part of it where the record would grow too large."""
     most = max(1, min(steps, RECORDED // sites))
-    return next((size for size in range(most, most // 2, -1) if steps % size == 0), most)
+    return next((size for size in range(most, most // 4, -1) if steps % size == 0), most)
 
 
 def matrix(rows: int, columns: int, device: torch.device) -> Tensor:
     """Zeros, every row of which begins at an address that the fastest kernels can read from."""
     wide = -(-columns // ALIGNED) * ALIGNED
     return torch.zeros(rows, wide, device=device)[:, :columns]
-
-
-def call_module(module: nn.Module, x: Tensor) -> Tensor:
-    """What is compiled: once for all sites, since their networks differ in their numbers alone."""
-    logits: Tensor = module(x)
-    return logits
 
 
 def stacked(trees: Sequence[Tree]) -> Tree:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -245,8 +246,8 @@ def _net(network: Network, layout: Layout) -> Net:
 
 def unlike_the_others(replies: dict[int, Reply]) -> dict[int, str]:
     """The sites whose answers have other names or shapes than most: they cannot be stacked."""
-    shapes = {k: tuple(sorted((name, tuple(t.shape)) for name, t in replies[k].up.items())) for k in sorted(replies)}
-    usual = max(shapes.values(), key=list(shapes.values()).count, default=())
+    shapes = {k: tuple((name, tuple(t.shape)) for name, t in sorted(replies[k].up.items())) for k in sorted(replies)}
+    usual = Counter(shapes.values()).most_common(1)[0][0] if shapes else ()
     return {
         k: f"its answer was refused: {dict(mine)} differs from the others' {dict(usual)}"
         for k, mine in shapes.items()

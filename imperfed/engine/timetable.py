@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from imperfed.descend import Plan
+from imperfed.descend import Plan, filled
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,23 @@ class Assignment:
     @classmethod
     def of(cls, plan: Plan, n: int, first: int) -> Assignment:
         """From a plan for n rows, the first of which has this number."""
-        real = plan.rows < n
-        share = real / real.sum(1, keepdim=True)
-        return cls(plan, torch.where(real, plan.rows, 0) + first, real.float(), share)
+        real, share = shares(n, *plan.rows.shape)
+        return cls(plan, torch.where(plan.rows < n, plan.rows + first, first), real, share)
 
     @property
     def steps(self) -> int:
         """The number of local steps."""
         return len(self.index)
+
+
+@lru_cache(maxsize=4096)
+def shares(n: int, steps: int, size: int) -> tuple[Tensor, Tensor]:
+    """1 on the slots of a plan for n rows that hold a row, 0 on others; and the same divided by a batch's rows."""
+    cuts = -(-n // size)
+    one_pass = torch.zeros(cuts * size)
+    one_pass[filled(n, size)] = 1.0
+    real = one_pass.view(cuts, size).repeat(-(-steps // cuts), 1)[:steps]
+    return real, real / real.sum(1, keepdim=True)
 
 
 class Timetable:
@@ -50,33 +60,52 @@ class Timetable:
             name: torch.zeros(block, M, *t.shape[1:], dtype=t.dtype, device=device)
             for name, t in first.plan.draws.items()
         }
-        self.whole: list[Tensor] = []
+        self.counts = torch.ones(M, device=device)
+        """Steps of every site."""
 
     @property
     def block(self) -> list[Tensor]:
         """All tables of a block."""
         return [self.index, self.real, self.share, self.active, *self.draws.values()]
 
-    def load(self, given: Sequence[Assignment]) -> int:
-        """Take over a round's work; the number of blocks that it takes."""
-        size, steps = len(self.index), max(one.steps for one in given)
-        blocks = -(-steps // size)
-        tables = [[one.index for one in given], [one.real for one in given], [one.share for one in given]]
-        tables.append([torch.ones(one.steps, dtype=torch.bool) for one in given])
-        tables += [[one.plan.draws[name] for one in given] for name in self.draws]
-        self.whole = [beside(parts, blocks * size, self.index.device) for parts in tables]
-        return blocks
+    def stage(self, given: Sequence[Assignment]) -> Staged:
+        """A round's work on the device, cut into blocks; what is at work now stays as it is."""
+        size, device = len(self.index), self.index.device
+        steps = [one.steps for one in given]
+        length = -(-max(steps) // size) * size
+        parts = [[one.index for one in given], [one.real for one in given], [one.share for one in given]]
+        parts.append([torch.ones(count, dtype=torch.bool) for count in steps])
+        parts += [[one.plan.draws[name] for one in given] for name in self.draws]
+        tables = tuple(ahead(beside(part, length), device) for part in parts)
+        return Staged(length // size, tables, ahead(torch.tensor(steps, dtype=torch.float32), device))
 
-    def turn(self, number: int) -> None:
-        """Go to the block of this number."""
+    def turn(self, staged: Staged, number: int) -> None:
+        """Put the block of this number to work."""
         size = len(self.index)
-        for table, whole in zip(self.block, self.whole, strict=True):
+        for table, whole in zip(self.block, staged.tables, strict=True):
             table.copy_(whole[number * size : (number + 1) * size])
+        self.counts.copy_(staged.counts)
 
 
-def beside(parts: Sequence[Tensor], length: int, device: torch.device) -> Tensor:
-    """The sites' parts [steps, ...] side by side, [length, M, ...] on a device; 0 beyond a part's end."""
+@dataclass(frozen=True)
+class Staged:
+    """A round's timetable, ready to be put to work."""
+
+    blocks: int
+    tables: tuple[Tensor, ...]
+    counts: Tensor
+
+
+def beside(parts: Sequence[Tensor], length: int) -> Tensor:
+    """The sites' parts [steps, ...] side by side, [length, M, ...]; 0 beyond a part's end."""
+    if all(len(part) == length for part in parts):
+        return torch.stack(list(parts), 1)
     whole = parts[0].new_zeros(length, len(parts), *parts[0].shape[1:])
     for m, part in enumerate(parts):
         whole[: len(part), m] = part
-    return (whole.pin_memory() if device.type == "cuda" else whole).to(device, non_blocking=True)
+    return whole
+
+
+def ahead(t: Tensor, device: torch.device) -> Tensor:
+    """A copy on a device, for which the host does not wait."""
+    return t.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else t.clone()

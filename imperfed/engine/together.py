@@ -40,32 +40,65 @@ class Once:
         return self.net.features(self.examples).index_select(0, self.index)
 
 
-def weighted_gradient(job: Job, net: Net, remembered: Tree, sites: Sequence[int], p: Tensor) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class Part:
+    """The rows of at most `PART` distinct examples, rows of one example beside each other."""
+
+    rows: Tensor
+    owner: Tensor
+    """The place among the sites on duty of the site that holds each row."""
+    examples: Tensor
+    index: Tensor
+    """Which of the examples each row is."""
+    survey: Tree
+    """What the objective knows of all labels of each row's site."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The way through all rows of some sites: it stays the same as long as the same sites are on duty."""
+
+    sites: tuple[int, ...]
+    sizes: Tensor
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, job: Job, sites: Sequence[int]) -> Route:
+        """On the device of the inputs, so that following it asks nothing of the host."""
+        fed = job.federation
+        device = fed.x.device
+        sizes = torch.tensor([fed.starts[k + 1] - fed.starts[k] for k in sites], device=device)
+        rows = torch.cat([torch.arange(fed.starts[k], fed.starts[k + 1], device=device) for k in sites])
+        owner = torch.arange(len(sites), device=device).repeat_interleave(sizes)
+        example = rows if fed.at is None else fed.at[rows]
+        order = example.argsort(stable=True)  # rows of one example come together
+        rows, owner, example = rows[order], owner[order], example[order]
+        distinct, index = example.unique_consecutive(return_inverse=True)
+        ends = torch.arange(0, len(distinct) + PART, PART, device=device)
+        surveys, parts = _surveys(job, sites), []
+        for number, (a, b) in enumerate(pairwise(torch.searchsorted(index, ends).tolist())):
+            mine = distinct[number * PART : (number + 1) * PART]
+            survey = {name: t[owner[a:b]] for name, t in surveys.items()}
+            parts.append(Part(rows[a:b], owner[a:b], mine, index[a:b] - number * PART, survey))
+        return cls(tuple(sites), sizes, tuple(parts))
+
+
+def weighted_gradient(job: Job, net: Net, remembered: Tree, route: Route, p: Tensor) -> tuple[Tensor, Tensor]:
     """sum_k p_k grad f_k at the network's present weights, f_k the mean loss of site k; and every site's mean loss."""
     fed = job.federation
-    sizes = torch.tensor([fed.starts[k + 1] - fed.starts[k] for k in sites])
-    rows = torch.cat([torch.arange(fed.starts[k], fed.starts[k + 1]) for k in sites])
-    owner = torch.arange(len(sites)).repeat_interleave(sizes)
-    example = rows if fed.at is None else fed.at[rows]
-    order = example.argsort(stable=True)  # rows of one example come together
-    rows, owner, example = rows[order], owner[order], example[order]
-    distinct, index = example.unique_consecutive(return_inverse=True)
-    cuts = torch.searchsorted(index, torch.arange(0, len(distinct) + PART, PART)).tolist()
-    weight = (p / sizes)[owner]
-    total, losses, surveys = torch.zeros(job.layout.shared), torch.zeros(len(sites)), _surveys(job, sites)
+    share = p.to(route.sizes.device) / route.sizes
+    total, losses = net.w.new_zeros(job.layout.shared), net.w.new_zeros(len(route.sizes))
     net.train(True)
-    for number, (a, b) in enumerate(pairwise(cuts)):
-        at = rows[a:b]
-        examples = fed.x[distinct[number * PART : (number + 1) * PART]]
-        once = Once(net, examples, index[a:b] - number * PART)
-        memory = {name: t[at] for name, t in remembered.items()}
-        survey = {name: t[owner[a:b]] for name, t in surveys.items()}
-        batch = Batch.of(fed.x[:0], fed.labels.take(at), torch.ones(b - a), memory, {}, survey)
+    for part in route.parts:
+        once = Once(net, fed.x[part.examples], part.index)
+        memory = {name: t[part.rows] for name, t in remembered.items()}
+        real = net.w.new_ones(len(part.rows))
+        batch = Batch.of(fed.x[:0], fed.labels.take(part.rows), real, memory, {}, part.survey)
         values, _ = job.objective.loss(once, batch)
-        total += net.backward(values @ weight[a:b])[: len(total)]
-        losses.index_add_(0, owner[a:b], values.detach())
+        total += net.backward(values @ share[part.owner])[: len(total)]
+        losses.index_add_(0, part.owner, values.detach())
     net.train(False)
-    return total, losses / sizes
+    return total, losses / route.sizes
 
 
 def _surveys(job: Job, sites: Sequence[int]) -> Tree:

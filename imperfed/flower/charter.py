@@ -10,8 +10,8 @@ import torch
 
 from imperfed.config import Config, resolve
 from imperfed.core import Tree
-from imperfed.data.federate import Scale
 from imperfed.data.holding import Card
+from imperfed.data.scale import Scale
 from imperfed.flower.wire import Letter, RefusedError, Word
 from imperfed.labels import KINDS
 

@@ -14,8 +14,8 @@ from flwr.serverapp import Grid
 
 from imperfed.config import Config
 from imperfed.core import Tree
-from imperfed.data.federate import Scale
 from imperfed.data.holding import Card, Central
+from imperfed.data.scale import Scale
 from imperfed.engine.site import Bench
 from imperfed.errors import UsageError
 from imperfed.experiment import Experiment, Watch
@@ -48,7 +48,7 @@ class Coordinator:
         if self.config.run.device == "cuda":
             raise UsageError("real sites compute on the CPU; leave device at auto, or cpu")
         self.config = replace(self.config, run=replace(self.config.run, device="cpu"))
-        greeting = Charter("", self.config.toml(), self.declaration, 0, Scale(torch.empty(0), torch.empty(0)), {})
+        greeting = Charter("", self.config.toml(), self.declaration, 0, Scale.none(), {})
         self.mail = Mail(self.grid, tuple(self.sites), greeting, self.patience, self.say)
 
     def run(self, watch: Watch) -> Record:

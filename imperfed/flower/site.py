@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from imperfed.core import Tree
 from imperfed.engine import site as at_site
 from imperfed.engine.course import Report
-from imperfed.engine.together import weighted_gradient
+from imperfed.engine.together import Route, weighted_gradient
 from imperfed.errors import DataError, ImperfedError
 from imperfed.flower import repair
 from imperfed.flower.charter import Charter, card_letter
@@ -95,7 +95,7 @@ def exchange(seat: Seat, round: int, number: int) -> tuple[float, Tree]:
         return 0.0, at_site.consult(seat, OPENING, k, opening, opening.answer).up
     if algorithm.exchanges(round)[number].weigh is not None:
         net = seat.take_place(k, seat.received["w"], seat.received["buffers"])
-        g, losses = weighted_gradient(seat.job, net, seat.state.rows, [k], torch.ones(1))
+        g, losses = weighted_gradient(seat.job, net, seat.state.rows, Route.of(seat.job, [k]), torch.ones(1))
         return float(losses[0]), {"g": g}
     given = at_site.respond(seat, round, number, k)
     if fault := given.fault(seat.state):

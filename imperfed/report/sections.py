@@ -53,7 +53,8 @@ def learning(run: Run) -> Section:
         svg = plots.curves("tests", told, tests, f"{what}, %", "the only site", common)
         n = sum(n for _, n in course[max(course)].values())
         also = f"; global model on the common test set, n = {count(run.common[1])}" if run.common else ""
-        rows = "the common test set" if run.config.split.common_test else "their own test rows"
+        shared = run.summary["facts"].get("common_test") if run.summary else run.config.split.common_test
+        rows = "the common test set" if shared else "their own test rows"
         pictures.append(Picture(svg, f"Test {what} of the sites' models on {rows}, n = {count(n)}{also}."))
     elif course := run.course(COMMON):
         what, tests = named(run.metric), in_per_cent(course)

@@ -84,3 +84,13 @@ def test_a_bad_line_is_named(tmp_path: Path):
     path.write_text("1 2 2\n0 1:x\n")
     with pytest.raises(DataError, match=r"tags\.txt, line 2: 'x' is not a number"):
         load(str(path))
+
+
+def test_the_summary_says_what_private_steps_on_w_cost(own: Path, tmp_path: Path):
+    pytest.importorskip("opacus")
+    private = ("-s", "one_pass=true", "-s", "noise_w=6", "-s", "method.noise=4")
+    done("run", "fedalc", "--data", own, "--rounds", "5", *LIGHT, *private, "--out", tmp_path / "out")
+    account = summary(tmp_path / "out")["account"]
+    assert account["releases_w"] == 5
+    assert account["delta"] == 1e-5
+    assert 0 < account["epsilon"] < account["epsilon_w"]

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from imperfed.data.candidates import Labelling
 from imperfed.data.dataset import Dataset
-from imperfed.data.federate import Scale, federate, site_names
+from imperfed.data.federate import federate, site_names
 from imperfed.data.partitions import Split
+from imperfed.data.scale import Scale
 from imperfed.errors import DataError, UsageError
 from imperfed.labels import Candidates, Exact
 

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from imperfed import experiment
 from imperfed.config import resolve
-from imperfed.data.federate import Scale, Scene
+from imperfed.data.federate import Scene
+from imperfed.data.scale import Scale
 from imperfed.errors import UsageError
 from imperfed.tables import run_table
 

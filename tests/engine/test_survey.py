@@ -10,7 +10,7 @@ from imperfed.algorithms.masked_bce import MaskedBCE
 from imperfed.core import Batch
 from imperfed.descend import plan
 from imperfed.engine.site import sit_down
-from imperfed.engine.together import weighted_gradient
+from imperfed.engine.together import Route, weighted_gradient
 from imperfed.labels import Annotated
 
 
@@ -31,7 +31,7 @@ def test_every_batch_carries_the_survey_of_its_own_site() -> None:
 def test_one_pass_for_all_sites_weighs_each_row_by_its_own_site() -> None:
     e = engine(FedAvg(), MaskedBCE(), world(Annotated))
     sites, p = (0, 2, 3), torch.tensor([0.2, 0.5, 0.3])
-    g, losses = weighted_gradient(e.bench.job, e.bench.net, {}, sites, p)
+    g, losses = weighted_gradient(e.bench.job, e.bench.net, {}, Route.of(e.bench.job, sites), p)
     expected = torch.zeros_like(g)
     for i, k in enumerate(sites):
         shelf = e.bench.shelf(k)

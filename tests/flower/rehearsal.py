@@ -13,8 +13,9 @@ from toy import LOCAL, differences, world
 
 from imperfed.config import Config, resolve
 from imperfed.core import Tree
-from imperfed.data.federate import Scale, Scene
+from imperfed.data.federate import Scene
 from imperfed.data.holding import Holding, taken_apart
+from imperfed.data.scale import Scale
 from imperfed.engine.course import Report
 from imperfed.experiment import Experiment
 from imperfed.flower.grid import LocalGrid, Node
@@ -37,7 +38,7 @@ def normalised(shape: tuple[int, ...], classes: int) -> Network:
 def raw(kind: type[Labels]) -> Scene:
     """Four unequal sites of a toy problem, nothing scaled."""
     federation, oracle = world(kind)
-    return Scene(federation, oracle, {}, Scale(torch.empty(0), torch.empty(0)))
+    return Scene(federation, oracle, {}, Scale.none())
 
 
 def scaled(raw: Scene) -> Scene:

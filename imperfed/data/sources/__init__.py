@@ -41,7 +41,10 @@ def load(name_or_path: str) -> Dataset:
     if path.suffix.lower() in OWN_FILES:
         return OWN_FILES[path.suffix.lower()](path)
     if path.exists():
-        raise UsageError(f"{path}: a dataset of your own is one file ending in {' or '.join(OWN_FILES)}")
+        raise UsageError(
+            f"{path}: a dataset of your own is one file ending in {' or '.join(OWN_FILES)}, or a folder with a "
+            "federation.toml"
+        )
     raise unknown("dataset", name_or_path, known)
 
 

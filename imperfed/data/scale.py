@@ -1,0 +1,78 @@
+"""Standardisation of inputs with statistics that sites can add up without showing a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Tree
+
+CONSTANT = 1e-12
+"""Variance, relative to the squared mean, up to which a column is constant: sums of squares carry no more digits."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What a site tells of its inputs: how many values each feature has, their sum and their sum of squares."""
+
+    n: int
+    total: Tensor
+    squares: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> Moments:
+        """Of a table: a sum a column. Of images: a sum a channel, over all pixels."""
+        if x.ndim == 2:
+            x = x.double()
+            return cls(len(x), x.sum(0), x.square().sum(0))
+        over, pixels = (0, *range(2, x.ndim)), x[:1, :1].numel()
+        sums = [t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (x, x.square())]
+        return cls(len(x) * pixels, *sums)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and spread of each feature over all training rows; empty for inputs left as they are."""
+
+    mean: Tensor
+    spread: Tensor
+
+    @classmethod
+    def none(cls) -> Scale:
+        """Leave inputs as they are."""
+        return cls(torch.empty(0), torch.empty(0))
+
+    @classmethod
+    def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
+        """Of the rows that each site trains on; those of tables always, those of images where asked for."""
+        return cls.merged([Moments.of(x[rows]) for rows in sites]) if x.ndim == 2 or images else cls.none()
+
+    @classmethod
+    def merged(cls, sites: Sequence[Moments]) -> Scale:
+        """From counts, sums and sums of squares, which are all that has to leave a site for it."""
+        n = sum(site.n for site in sites)
+        mean = torch.stack([site.total for site in sites]).sum(0) / n
+        variance = torch.stack([site.squares for site in sites]).sum(0) / n - mean.square()
+        spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
+        return cls(mean, spread) if mean.ndim == 1 else cls(mean.float(), spread.float())  # images are many: no doubles
+
+    @staticmethod
+    def sums(x: Tensor, images: bool = False) -> Tree:
+        """A site's moments as they travel; empty for images left as they are."""
+        if x.ndim != 2 and not images:
+            return {}
+        told = Moments.of(x)
+        return {"count": torch.tensor(told.n), "sum": told.total, "square": told.squares}
+
+    @classmethod
+    def of_sums(cls, parts: Sequence[Tree]) -> Scale:
+        """From what travelled, of all sites."""
+        if not parts[0]:
+            return cls.none()
+        return cls.merged([Moments(int(part["count"]), part["sum"], part["square"]) for part in parts])
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return ((x - self.mean) / self.spread).float() if len(self.mean) else x

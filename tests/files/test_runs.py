@@ -1,0 +1,183 @@
+"""Runs on a federation of files, from the command line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli.terminal import done, imperfed, summary
+from pyarrow import parquet
+
+from files import small
+from files.written import declare, write_table
+from imperfed.data.candidates import Labelling
+from imperfed.data.own import federate_files
+from imperfed.data.partitions import Split
+from imperfed.files.declaration import Declaration, Inputs, LabelColumns, called, read_declaration
+from imperfed.files.sites import read_sites
+
+QUICK = ("--rounds", "2", "--set", "steps=2", "--workers", "1")
+
+
+@pytest.fixture(autouse=True)
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)
+
+
+def many(folder: Path, kind: str = "exact", truth: str = "", **more: str) -> Path:
+    """A federation with rows enough to keep some apart: 30 patients with 2 rows each at two sites."""
+    draw = np.random.default_rng(3)
+    for site in ("north", "south"):
+        y = np.arange(60) % 3
+        x = draw.normal(size=(60, 2)) + 4 * np.eye(3, 2)[y]
+        given = [small.CLASSES[c] for c in y]
+        columns = {
+            "a": x[:, 0],
+            "b": x[:, 1],
+            "id": [f"{site}-{i}" for i in range(60)],
+            "who": [i // 2 for i in range(60)],
+        }
+        write_table(folder / f"{site}.csv", columns | {"true": given, "y": given[:-6] + ["cat"] * 6})
+    labels = LabelColumns(kind, small.CLASSES, "y", truth=truth)
+    declared = Declaration("many", "*.csv", id="id", inputs=Inputs(("a", "b")), labels=labels, **more)  # type: ignore[arg-type]
+    return declare(folder, declared)
+
+
+def test_run_evaluate_and_resume(tmp_path: Path) -> None:
+    folder = small.candidates(tmp_path / "animals")
+    said = done("run", "pfedpll", "--data", folder, *QUICK, "--out", tmp_path / "runs")
+    told = summary(said.folder)
+    assert [site["site"] for site in told["sites"]] == ["north", "south"]
+    assert told["data"] == "animals"
+    assert told["facts"]["rows"] == [6, 6]
+    assert parquet.read_table(said.folder / "labels/south.parquet")["id"].to_pylist() == [
+        f"south {i}" for i in range(6)
+    ]
+    figures = done("evaluate", said.folder, "--json").out
+    assert "north" in figures
+    cut = shutil.copytree(said.folder, tmp_path / "cut")
+    (cut / "summary.json").unlink()
+    (cut / "checkpoints/last.safetensors").unlink()
+    done("resume", cut)
+    for model in ("global", "north", "south"):
+        name = f"models/{model}.safetensors"
+        assert (cut / name).read_bytes() == (said.folder / name).read_bytes()
+
+
+def test_compare_takes_the_file_itself(tmp_path: Path) -> None:
+    folder = many(tmp_path / "many")
+    data = folder / "federation.toml"
+    said = done("compare", "fedavg,local-only", "--data", data, *QUICK, "--out", tmp_path / "runs")
+    assert "local-only" in said.out
+
+
+def test_nothing_to_compare_by(tmp_path: Path) -> None:
+    said = imperfed("compare", "cc", "--data", many(tmp_path, "candidates"), "--out", tmp_path / "runs")
+    assert said.code == 2
+    assert "declare test files or truth" in said.err
+
+
+@pytest.mark.parametrize(("data", "name"), [("digits", "digits"), ("a/mine.npz", "mine"), ("b/federation.toml", "b")])
+def test_what_a_run_is_called_after(data: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert called(data) == name
+    monkeypatch.chdir(tmp_path)
+    assert called(".") == called("federation.toml") == tmp_path.name
+
+
+def test_all_problems_end_a_run_before_anything_is_written(tmp_path: Path) -> None:
+    folder = small.candidates(tmp_path / "animals")
+    for site in ("north", "south"):
+        path = folder / f"sites/{site}.csv"
+        path.write_text(path.read_text().replace(",f,", ",x,", 1))
+    said = imperfed("run", "cc", "--data", folder, "--out", tmp_path / "runs")
+    assert said.code == 3
+    assert said.err.startswith("error: animals: 2 problems; nothing was trained or written\n")
+    assert "north.csv, line 2, column sex" in said.err
+    assert "south.csv, line 2, column sex" in said.err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("partition=iid", "split.partition = iid: the sites and their rows of animals are as its files say"),
+        ("sites=3", "split.sites = 3"),
+        ("split.standardise=true", "split.standardise"),
+        ("labels.candidates=flip", "labels.candidates = flip: the labels (candidates) of animals are as its files say"),
+        ("labels.kind=exact", "labels.kind = exact"),
+        ("attribute_flip=0.1", "labels.attribute_flip"),
+        ("split.trusted=1.5", "trusted is a share"),
+        ("data_seed=-1", "data_seed must not be negative"),
+    ],
+)
+def test_settings_that_the_files_settle(setting: str, reason: str, tmp_path: Path) -> None:
+    said = imperfed("run", "cc", "--data", small.candidates(tmp_path), "--set", setting, "--out", tmp_path / "runs")
+    assert said.code == 2
+    assert reason in said.err
+
+
+def test_a_kind_of_labels_that_the_method_cannot_learn_from(tmp_path: Path) -> None:
+    said = imperfed("run", "pfedpll", "--data", small.annotated(tmp_path), "--out", tmp_path / "runs")
+    assert said.code == 2
+    assert "masked-bce" in said.err
+
+
+def test_a_folder_without_a_declaration(tmp_path: Path) -> None:
+    said = imperfed("run", "cc", "--data", tmp_path)
+    assert said.code == 2
+    assert "federation.toml" in said.err
+
+
+def test_rows_are_kept_apart_where_the_truth_is_known(tmp_path: Path) -> None:
+    reading = read_sites(read_declaration(many(tmp_path, truth="true")))
+    scene = federate_files(reading, Split(test=0.25, public=0.2, trusted=0.1), Labelling(), 0)
+    assert scene.facts["trusted_rows"] == 12
+    assert sum(scene.facts["rows"]) + sum(scene.facts["test_rows"]) + scene.facts["public_rows"] == 108
+    assert scene.facts["rows_left_out"] == 0
+    assert max(scene.facts["noise_rates"]) > 0
+    assert scene.federation.x.mean(0).abs().max() < 1e-6
+    assert set(scene.federation.ids) < {f"{site}-{i}" for site in ("north", "south") for i in range(60)}
+    again = federate_files(reading, Split(test=0.25, public=0.2, trusted=0.1), Labelling(), 1)
+    assert again.federation.ids != scene.federation.ids
+
+
+def test_without_truth_labels_are_measured_by_and_never_called_true(tmp_path: Path) -> None:
+    scene = federate_files(read_sites(read_declaration(many(tmp_path / "exact"))), Split(), Labelling(), 0)
+    assert scene.oracle.truth is None
+    assert "noise_rates" not in scene.facts
+    assert scene.facts["test_rows"] == [10, 10]
+    assert len(scene.federation.public) == 4
+    scene = federate_files(read_sites(read_declaration(many(tmp_path / "sets", "candidates"))), Split(), Labelling(), 0)
+    assert scene.facts["test_rows"] == [0, 0]
+    assert scene.oracle.truth is None
+    assert len(scene.federation.x) == 120
+
+
+def test_rows_of_one_group_stay_together(tmp_path: Path) -> None:
+    scene = federate_files(read_sites(read_declaration(many(tmp_path, group="who"))), Split(), Labelling(), 0)
+    trained = {name.split("-")[1] for name in scene.federation.ids}
+    assert all(str(int(row) ^ 1) in trained for row in trained)
+    assert sum(scene.facts["test_rows"]) + len(scene.federation.public) == 24
+
+
+def test_trusted_and_public_files(tmp_path: Path) -> None:
+    write_table(tmp_path / "clean/t.csv", {"a": [1.0, 2.0], "b": [0.0, 1.0], "y": ["dog", "cat"]})
+    write_table(tmp_path / "clean/p.csv", {"a": [1.0], "b": [0.0]})
+    folder = many(tmp_path, trusted="clean/t.csv", public="clean/p.csv", test="clean/t.csv")
+    scene = federate_files(read_sites(read_declaration(folder)), Split(), Labelling(), 0)
+    assert scene.federation.trusted is not None
+    assert scene.federation.trusted.labels.values.tolist() == [1, 0]
+    assert len(scene.federation.public) == 1
+    assert scene.federation.sizes() == [60, 60]
+    assert [y.tolist() for y in scene.oracle.test_y] in ([[1, 0]] * 2, [[0, 1]] * 2)
+    said = imperfed("run", "fedavg", "--data", folder, "--set", "split.trusted=0.1", "--out", tmp_path / "runs")
+    assert (said.code, "has a trusted file already" in said.err) == (2, True)
+
+
+def test_positives_of_sparse_rows_train(tmp_path: Path) -> None:
+    folder = small.words(tmp_path / "words")
+    words = ("--model", "text", "--set", "model.widths=8,8")
+    said = done("run", "positive-softmax", "--data", folder, *QUICK, *words, "--out", tmp_path / "runs")
+    assert summary(said.folder)["metric"] == "p@1"

@@ -1,0 +1,65 @@
+"""The tables of the study of positives are read off the file in which its runs are kept."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1] / "benchmarks"), *sys.path])
+    import positives_table
+
+    return positives_table
+
+
+def record(line: str, seed: int, lam: float, validation: float, p: float) -> dict[str, Any]:
+    figures = {"p@1": p, "p@3": p / 2, "p@5": p / 4, "map": p / 5}
+    early = figures | {"p@1": p - 0.1}
+    return {
+        "data": "bibtex",
+        "line": line,
+        "settings": {"lam": lam, "lr_server": 0.01},
+        "seed": seed,
+        "stops": [3, 9],
+        "validation": validation,
+        "figures": {"3": early, "9": figures},
+    }
+
+
+RUNS = [
+    record("FedALC", 1, 10.0, 0.2, 0.54),
+    record("FedALC", 0, 30.0, 0.5, 0.9),  # as good on validation rows as the next: the smaller step is taken
+    record("FedALC", 0, 10.0, 0.5, 0.5),
+    record("FedAvg", 0, 10.0, 0.9, 0.6),
+]
+
+
+def test_settings_are_chosen_by_the_first_seeds_validation_rows(tables: Any):
+    head, _, first, second = tables.table(RUNS, "bibtex").splitlines()
+    assert "P@1 within 3 rounds" in head
+    assert first.startswith("| FedAvg | 60.0 | 30.0 | 15.0 | 12.0 | λη 0.1 | 1 | 50.0 |")
+    told = "| FedALC | 52.0 ± 2.8 | 26.0 ± 1.4 | 13.0 ± 0.7 | 10.4 ± 0.6 | λη 0.1 | 2 | 42.0 ± 2.8 |"
+    assert second == f"{told} 59.67 / 36.04 / 27.18 |"
+
+
+def test_a_page_is_filled_again_and_again(tables: Any):
+    page = "a\n<!-- table bibtex -->\nold\n<!-- end -->\nb\n<!-- sweep enron -->\n<!-- end -->\nc\n"
+    once = tables.filled(page, RUNS)
+    assert tables.filled(once, RUNS) == once
+    assert "old" not in once
+    assert "Not run." in once
+    assert "| FedALC | λη 0.1: 50.0, λη 0.3: 50.0 |" in tables.sweep(RUNS, "bibtex")
+
+
+def test_a_line_that_was_cut_off_costs_no_other(tables: Any, tmp_path: Path):
+    path = tmp_path / "new" / "runs.jsonl"
+    tables.append(path, RUNS[0])
+    with path.open("a") as file:
+        file.write('{"data": "bib')
+    tables.append(path, RUNS[1])
+    assert list(tables.read(path)) == RUNS[:2]
