@@ -14,7 +14,7 @@ import torch
 
 from imperfed.config import resolve
 from imperfed.data.holding import Holding, taken_apart
-from imperfed.experiment import Watch, scene_of, start
+from imperfed.experiment import Watch, held_by_sites, start
 from imperfed.flower.grid import LocalGrid, Node
 from imperfed.flower.mail import Patience
 from imperfed.flower.seat import Place
@@ -32,7 +32,7 @@ def main() -> None:
     config = resolve(words=settings | {"method": method} | dict(word.split("=", 1) for word in words))
     with TemporaryDirectory() as name:
         here = Path(name)
-        central, holdings = taken_apart(scene_of(config))
+        central, holdings = taken_apart(held_by_sites(config))
 
         def node(holding: Holding) -> Node:
             place = Place(holding.name, lambda config, declaration: holding, here / holding.name, SECRET)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +39,8 @@ Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.
 Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes; 0: one a core, 1: none.")]
 Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
+Seeds = Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Seeds that run side by side, each in a process of its own.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 
 INTERRUPTED = 130
@@ -78,28 +80,50 @@ def compare(
         str, typer.Argument(help="Names with commas, settings behind a name: 'fedprox mu=1, fedavg'; or a study.toml.")
     ],
     data: Data = "",
-    seeds: Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")] = "0",
+    seeds: Seeds = "0",
     rounds: Rounds = None,
     model: Model = None,
     device: Device = None,
     workers: Workers = None,
     settings: Set = [],  # noqa: B006
+    jobs: Jobs = 1,
     out: Out = Path("runs"),
 ) -> None:
     """Train several methods on the same splits and print one table."""
-    try:
-        numbers = [int(s) for s in seeds.split(",")]
-    except ValueError:
-        raise UsageError(f"--seeds takes whole numbers with commas between them; got {seeds!r}") from None
+    numbers = _numbers(seeds)
     words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
     if methods.endswith(".toml"):
         from imperfed.study import read_study
 
         study = read_study(methods)
-        _compare(study.methods, numbers, study.settings | words, out, study.paper)
+        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs)
         return
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    _compare(names, numbers, words, out)
+    _compare(names, numbers, words, out, jobs=jobs)
+
+
+@app.command()
+def reproduce(
+    study: Annotated[str, typer.Argument(help="A paper's table, as pfedpll/table-4.2 (see `list studies`).")],
+    only: Annotated[str, typer.Option("--only", help="Datasets of the table, with commas; empty: all.")] = "",
+    seeds: Seeds = "0,1,2",
+    rounds: Rounds = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006
+    jobs: Jobs = 1,
+    out: Out = Path("runs"),
+) -> None:
+    """Make a paper's table anew: the paper's figures, ours, and the difference."""
+    from imperfed.reproduce import chosen, markdown
+    from imperfed.reproduce import reproduce as make
+
+    wanted, datasets = chosen(study, [data.strip() for data in only.split(",") if data.strip()])
+    words, numbers, show = _words(settings, rounds, None, device, workers), _numbers(seeds), _show()
+    with show.interruptible():
+        folder, parts = make(wanted, datasets, numbers, lambda own: _configs(own | words), out, show.watch, jobs)
+    show.console.print(markdown(wanted, parts, numbers))
+    show.console.print(f"written\n  {folder / 'table.md'}\n  {folder / 'results.json'}")
 
 
 @app.command()
@@ -141,7 +165,7 @@ def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
 @app.command(name="list")
 def list_(
     what: Annotated[
-        str, typer.Argument(help="algorithms, repairs, attacks, defences, datasets or models.")
+        str, typer.Argument(help="algorithms, repairs, attacks, defences, datasets, models or studies.")
     ] = "algorithms",
     json: Json = False,
 ) -> None:
@@ -203,12 +227,16 @@ def _config(what: str, words: dict[str, str]) -> Config:
     return resolve(words={"method": what} | words)
 
 
-def _compare(
-    names: Sequence[str], seeds: list[int], words: dict[str, Any], out: Path, paper: dict[str, float] | None = None
-) -> None:
-    from imperfed.compare import compare as compare_methods
+def _numbers(seeds: str) -> list[int]:
+    try:
+        return [int(s) for s in seeds.split(",")]
+    except ValueError:
+        raise UsageError(f"--seeds takes whole numbers with commas between them; got {seeds!r}") from None
+
+
+def _configs(words: dict[str, Any]) -> Callable[[str, int], Config]:
+    """The settings of a comparison's run, by its method and seed."""
     from imperfed.config import resolve
-    from imperfed.tables import compare_table
 
     for key in words:
         if key.removeprefix("run.") in ("method", "seed"):
@@ -218,9 +246,23 @@ def _compare(
         name, *own = method.split()
         return resolve(words={"data_seed": seed} | words | _settings(own) | {"method": name, "seed": seed})
 
-    show = _show()
+    return config
+
+
+def _compare(
+    names: Sequence[str],
+    seeds: list[int],
+    words: dict[str, Any],
+    out: Path,
+    paper: dict[str, float] | None = None,
+    jobs: int = 1,
+) -> None:
+    from imperfed.compare import compare as compare_methods
+    from imperfed.tables import compare_table
+
+    config, show = _configs(words), _show()
     with show.interruptible():
-        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper)
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, jobs)
     compare_table(show.console, lines, seeds, folder)
 
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import multiprocessing
 import statistics
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
+from itertools import repeat
 from pathlib import Path
 
 from imperfed.config import Config
+from imperfed.data.federate import Scene
 from imperfed.errors import DivergedError, UsageError
-from imperfed.experiment import Watch, is_own, start
-from imperfed.files.declaration import read_declaration
+from imperfed.experiment import Watch, same_scene, scene_of, start
 from imperfed.folder import Record, free, whole
 from imperfed.products import headline
 
 SITES = "mean over sites"
+Outcome = Record | str
+"""A run's summary, or what was said of it where it diverged."""
 
 
 @dataclass(frozen=True)
@@ -71,40 +76,60 @@ def compare(
     out: Path,
     watch: Callable[[], Watch],
     paper: Mapping[str, float] | None = None,
+    jobs: int = 1,
 ) -> tuple[Path, list[Line]]:
-    """Run every method with every seed (which is also the seed of the split) in a new folder below `out`."""
+    """Run every method with every seed (which is also the seed of the split) in a new folder below `out`.
+
+    `jobs`: seeds that run side by side, each in a process of its own.
+    """
     if not methods:
         raise UsageError("no method was named; give names with commas between them")
     # all settings are checked before any run
-    configs = [[config(method, seed) for seed in seeds] for method in methods]
-    if not _measured(configs[0][0]):
-        raise UsageError("compare measures methods on test rows; set test above 0, or declare test files or truth")
-    folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
+    configs = [[config(method, seed) for method in methods] for seed in seeds]
     first = configs[0][0]
+    if first.split.test == 0:
+        raise UsageError("compare measures methods on test rows; set test above 0")
+    folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
+    ended: list[Sequence[Outcome]] = []
     lines: list[Line] = []
-    for method, runs in zip(methods, configs, strict=True):
-        summaries, diverged = [], []
-        for one in runs:
-            try:
-                summaries.append(start(one, folder, watch())[1])
-            except DivergedError as error:
-                diverged.append(str(error))
-        lines.append(line(method, summaries, paper, diverged))
-        write(folder, lines, seeds)
+    for outcomes in of_seeds(configs, folder, watch, jobs):
+        ended.append(outcomes)
+        lines = [line(method, [one[m] for one in ended], paper) for m, method in enumerate(methods)]
+        write(folder, lines, seeds[: len(ended)])
     return folder, lines
 
 
-def _measured(config: Config) -> bool:
-    """Whether there will be test rows."""
-    if not is_own(config.run.data):
-        return config.split.test > 0
-    declaration = read_declaration(config.run.data)
-    return bool(declaration.test) or (declaration.measured and config.split.test > 0)
+def of_seeds(
+    configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch], jobs: int
+) -> Iterator[Sequence[Outcome]]:
+    """What came of the runs of every seed, in order."""
+    if jobs <= 1:
+        yield from (of_one_seed(runs, folder, watch) for runs in configs)
+        return
+    # Not forked: a process that has used a GPU cannot give it to its children.
+    with ProcessPoolExecutor(min(jobs, len(configs)), multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(of_one_seed, configs, repeat(folder), repeat(Watch))
 
 
-def line(method: str, summaries: Sequence[Record], paper: Mapping[str, float], diverged: Sequence[str] = ()) -> Line:
-    """A method's line from the summaries of its runs, and what was said of those that diverged."""
+def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:
+    """What came of the runs of one seed; those on the same data have them read once."""
+    outcomes: list[Outcome] = []
+    before: tuple[Config, Scene] | None = None
+    for one in runs:
+        scene = before[1] if before and same_scene(before[0], one) else scene_of(one)
+        before = one, scene
+        try:
+            outcomes.append(start(one, folder, watch(), scene)[1])
+        except DivergedError as error:
+            outcomes.append(str(error))
+    return outcomes
+
+
+def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -> Line:
+    """A method's line from what came of its runs."""
+    summaries = [one for one in outcomes if not isinstance(one, str)]
+    diverged = [one for one in outcomes if isinstance(one, str)]
     filled = any("filled in" in s["labels"] for s in summaries)
     resolved = [s["labels"].get("auroc" if filled else "accuracy") for s in summaries]
     common = [s["global"][s["metric"]]["value"] for s in summaries if s["global"]]

@@ -14,6 +14,7 @@ from imperfed.algorithms import catalogue, reference
 from imperfed.auxiliary import Mending, assail
 from imperfed.config import Config
 from imperfed.core import Objective
+from imperfed.data.candidates import Labelling
 from imperfed.data.federate import Scene, federate
 from imperfed.data.own import federate_files
 from imperfed.data.sources import load, sources
@@ -62,7 +63,7 @@ class Experiment:
         self.config = config
         self.place = Place.of(config.run.device, config.run.precision, config.run.compile)
         self.place.prepare()
-        self.scene, self.mending = _around(config, _scene(config)) if scene is None else (scene, None)
+        self.scene, self.mending = _around(config, scene or scene_of(config))
         if config.method.trusts and self.scene.federation.trusted is None:
             raise UsageError(f"{config.run.method} needs labelled rows at the server; set split.trusted, such as 0.05")
         self.objective = objective_of(config, self.scene)
@@ -141,20 +142,33 @@ def is_own(data: str) -> bool:
     return data not in sources() and is_federation(data)
 
 
-def _scene(config: Config) -> Scene:
-    if is_own(config.run.data):
-        found = read_sites(read_declaration(config.run.data))
-        return federate_files(found.check(), config.split, config.labels, config.run.data_seed)
+def same_scene(one: Config, other: Config) -> bool:
+    """Whether two runs have the same data before any attack or repair."""
+    parts = ((c.run.data, c.run.data_seed, c.split, _labelling(c)) for c in (one, other))
+    return next(parts) == next(parts)
+
+
+def _labelling(config: Config) -> Labelling:
     labelling = config.labels
     wanted = config.repair or config.method.objective  # a repair sees the labels first
     if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):
-        labelling = replace(labelling, kind=wanted.labels.kind)
-    return federate(load(config.run.data), config.split, labelling, config.run.data_seed)
+        return replace(labelling, kind=wanted.labels.kind)
+    return labelling
+
+
+def scene_of(config: Config) -> Scene:
+    """The data of a run, cut into sites, before any attack or repair."""
+    if is_own(config.run.data):
+        found = read_sites(read_declaration(config.run.data))
+        return federate_files(found.check(), config.split, config.labels, config.run.data_seed)
+    return federate(load(config.run.data), config.split, _labelling(config), config.run.data_seed)
 
 
 def _around(config: Config, scene: Scene) -> tuple[Scene, Mending | None]:
     """The scene after the adversaries have rewritten their rows and the sites have mended their labels."""
     mending = None
+    if scene.federation.elsewhere:  # all that has happened there
+        return scene, mending
     if config.attack is not None:
         done = assail(config.attack, scene.federation, generator(config.run.data_seed, 0, SERVER, "attack"))
         facts = {"adversaries": [scene.federation.sites[k] for k in done.adversaries], "attack": list(done.notes)}
@@ -171,9 +185,9 @@ def _around(config: Config, scene: Scene) -> tuple[Scene, Mending | None]:
     return scene, mending
 
 
-def scene_of(config: Config) -> Scene:
-    """The data of a run, as its sites hold them before any repair."""
-    return _around(replace(config, repair=None), _scene(config))[0]
+def held_by_sites(config: Config) -> Scene:
+    """The data of a run as its sites hold them: after an attack, before any repair."""
+    return _around(replace(config, repair=None), scene_of(config))[0]
 
 
 def objective_of(config: Config, scene: Scene) -> Objective:
@@ -207,10 +221,10 @@ def network_of(config: Config, shape: tuple[int, ...], classes: int, features: i
     return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
 
 
-def start(config: Config, out: Path, watch: Watch) -> tuple[RunFolder, Record]:
-    """A new run in a new folder below `out`."""
+def start(config: Config, out: Path, watch: Watch, scene: Scene | None = None) -> tuple[RunFolder, Record]:
+    """A new run in a new folder below `out`; `scene`: its data, where they are there already."""
     watch.prepare(config)
-    with closing(Experiment(config)) as experiment:
+    with closing(Experiment(config, scene)) as experiment:
         folder = RunFolder.create(out, config, experiment.place.described())
         for note in experiment.scene.facts.get("attack", ()):
             folder.log(note)
@@ -235,7 +249,7 @@ def resume(folder: RunFolder, watch: Watch) -> Record:
 def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Figures of the models in a run's folder on the sites' test sets, computed anew."""
     config = folder.config()
-    scene = _scene(config)
+    scene = scene_of(config)
     judge, federation = judge_of(config, scene), scene.federation
     shape = shape_of(federation)
     with one_thread():

@@ -23,6 +23,7 @@ from imperfed.defences import defences
 from imperfed.errors import unknown
 from imperfed.models import models
 from imperfed.repairs import repairs
+from imperfed.study import read_study, studies
 
 Entry = dict[str, Any]
 Method = type[Algorithm] | type[Objective]
@@ -79,6 +80,15 @@ def model_entries() -> list[Entry]:
     return [{"name": name, "takes": m.takes, "about": m.about} for name, m in models().items()]
 
 
+def study_entries() -> list[Entry]:
+    """Every table of a paper that `reproduce` makes anew."""
+    read = {name: read_study(str(path)) for name, path in studies().items()}
+    return [
+        {"name": name, "table": s.title, "datasets": ", ".join(s.datasets), "methods": ", ".join(s.methods)}
+        for name, s in read.items()
+    ]
+
+
 def auxiliaries(found: Finder) -> Callable[[], list[Entry]]:
     """Every repair, attack or defence."""
     return lambda: [{"name": name, "about": about(thing)} for name, thing in found().items()]
@@ -94,8 +104,9 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     **{what: auxiliaries(found) for what, found in AROUND.items()},
     "datasets": datasets,
     "models": model_entries,
+    "studies": study_entries,
 }
-SHORT = {"datasets": ("name", "present", "about")}
+SHORT = {"datasets": ("name", "present", "about"), "studies": ("name", "table", "datasets")}
 
 
 def listing(what: str, as_json: bool, console: Console) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from imperfed.errors import DataError, unknown
 
 @dataclass(frozen=True)
 class Study:
-    """What `imperfed compare` makes a table of."""
+    """What `imperfed compare` makes a table of, and `imperfed reproduce` one for every dataset."""
 
     settings: dict[str, Any]
     """Of every run, as section.key or with the section left out."""
@@ -21,6 +21,20 @@ class Study:
     """One a row, each with settings of its own behind its name."""
     paper: dict[str, float]
     """The paper's figures in per cent, of the rows that have one."""
+    title: str = ""
+    figures: dict[str, dict[str, float]] = field(default_factory=dict)
+    """The paper's figures by dataset, where the table has several."""
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """On which the table is made."""
+        return tuple(self.figures) or (str(self.settings["data"]),)
+
+    def on(self, data: str) -> Study:
+        """The part of the table that is of one dataset."""
+        if not self.figures:
+            return self
+        return replace(self, settings=self.settings | {"data": data}, paper=self.figures[data], figures={})
 
 
 def read_study(name: str) -> Study:
@@ -39,7 +53,15 @@ def read_study(name: str) -> Study:
     for key, value in settings.items():
         words |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
     paper = {row["method"]: float(row["paper"]) for row in rows if "paper" in row}
-    return Study(words, tuple(row["method"] for row in rows), paper)
+    figures = {} if "data" in words else file.get("figures", {})
+    return Study(words, tuple(row["method"] for row in rows), paper, str(file.get("title", name)), figures)
+
+
+def studies() -> dict[str, Path]:
+    """The studies that come with imperfed, by the names that `reproduce` takes: paper/table."""
+    folder = Path(str(resources.files("imperfed.studies")))
+    files = {path: read(path) for path in sorted(folder.glob("*.toml"))}
+    return {file["study"]: path for path, file in files.items() if "study" in file}
 
 
 def is_row(row: Any) -> bool:

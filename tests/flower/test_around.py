@@ -11,7 +11,7 @@ from rehearsal import Alone, Apart, assert_same, raw, scaled, settled
 from toy import differences
 
 from imperfed.errors import UsageError
-from imperfed.experiment import Experiment, scene_of
+from imperfed.experiment import Experiment, held_by_sites, scene_of
 from imperfed.labels import Exact, Positive
 
 
@@ -55,7 +55,7 @@ REPAIRED = {
 
 def test_attack_and_defence(table: Path, tmp_path: Path) -> None:
     config = settled("clpl", data=str(table), **SEVEN, **DEFENDED)
-    apart = Apart(config, scene_of(config), tmp_path, scales=False).start().go()
+    apart = Apart(config, held_by_sites(config), tmp_path, scales=False).start().go()
     alone = Alone(config, scene_of(config)).go()
     assert any(report.suspicions for report in alone.reports)
     assert_same(alone, apart)
@@ -63,14 +63,14 @@ def test_attack_and_defence(table: Path, tmp_path: Path) -> None:
 
 def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
     config = settled("cross-entropy", data=str(table), **SEVEN, **REPAIRED)
-    apart = Apart(config, scene_of(config), tmp_path, scales=False).start().go()
+    apart = Apart(config, held_by_sites(config), tmp_path, scales=False).start().go()
     whole = Experiment(config)
     assert whole.mending is not None
     assert len(set(whole.scene.federation.groups)) == 2
     assert apart.experiment.scene.federation.groups == whole.scene.federation.groups
     changed = int((whole.mending.given != whole.mending.suggested).sum())
     assert sum(apart.experiment.scene.facts["labels_changed"]) == changed > 0
-    assert_same(Alone(config, whole.scene).go(), apart)
+    assert_same(Alone(config, scene_of(config)).go(), apart)
     up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}
     assert up == {"V", "r", "V_classes", "w", "buffers"}
 

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from rehearsal import Apart, settled
 
 from imperfed import experiment
-from imperfed.experiment import Watch, scene_of, start
+from imperfed.experiment import Watch, held_by_sites, start
 from imperfed.flower import outcome
 from imperfed.folder import RunFolder
 
@@ -53,7 +53,7 @@ def test_a_whole_run(way: str, tables: Path, tmp_path: Path, monkeypatch: pytest
     three = {"split.sites": 3, "split.partition": "iid", "rounds.rounds": 2}
     config = settled(data=str(table), **three | WAYS[way])
     whole, known = start(config, tmp_path / "whole", Watch())
-    apart = Apart(config, scene_of(config), tmp_path / "apart", scales=False)
+    apart = Apart(config, held_by_sites(config), tmp_path / "apart", scales=False)
     server = apart.coordinator()
     server.folder.write("config.toml", config.toml())
     summary = server.run(Watch())
