@@ -50,7 +50,7 @@ BAD_CELLS = {
     "empty set": ("north 2,22.5,f,,lynx,b", "column animal: found a blank, expected at least one class; name all"),
     "only separators": ("north 2,22.5,f,|,lynx,b", "column animal: found '|', expected at least one class"),
     "blank truth": ("north 2,22.5,f,lynx,,b", "column true: found a blank, expected a declared class"),
-    "contradiction": ("north 2,22.5,f,dog,lynx,b", "column truth: found a contradiction"),
+    "contradiction": ("north 2,22.5,f,dog,lynx,b", "column true: found what the candidates labels rule out"),
     "group": ("north 2,22.5,f,lynx,lynx,c", "column race: found 'c', expected a declared group"),
     "no group": ("north 2,22.5,f,lynx,lynx,", "column race: found a blank, expected at least one group"),
     "id twice": ("north 1,22.5,f,lynx,lynx,b", "column id: found 'north 1', as in line 3, expected every id once"),
