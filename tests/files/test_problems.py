@@ -203,6 +203,14 @@ def test_rows_of_parquet_files_count_from_0(tmp_path: Path) -> None:
     assert told(tmp_path)[0].startswith("sites/north.parquet: found ")
 
 
+def test_ids_that_are_no_text(tmp_path: Path) -> None:
+    small.candidates(tmp_path, "parquet")
+    path = tmp_path / "sites/north.parquet"
+    table = parquet.read_table(path)
+    parquet.write_table(table.set_column(0, "id", pyarrow.array([b"\xff%d" % i for i in range(6)])), path)
+    first("sites/north.parquet, column id: found binary, expected ids as text or numbers", tmp_path)
+
+
 BAD_ARRAYS = {
     "short": ({"y": np.zeros(5, int)}, "north.npz, array x: found 6 rows, expected as many rows in"),
     "classes": ({"sets": np.zeros((6, 2))}, "north.npz, array sets: found float64 of shape (6, 2), expected"),
