@@ -103,7 +103,15 @@ def ids_of(table: Table, name: str, problems: Problems) -> tuple[Index, Any] | N
     import pyarrow
 
     column = _encoded(table, name, problems)
-    return None if column is None else (_codes(column), column.dictionary.cast(pyarrow.string()))
+    if column is None:
+        return None
+    try:
+        return _codes(column), column.dictionary.cast(pyarrow.string())
+    except pyarrow.ArrowException:
+        problems.add(
+            table.file, None, name, str(column.type.value_type), "ids as text or numbers", "convert the column"
+        )
+        return None
 
 
 def _codes(column: Any) -> Index:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +48,8 @@ class Rows:
     """For evaluation: the true group of every row, int64 [n], where a column names it."""
     at: npt.NDArray[np.int64]
     """The rows of the table."""
-    named: str = ""
-    """The column of ids; empty: rows are called by their numbers."""
+    names: Any = None
+    """The ids of all rows of the table, as a pyarrow array of text; None: rows are called by their numbers."""
     together: npt.NDArray[np.str_] | None = None
     """The group of every row, where a column names it."""
     features: int = 0
@@ -64,12 +65,7 @@ class Rows:
 
     def ids(self) -> tuple[str, ...]:
         """A name for every row."""
-        if not self.named:
-            return tuple(map(str, self.at.tolist()))
-        found = ids_of(self.table, self.named, Problems())
-        assert found is not None  # looked at when the rows were read
-        codes, ids = found
-        return tuple(ids.take(codes[self.at]).to_pylist())
+        return tuple(map(str, self.at.tolist()) if self.names is None else self.names.take(self.at).to_pylist())
 
     def place(self, row: int) -> tuple[Path, int | None]:
         """The file and the line or row in which an example stands; a text file is read once more for it."""
@@ -129,29 +125,24 @@ def _convert(table: Table, declaration: Declaration, part: str, problems: Proble
     x = read_inputs(table, declaration, problems)
     labels = truth = group = None
     if part == SITE:
-        labels, truth = (
-            read_labels(table, declaration.labels, problems),
-            read_truth(table, declaration.labels, problems),
-        )
-        note_contradictions(table, labels, truth, problems)
+        labels = read_labels(table, declaration.labels, problems)
+        truth = read_truth(table, declaration.labels, problems)
+        note_contradictions(table, truth_columns(declaration.labels), labels, truth, problems)
         _note_twice(table, declaration, problems)
         _note_sites(table, declaration, problems)
     elif part == CLEAN:
         truth = true_labels(table, declaration.labels, problems)
-        if truth is None and not problems:
-            columns = " or ".join((*truth_columns(declaration.labels), *label_columns(declaration.labels)))
-            problems.add(table.file, None, None, "no labels", f"true labels in {columns}", "add the column")
     if part != PUBLIC and declaration.attribute is not None and declaration.attribute.truth:
         read = one_of(declaration.attribute.values, "group")
-        found = read_values(table, declaration.attribute.truth, read, 0, problems)
-        group = None if found is None else torch.from_numpy(found.astype(np.int64))
+        values = read_values(table, declaration.attribute.truth, read, 0, problems)
+        group = None if values is None else torch.from_numpy(values.astype(np.int64))
     together = _together(table, declaration.group, problems) if part == SITE else None
     if x is None or problems:
         return None
-    named = declaration.id if part == SITE else ""
-    if not named and declaration.inputs.size:
-        named = IMAGE if table.is_folder else declaration.inputs.image
-    return Rows(table, x, labels, truth, group, np.arange(table.rows), named, together, declaration.inputs.features)
+    image = IMAGE if table.is_folder else declaration.inputs.image
+    found = ids_of(table, (part == SITE and declaration.id) or image, problems)
+    names = None if found is None else found[1].take(found[0])
+    return Rows(table, x, labels, truth, group, np.arange(table.rows), names, together, declaration.inputs.features)
 
 
 def _together(table: Table, column: str, problems: Problems) -> npt.NDArray[np.str_] | None:
