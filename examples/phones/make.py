@@ -53,9 +53,7 @@ def main() -> None:
     test = np.flatnonzero(whole & tested)
     write(options.out / "test.parquet", {"window": test}, features, x[test], y[test], classes)
     (options.out / "federation.toml").write_text(DECLARATION.format(numeric=features, classes=classes))
-    print(
-        f"wrote {options.out}: {sum(len(part) > 0 for part in rows)} phones of one activity each, {len(train)} windows"
-    )
+    print(f"wrote {options.out}: {len(np.unique(phone))} phones of one activity each, {len(train)} windows")
     print(f"next: imperfed inspect {options.out}")
 
 

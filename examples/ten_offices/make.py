@@ -29,10 +29,7 @@ test = "test.csv"
 
 [inputs]
 numeric = {NUMBERS}
-
-[inputs.categorical]
-sex = ["Female", "Male"]
-c_charge_degree = ["F", "M"]
+categorical = {{ sex = ["Female", "Male"], c_charge_degree = ["F", "M"] }}
 
 [labels]
 kind = "exact"

@@ -68,7 +68,7 @@ def shared(tag: Tensor, site: Tensor, sites: int) -> tuple[tuple[int, int, int],
 
 
 def contradicted(tag: Tensor, labels: Sequence[Labels], key: bytes) -> int:
-    """Distinct inputs that somebody labels otherwise than somebody else. Only of exact labels this is a contradiction."""
+    """Distinct inputs with different labels in different rows; of other labels than exact ones both may be right."""
     if not isinstance(labels[0], Exact):
         return 0
     several = (tag.bincount()[tag] > 1).nonzero().flatten()
