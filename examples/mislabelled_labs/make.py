@@ -19,7 +19,7 @@ DECLARATION = """\
 name = "mislabelled labs"
 sites = "labs/*"
 test = "test"
-trusted = "checked"
+trusted = "trusted"
 
 [inputs]
 size = [32, 32]
@@ -41,7 +41,7 @@ def main() -> None:
     data, told = dict(np.load(folder / "cifar10_subset.npz")), np.load(folder / "cifar10n_labels.npz")
     names, at, y = [str(name) for name in data["class_names"]], data["train_index"], data["y_train"]
     checked = np.concatenate([np.flatnonzero(y == c)[-CHECKED:] for c in range(len(names))])
-    write(options.out / "checked", data["x_train"][checked], at[checked], y[checked], names)
+    write(options.out / "trusted", data["x_train"][checked], at[checked], y[checked], names)
     for number, (lab, given) in enumerate(LABS.items()):
         rows = np.arange(len(y))[number * options.rows : (number + 1) * options.rows]
         labels = told[given][at[rows]]

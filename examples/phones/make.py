@@ -19,7 +19,7 @@ DECLARATION = """\
 name = "phones"
 sites = "phones.parquet"
 site_column = "phone"
-id = "window"
+id = "id"
 test = "test.parquet"
 
 [inputs]
@@ -49,9 +49,9 @@ def main() -> None:
     train = np.concatenate(rows)
     phone = np.repeat(names, [len(part) for part in rows])
     features = [str(name) for name in data["feature_names"]]
-    write(options.out / "phones.parquet", {"window": train, "phone": phone}, features, x[train], y[train], classes)
+    write(options.out / "phones.parquet", {"id": train, "phone": phone}, features, x[train], y[train], classes)
     test = np.flatnonzero(whole & tested)
-    write(options.out / "test.parquet", {"window": test}, features, x[test], y[test], classes)
+    write(options.out / "test.parquet", {"id": test}, features, x[test], y[test], classes)
     (options.out / "federation.toml").write_text(DECLARATION.format(numeric=features, classes=classes))
     print(f"wrote {options.out}: {len(np.unique(phone))} phones of one activity each, {len(train)} windows")
     print(f"next: imperfed inspect {options.out}")
