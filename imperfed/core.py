@@ -283,6 +283,8 @@ class Algorithm:
     name: ClassVar[str]
     gathers: ClassVar[bool] = False
     """Whether the sites' rows are brought together first: the reference nobody may have in practice."""
+    made_for: ClassVar[type[Labels] | None] = None
+    """The kind of labels it was made for, where its objective does not say so."""
     objective: Objective | None = None
     """None: the reference objective of the labels' kind."""
 

@@ -14,6 +14,8 @@ from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships
 
 MOST_PAIRS = 10
 """Pairs of classes that are named."""
+ENOUGH = 5
+"""Rows from which on it is no accident that a class never stands without another."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Census:
     known: Known
     pairs: tuple[tuple[str, str, int], ...]
     """Classes that stand together in a candidate set (or are positive together), the most frequent pairs first."""
+    inseparable: tuple[tuple[str, str], ...]
+    """Classes, and another without which each is never a candidate: nothing tells the two apart."""
     repeats: Repeats
 
     @property
@@ -95,7 +99,14 @@ class Census:
         return {size: sum(site.sizes.get(size, 0) for site in self.sites) for size in every}
 
 
-def take(name: str, classes: tuple[str, ...], sites: Sequence[Held], groups: tuple[str, ...], key: bytes) -> Census:
+def take(
+    name: str,
+    classes: tuple[str, ...],
+    sites: Sequence[Held],
+    key: bytes,
+    groups: tuple[str, ...] = (),
+    tests: Sequence[Tensor] = (),
+) -> Census:
     """The census of these sites. Rows are compared by digests under `key`, as sites could do among themselves."""
     known = [known_of(site.labels) for site in sites]
     every, labels = Known.of_all(known), [site.labels for site in sites]
@@ -105,8 +116,8 @@ def take(name: str, classes: tuple[str, ...], sites: Sequence[Held], groups: tup
         classes,
         tuple(count(site, own, every, classes, groups) for site, own in zip(sites, known, strict=True)),
         every,
-        together(labels, classes),
-        find_repeats([site.x for site in sites], labels, key),
+        *together(labels, classes),
+        find_repeats([site.x for site in sites], labels, tests, key),
     )
 
 
@@ -166,12 +177,19 @@ def skew(site: Known, every: Known) -> float | None:
     return math.sqrt(max(0.0, float(divergence)))
 
 
-def together(labels: Sequence[Labels], classes: tuple[str, ...]) -> tuple[tuple[str, str, int], ...]:
-    """Pairs of classes by how many rows have both as candidates, or as positives."""
+def together(
+    labels: Sequence[Labels], classes: tuple[str, ...]
+) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:
+    """Pairs of classes by how many rows have both, as candidates or positives; and the candidates that never part."""
     if labels[0].values.ndim == 1:
-        return ()
-    count = sum((s.T @ s for s in ((part.values > 0).float() for part in labels)), torch.zeros(()))
+        return (), ()
+    both = torch.stack([s.T @ s for s in ((part.values > 0).float() for part in labels)]).sum(0)
     first, second = torch.triu_indices(len(classes), len(classes), 1)
-    often = count[first, second].sort(descending=True, stable=True)
+    often = both[first, second].sort(descending=True, stable=True)
     named = zip(often.indices[:MOST_PAIRS].tolist(), often.values[:MOST_PAIRS].tolist(), strict=True)
-    return tuple((classes[first[i]], classes[second[i]], int(n)) for i, n in named if n)
+    pairs = tuple((classes[first[i]], classes[second[i]], int(n)) for i, n in named if n)
+    if not isinstance(labels[0], Candidates | Memberships):
+        return pairs, ()
+    rows = both.diagonal()
+    bound = ((both == rows[:, None]) & (rows[:, None] >= ENOUGH)).fill_diagonal_(False).nonzero().tolist()
+    return pairs, tuple((classes[a], classes[b]) for a, b in bound)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from imperfed.census.columns import find_delimiter, merged, profile
 from imperfed.census.layout import IMAGES, Layout, find_layout
@@ -32,8 +33,11 @@ class Guess:
 def guess(path: Path) -> Guess:
     """What a federation.toml for these files would say."""
     layout = find_layout(path)
-    about = Declaration(layout.folder.resolve().name, layout.sites, folder=layout.folder)
-    about = replace(about, **layout.besides)
+    sites = {path.stem: path.relative_to(layout.folder).as_posix() for path in layout.files}
+    besides: dict[str, Any] = dict(layout.besides)
+    about = Declaration(
+        layout.folder.resolve().name, sites if layout.others else layout.sites, folder=layout.folder, **besides
+    )
     if layout.images:
         why = f"sites: {layout.sites}: {len(layout.files)} folders, each with a folder of images a class"
         inputs, labels, whys = _image_folders(layout)

@@ -21,6 +21,8 @@ class Layout:
     folder: Path
     sites: str
     """A path with a `*` for the site's name, or one file for all sites."""
+    others: bool
+    """Whether the path with its `*` also means things that are no sites."""
     files: tuple[Path, ...]
     """The files of the sites, or their folders of images."""
     besides: dict[str, str]
@@ -36,7 +38,7 @@ def find_layout(path: Path) -> Layout:
     if path.is_file():
         if path.suffix.lower() not in TABLES:
             raise DataError(f"{path}: not a table; expected a file ending in {', '.join(TABLES)}, or a folder")
-        return Layout(path.parent, path.name, (path,), {}, False)
+        return Layout(path.parent, path.name, False, (path,), {}, False)
     every = [p for p in sorted(path.rglob("*")) if not any(part.startswith(".") for part in p.relative_to(path).parts)]
     tables = [p for p in every if p.suffix.lower() in TABLES and p.is_file()]
     folders = sorted({p.parent.parent for p in every if p.suffix.lower() in IMAGES} - {path, path.parent})
@@ -53,7 +55,8 @@ def find_layout(path: Path) -> Layout:
         key: _place(path, [thing for thing, meant in special.items() if meant == key])
         for key in dict.fromkeys(special.values())
     }
-    return Layout(path, pattern, files, besides, not tables)
+    others = "*" in pattern and (pattern == "*" or set(path.glob(pattern)) != set(files))
+    return Layout(path, pattern, others, files, besides, not tables)
 
 
 def _besides(path: Path) -> str | None:

@@ -27,12 +27,15 @@ class Repeats:
     """Two sites and how many distinct inputs both hold, the most first."""
     contradicted: int
     """Distinct inputs that stand in several rows with different exact labels."""
+    tested: int
+    """Test rows whose inputs some site trains on."""
 
 
-def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], key: bytes) -> Repeats:
-    """Compare the rows of all sites by their digests under `key`."""
+def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], tests: Sequence[Tensor], key: bytes) -> Repeats:
+    """Compare the rows of all sites, and test rows with them, by their digests under `key`."""
     K = len(x)
-    tag = torch.cat([row_digests(key, b"row", part) for part in x]).unique(return_inverse=True)[1]
+    digest = torch.cat([row_digests(key, b"row", part) for part in x])
+    tag = digest.unique(return_inverse=True)[1]
     site = torch.arange(K).repeat_interleave(torch.tensor([len(part) for part in x]))
     pairs = (tag * K + site).unique()  # a distinct input at a site each
     holders = (pairs // K).bincount()
@@ -45,6 +48,7 @@ def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], key: bytes) -> R
         tuple(elsewhere.tolist()),
         shared(common // K, common % K, K),
         contradicted(tag, labels, key),
+        sum(int(torch.isin(row_digests(key, b"row", part), digest).sum()) for part in tests),
     )
 
 

@@ -18,7 +18,7 @@ CLASSES = ("cat", "dog", "owl")
 
 def census(*sites: tuple[Tensor, Labels], groups: Tensor | None = None) -> Census:
     held = [Held(f"site {k}", x, labels, groups) for k, (x, labels) in enumerate(sites)]
-    return take("zoo", CLASSES, held, ("old", "young") if groups is not None else (), KEY)
+    return take("zoo", CLASSES, held, KEY, ("old", "young") if groups is not None else ())
 
 
 def inputs(*numbers: float) -> Tensor:
@@ -101,7 +101,17 @@ def test_other_candidates_for_the_same_inputs_contradict_nothing() -> None:
 
 def test_the_key_changes_no_figure() -> None:
     held = [Held("a", inputs(1, 1, 2), sets("c", "d", "o")), Held("b", inputs(2), sets("o"))]
-    assert take("zoo", CLASSES, held, (), b"one").repeats == take("zoo", CLASSES, held, (), b"other").repeats
+    assert take("zoo", CLASSES, held, b"one").repeats == take("zoo", CLASSES, held, b"other").repeats
+
+
+def test_test_rows_that_some_site_trains_on() -> None:
+    held = [Held("a", inputs(1, 2), sets("c", "d")), Held("b", inputs(3), sets("o"))]
+    assert take("zoo", CLASSES, held, KEY, tests=[inputs(2, 4), inputs(3, 3)]).repeats.tested == 3
+
+
+def test_candidates_that_never_part() -> None:
+    labels = sets(*["cd"] * 5, *["d"] * 3, *["do"] * 4)  # an owl four times is too seldom to say
+    assert census((inputs(*range(12)), labels)).inseparable == (("cat", "dog"),)
 
 
 def test_groups_of_a_sensitive_attribute() -> None:
