@@ -74,7 +74,8 @@ def _pattern(folder: Path, sites: list[Path], tables: bool) -> tuple[str, tuple[
     pattern, count = patterns.most_common(1)[0]
     if count == 1 and tables:  # one file for all
         return _relative(folder, sites[0]), (sites[0],)
-    return pattern, tuple(site for site in sites if site in set(folder.glob(pattern)))
+    meant = set(folder.glob(pattern))
+    return pattern, tuple(site for site in sites if site in meant)
 
 
 def _place(folder: Path, files: list[Path]) -> str:

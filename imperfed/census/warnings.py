@@ -39,10 +39,12 @@ def _missing(census: Census) -> Iterator[str]:
             if never and len(never) < len(census.classes):
                 yield f"site {site.name} never annotates {listed(never)}"
     else:
-        for c, name in enumerate(census.classes):
-            at = sum(bool(site.known.told[c]) for site in census.sites)
-            if 0 < at < len(census.sites):
-                yield f"{name} is annotated at {at} of {len(census.sites)} sites"
+        K = len(census.sites)
+        at = {c: sum(bool(site.known.told[i]) for site in census.sites) for i, c in enumerate(census.classes)}
+        some = sorted((n, name) for name, n in at.items() if 0 < n < K)
+        if some:
+            told = listed([f"{name} at {n}" for n, name in some])
+            yield f"{many(len(some), 'class is', 'classes are')} annotated at some of {K} sites only: {told}"
     blank = [site.name for site in census.sites if not site.known.told.any()]
     if blank:
         yield f"{_sites_named(blank)} {'annotates' if len(blank) == 1 else 'annotate'} nothing at all"
@@ -84,7 +86,7 @@ def _sites(census: Census) -> Iterator[str]:
         yield f"{len(small)} of {len(census.sites)} sites have fewer than {FEW} rows"
     far = [site for site in census.sites if site.skew is not None and site.skew > FAR]
     if len(census.sites) > 1 and far and census.kind is not Positive:  # a site of one positive class is always far
-        names = _sites_named([site.name for site in far])
+        names = _sites_named([site.name for site in far]) if len(far) <= NAMED else f"{len(far)} sites"
         yield f"{names}: classes are spread otherwise than over all sites together (distance above {FAR})"
     largest = max(census.sites, key=_rows)
     if len(census.sites) > 2 and largest.rows > 0.8 * census.rows:
@@ -99,7 +101,7 @@ def _repeats(census: Census) -> Iterator[str]:
     repeats = census.repeats
     if any(repeats.within):
         at = [site.name for site, n in zip(census.sites, repeats.within, strict=True) if n]
-        yield f"{many(sum(repeats.within), 'row')} at {listed(at)} repeat the inputs of an earlier row there"
+        yield f"{many(sum(repeats.within), 'row repeats', 'rows repeat')} the inputs of an earlier row at {listed(at)}"
     if repeats.shared:
         a, b, n = repeats.shared[0]
         names = census.sites[a].name, census.sites[b].name
