@@ -1,8 +1,8 @@
 """Ten offices with a sensitive column that is ambiguous now and then, from COMPAS with ProPublica's filter.
 
-`python examples/ten_offices/make.py` writes one CSV with a column `office`, test rows, and federation.toml. To predict
-is the risk that the score names (Low, Medium, High); sensitive is `race`. In three of ten rows a second race stands
-beside the recorded one, as `Asian|Other` (drawn here: the data have one each).
+`python examples/ten_offices/make.py` writes one CSV with a column `office`, and federation.toml. To predict is the risk
+that the score names (Low, Medium, High); sensitive is `race`. In three of ten rows a second race is drawn and stands
+beside the recorded one, as `Asian|Other` (the data have one each; the recorded one is for evaluation only).
 """
 
 import argparse
@@ -15,17 +15,15 @@ from imperfed.data.source import data_folder
 from imperfed.data.sources.fairness import by_propublica
 
 OFFICES = 10
-TESTED = 1000  # people at no office
 AMBIGUOUS = 0.3
 RACES = ["African-American", "Asian", "Caucasian", "Hispanic", "Native American", "Other"]
 NUMBERS = ["age", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"]
-COLUMNS = [*NUMBERS, "sex", "c_charge_degree", "race", "recorded_race", "score_text"]
+COLUMNS = ["id", "office", *NUMBERS, "sex", "c_charge_degree", "race", "recorded_race", "score_text"]
 DECLARATION = f"""\
 name = "ten offices"
 sites = "people.csv"
 site_column = "office"
 id = "id"
-test = "test.csv"
 
 [inputs]
 numeric = {NUMBERS}
@@ -57,23 +55,17 @@ def main() -> None:
         row["recorded_race"] = row["race"]
         if draw.random() < AMBIGUOUS:
             row["race"] = "|".join(sorted({row["race"], RACES[draw.integers(len(RACES))]}))
-    test, people = people[:TESTED], people[TESTED : TESTED + options.rows * OFFICES]
+    people = people[: options.rows * OFFICES]
     for number, row in enumerate(people):
         row["office"] = f"office-{number % OFFICES}"
     options.out.mkdir(parents=True, exist_ok=True)
-    write(options.out / "people.csv", people, ["office"])
-    write(options.out / "test.csv", test, [])
+    with (options.out / "people.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+        table.writeheader()
+        table.writerows(people)
     (options.out / "federation.toml").write_text(DECLARATION)
     print(f"wrote {options.out}: {OFFICES} offices, {len(people)} people")
     print(f"next: imperfed inspect {options.out}")
-
-
-def write(path: Path, people: list[dict], more: list[str]) -> None:
-    """Some columns of some people."""
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, ["id", *more, *COLUMNS], extrasaction="ignore")
-        table.writeheader()
-        table.writerows(people)
 
 
 if __name__ == "__main__":

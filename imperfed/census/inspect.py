@@ -31,6 +31,9 @@ class Inspection:
 
 def inspect(path: Path) -> Inspection:
     """Read the files, and write federation.toml if it is not there and what was guessed can be read."""
+    path = path.expanduser()
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
     folder = path if path.is_dir() else path.parent
     if path.name == FILE or (folder / FILE).exists():
         declaration, guessed = read_declaration(path if path.name == FILE else folder), None

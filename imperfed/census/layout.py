@@ -33,8 +33,6 @@ class Layout:
 
 def find_layout(path: Path) -> Layout:
     """The layout of a folder, or of one file that holds all sites."""
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
     if path.is_file():
         if path.suffix.lower() not in TABLES:
             raise DataError(f"{path}: not a table; expected a file ending in {', '.join(TABLES)}, or a folder")

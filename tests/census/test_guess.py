@@ -162,5 +162,3 @@ def test_what_cannot_be_guessed_is_said_with_the_file(tmp_path: Path, text: str,
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="found no sites"):
         guess(tmp_path)
-    with pytest.raises(DataError, match="no such file"):
-        guess(tmp_path / "away")
