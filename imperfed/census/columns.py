@@ -116,7 +116,7 @@ def _read(path: Path, delimiter: str) -> dict[str, Any]:
             table = arrow_csv.read_csv(path, parse_options=parse, convert_options=text)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as a table ({str(error).splitlines()[0]})") from error
-    return {name: table[name] for name in table.column_names}
+    return {name.strip(): column for name, column in zip(table.column_names, table.columns, strict=True)}
 
 
 def _look(name: str, values: Any) -> Column:

@@ -11,6 +11,7 @@ from imperfed.census.layout import Layout
 from imperfed.census.pixels import guess_size
 from imperfed.errors import DataError
 from imperfed.files.declaration import Inputs, LabelColumns, SensitiveColumn, Uncertain
+from imperfed.report.words import many
 
 SITES = (
     *("site", "client", "hospital", "clinic", "centre", "center", "institution", "office", "phone", "device", "user"),
@@ -54,7 +55,7 @@ class Look:
 
 def guess_site(look: Look) -> str:
     """The column that says where a row lies, in one file for all sites."""
-    found = [c for c in look.named(SITES) if c.few and not c.blanks]
+    found = [c for c in look.named(SITES) if c.values and not c.unique and not c.blanks]
     if not found:
         raise DataError(
             f"{look.layout.files[0]}: one file for all sites needs a column that names the site, and none is called "
@@ -157,7 +158,8 @@ def guess_inputs(look: Look, image: str) -> Inputs:
     whole = [c for c in rest if c.values != frozenset() and not c.blanks and not c.lists]
     numeric = tuple(c.name for c in whole if c.numeric)
     words = {c.name: c.names() for c in whole if not c.numeric and c.few and len(c.values or ()) <= CATEGORIES}
-    look.why.append(f"inputs: {len(numeric)} columns of numbers, {len(words)} of words with all their categories")
+    of_words = f", {len(words)} of words with all their categories" if words else ""
+    look.why.append(f"inputs: {many(len(numeric), 'column')} of numbers{of_words}")
     for c in rest:
         if c.name not in (*numeric, *words):
             reason = "it has blank cells; fill or drop them" if c.blanks else "neither numbers nor a few words"
