@@ -217,7 +217,7 @@ def dealt(facts: Record) -> list[str]:
     if facts["rows_left_out"]:
         sentences.append(f"{many(facts['rows_left_out'], 'row')} of the data belong to no site.")
     if "counts" in facts:
-        held = sum(any(sites) for sites in facts["counts"])
+        held = len(facts["counts"]) - len(facts["classes_at_nobody"])
         sentences.append(f"Of {many(len(facts['counts']), 'class', 'classes')}, {held} are held by some site.")
     if absent := facts.get("classes_at_nobody"):
         more = f" and {len(absent) - ABSENT} further classes" if len(absent) > ABSENT else ""
