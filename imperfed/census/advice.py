@@ -10,6 +10,7 @@ from pathlib import Path
 from imperfed.algorithms import catalogue, reference
 from imperfed.config import Run
 from imperfed.core import Algorithm, Objective
+from imperfed.descend import Local
 from imperfed.errors import UsageError
 from imperfed.labels import Labels
 from imperfed.listing import about
@@ -18,6 +19,8 @@ from imperfed.repairs import repairs
 
 MODELS = {3: "cnn", 2: "text"}
 """A first model for images and for sparse inputs; tables take the default."""
+PASSES = 2
+"""Over the rows of small sites in a round."""
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,13 @@ def first(kind: type[Labels]) -> str:
     return usual if usual in able else able[0] if able else reference(kind).name
 
 
-def commands(kind: type[Labels], path: Path, shape: Sequence[int], trusted: bool) -> tuple[str, ...]:
-    """What to type next: a first run, and what federating brought."""
+def commands(kind: type[Labels], path: Path, shape: Sequence[int], rows: float, trusted: bool) -> tuple[str, ...]:
+    """What to type next: a first run, and what federating brought; `rows` is the size of a usual site."""
     data = f"--data {shlex.quote(str(path))}"
     model = MODELS.get(len(shape), "")
     chosen = f" --model {model}" if model and models()[model].fits(tuple(shape)) else ""
+    if rows < Local().batch:  # the usual number of steps would visit so few rows over and over
+        chosen += f" --set epochs={PASSES}"
     method = first(kind)
     mended = [a.name for a in advise(kind) if a.part == "repair"] if trusted else []
     alone = [n for n, m in catalogue().items() if issubclass(m, Algorithm) and not m.gathers and m().stays("")]

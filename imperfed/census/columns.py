@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -16,6 +17,7 @@ MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
 """Distinct values up to which a column's values are remembered."""
 SEPARATORS = ("|", ";", ",")
 DELIMITERS = (",", ";", "\t")
+PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class Column:
     def paths(self) -> bool:
         """Whether these are paths of images."""
         return bool(self.values) and all(value.lower().endswith(IMAGES) for value in self.values or ())
+
+    @property
+    def pairs(self) -> bool:
+        """Whether these are sparse features, written as `index:value` pairs."""
+        return bool(self.values) and all(PAIRS.fullmatch(value) for value in self.values or ())
 
     def separator(self) -> str:
         """What stands between the names of a set; empty where cells hold no sets."""

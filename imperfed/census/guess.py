@@ -9,7 +9,7 @@ from typing import Any
 from imperfed.census.columns import find_delimiter, merged, profile
 from imperfed.census.layout import IMAGES, Layout, find_layout
 from imperfed.census.pixels import guess_size
-from imperfed.census.roles import Look, guess_attribute, guess_id, guess_inputs, guess_labels, guess_site
+from imperfed.census.roles import Look, guess_attribute, guess_group, guess_id, guess_inputs, guess_labels, guess_site
 from imperfed.errors import DataError
 from imperfed.files.declaration import Declaration, Inputs, LabelColumns
 
@@ -64,8 +64,9 @@ def _table(about: Declaration, layout: Layout, why: str) -> Guess:
     labels = guess_labels(look, site)
     attribute = None if image else guess_attribute(look)
     name = guess_id(look, image)
+    group = guess_group(look)
     inputs = guess_inputs(look, image)
-    declaration = replace(about, delimiter=delimiter, site_column=site, id=name, inputs=inputs)
+    declaration = replace(about, delimiter=delimiter, site_column=site, id=name, group=group, inputs=inputs)
     return Guess(replace(declaration, labels=labels, attribute=attribute), tuple(look.why))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,14 +76,14 @@ def _told(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
     tests = [rows.x for rows in (reading.test, *(site.test for site in reading.sites)) if rows is not None]
     census = take(declaration.name, labels.classes, held, secrets.token_bytes(32), groups, tests)
     measured = bool(tests or labels.truth) or labels.kind in ("exact", "annotated")
-    shape = tuple(held[0].x.shape[1:])
+    shape, rows = tuple(held[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
     return Inspection(
         declaration,
         guessed,
         census,
         warnings(census, measured),
         advise(census.kind),
-        commands(census.kind, declaration.folder, shape, bool(declaration.trusted)),
+        commands(census.kind, declaration.folder, shape, rows, bool(declaration.trusted)),
     )
 
 

@@ -20,6 +20,7 @@ SITES = (
 LABELS = ("labels", "label", "candidates", "class", "target", "y", "diagnosis", "category", "outcome", "tags")
 SENSITIVE = ("race", "ethnicity", "religion")
 IDS = ("id", "uid", "key", "name")
+GROUPS = ("patient", "person", "family", "group", "subject")
 """Words in the names of columns."""
 MARKS = (-1.0, 0.0, 1.0)
 IN_DOUBT = -1.0
@@ -91,7 +92,7 @@ def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelCo
         true = look.within(classes)
         if true:
             look.take(true.name, f"truth: {true.name} names one of the classes in every row; for evaluation only")
-        return LabelColumns("candidates", classes, name, separator=mark or "|", truth=true.name if true else ())
+        return LabelColumns("candidates", classes, name, separator=mark or "|", truth=true.name if true else "")
     alone = max(values_by_site(look.layout.files, look.files, name, site, look.delimiter)) == 1 < len(classes)
     kind = "positive" if alone else "exact"
     note = "positives only, since every site names one class and no other" if alone else "one class a row"
@@ -147,6 +148,15 @@ def guess_id(look: Look, image: str) -> str:
     return ""
 
 
+def guess_group(look: Look) -> str:
+    """The column of what rows belong to, so that it is not both trained and tested on."""
+    found = [c for c in look.named(GROUPS) if c.values and not c.unique and not c.blanks]
+    if not found:
+        return ""
+    look.take(found[0].name, f"group: {found[0].name}, by its name; its rows are never both trained and tested on")
+    return found[0].name
+
+
 def guess_inputs(look: Look, image: str) -> Inputs:
     """All that is left, as far as a model can be given it."""
     rest = list(look.columns.values())
@@ -155,6 +165,12 @@ def guess_inputs(look: Look, image: str) -> Inputs:
         size, channels, why = guess_size(first / path for path in paths)
         look.why += [why, *(f"left out: {c.name}; inputs are images" for c in rest)]
         return Inputs(image=image, size=size, channels=channels)
+    pairs = next((c for c in rest if c.pairs), None)
+    if pairs:
+        features = 1 + max(int(pair.partition(":")[0]) for value in pairs.values or () for pair in value.split())
+        look.why.append(f"sparse: {pairs.name} holds index:value pairs; the highest index makes {features} features")
+        look.why += [f"left out: {c.name}; inputs are sparse" for c in rest if c is not pairs]
+        return Inputs(sparse=pairs.name, features=features)
     whole = [c for c in rest if c.values != frozenset() and not c.blanks and not c.lists]
     numeric = tuple(c.name for c in whole if c.numeric)
     words = {c.name: c.names() for c in whole if not c.numeric and c.few and len(c.values or ()) <= CATEGORIES}

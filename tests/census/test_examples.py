@@ -110,6 +110,7 @@ def test_phones(example: Path) -> None:
         "Sitting": 20,
         "Standing": 17,
     }
+    assert found["next"][0] == f"imperfed run fedalc --data {example} --set epochs=2"
 
 
 @of("crowd")
@@ -120,7 +121,7 @@ def test_crowd(example: Path) -> None:
     same = {"1": 12, "2": 16, "3": 2}
     assert sizes == {"animals": same, "mixed": same, "vehicles": {"1": 24, "2": 5, "3": 1}}
     assert found["candidate_pairs"][0] == {"classes": ["automobile", "truck"], "rows": 6}
-    assert found["next"][0] == f"imperfed run pfedpll --data {example} --model cnn"
+    assert found["next"][0] == f"imperfed run pfedpll --data {example} --model cnn --set epochs=2"
 
 
 @of("mislabelled_labs")
@@ -149,7 +150,7 @@ def test_offices(example: Path) -> None:
 @of(*FILES)
 def test_the_first_command_that_is_named_runs(example: Path, tmp_path: Path) -> None:
     command = census(example)["next"][0].split()
-    quick = ("--rounds", 1, "--set", "steps=2", "--workers", 1, "--out", tmp_path)
+    quick = ("--rounds", 1, "--set", "steps=2", "--set", "epochs=0", "--workers", 1, "--out", tmp_path)
     folder = done(*command[1:], *quick).folder
     found = summary(folder)
     assert [row["site"] for row in found["sites"]] == [site["name"] for site in census(example)["sites"]]

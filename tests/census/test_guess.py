@@ -113,6 +113,19 @@ def test_what_no_model_can_be_given_is_left_out_and_said(tmp_path: Path) -> None
     assert "left out: weight; it has blank cells; fill or drop them" in found.why
 
 
+def test_pairs_of_index_and_value_are_sparse_features(tmp_path: Path) -> None:
+    rows = "words,label\n0:1 7:0.5,a\n3:2,b\n2:1 5:-1e3,a\n1:1,b\n"
+    found = told(guess(write(tmp_path, a=rows, b=rows))).declaration
+    assert found.inputs == Inputs(sparse="words", features=8)
+
+
+def test_rows_of_one_patient_belong_together(tmp_path: Path) -> None:
+    rows = "patient,w,label\n" + "".join(f"{i // 2},{i}.5,{i % 2}\n" for i in range(6))
+    found = told(guess(write(tmp_path, a=rows, b=rows))).declaration
+    assert found.group == "patient"
+    assert found.inputs == Inputs(("w",))
+
+
 def paint(path: Path, mode: str, side: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, (side, side // 2)).save(path)
