@@ -98,11 +98,8 @@ def find_delimiter(path: Path) -> str:
     """What stands between the cells of a text file: the mark that its first line has most of."""
     if path.suffix.lower() != ".csv":
         return ","
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a CSV file in UTF-8 ({error})") from error
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        first = file.readline()
     return max(DELIMITERS, key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
 
 
@@ -122,8 +119,20 @@ def _read(path: Path, delimiter: str) -> dict[str, Any]:
             text = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
             table = arrow_csv.read_csv(path, parse_options=parse, convert_options=text)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
+        if path.suffix.lower() != ".parquet":
+            _check_text(path)
         raise DataError(f"{path}: cannot be read as a table ({str(error).splitlines()[0]})") from error
     return {name.strip(): column for name, column in zip(table.column_names, table.columns, strict=True)}
+
+
+def _check_text(path: Path) -> None:
+    """Raise an error with the line that is not UTF-8, if there is one."""
+    text = path.read_bytes()
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        line = text[: error.start].count(b"\n") + 1
+        raise DataError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
 
 
 def _look(name: str, values: Any) -> Column:

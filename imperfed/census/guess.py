@@ -57,6 +57,10 @@ def _table(about: Declaration, layout: Layout, why: str) -> Guess:
     delimiter = find_delimiter(layout.files[0])
     files = profile(layout.files, delimiter)
     look = Look(layout, merged(files), files, [why, *_besides(layout)], delimiter)
+    if not look.columns:
+        raise DataError(
+            f"{about.folder}: the files at {layout.sites} have no column in common; one federation needs some"
+        )
     site = guess_site(look) if "*" not in layout.sites else ""
     image = next((name for name, column in look.columns.items() if column.paths), "")
     if image:

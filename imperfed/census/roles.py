@@ -71,6 +71,8 @@ def guess_labels(look: Look, site: str) -> LabelColumns:
     """Where the labels stand, and of which kind they are."""
     told = [c for c in look.named(LABELS) if c.lists or c.few]
     marked = [c for c in look.columns.values() if c.values and c.numeric and {*map(float, c.values)} <= {*MARKS}]
+    if marked:  # what nobody has filled in stands among the classes that somebody has
+        marked = [c for c in look.columns.values() if c in marked or c.values == frozenset()]
     gaps = [c for c in marked if c.blanks or IN_DOUBT in map(float, c.values or ())]
     sets = [c for c in look.columns.values() if (c.lists or c.separator()) and not set(_words(c.name)) & {*SENSITIVE}]
     last = [c for c in list(look.columns.values())[-1:] if c.few and not c.blanks]

@@ -41,6 +41,11 @@ def test_columns_of_1_0_and_blanks_are_missing_labels(tmp_path: Path) -> None:
     assert found.labels == LabelColumns("annotated", names, columns=names, uncertain=Uncertain(("-1",), "unknown"))
 
 
+def test_a_class_that_nobody_has_filled_in_is_one_all_the_same(tmp_path: Path) -> None:
+    rows = MISSING.replace("-1", "")
+    assert guess(write(tmp_path, a=rows, b=rows)).declaration.labels.classes == ("Nodule", "Edema")
+
+
 def test_the_policy_for_doubt_and_for_blanks_is_said(tmp_path: Path) -> None:
     why = "\n".join(guess(write(tmp_path, sites__a=MISSING, sites__b=MISSING)).why)
     assert "a blank is read as not annotated" in why
@@ -170,6 +175,18 @@ def test_what_cannot_be_guessed_is_said_with_the_file(tmp_path: Path, text: str,
     with pytest.raises(DataError, match=said) as error:
         guess(write(tmp_path, all=text) / "all.csv")
     assert "all.csv" in str(error.value)
+
+
+def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path, a=CROWD, b=CROWD)
+    (tmp_path / "b.csv").write_bytes(CROWD.replace("dog|cat", "d\xf6g|cat").encode("latin-1"))
+    with pytest.raises(DataError, match=r"b\.csv, line 6: not UTF-8"):
+        guess(tmp_path)
+
+
+def test_files_that_have_nothing_in_common(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no column in common"):
+        guess(write(tmp_path, a="w,label\n1,a\n2,b\n", b="v,class\n1,a\n2,b\n"))
 
 
 def test_nothing_there(tmp_path: Path) -> None:
