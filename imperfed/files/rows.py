@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from imperfed.files.cells import codes_of, ids_of, one_of, read_values, word
+from imperfed.files.cells import codes_of, encoded, one_of, read_values, text_of, word
 from imperfed.files.declaration import Declaration
 from imperfed.files.inputs import read_inputs, wanted_inputs
 from imperfed.files.labelled import (
@@ -128,7 +128,7 @@ def _convert(table: Table, declaration: Declaration, part: str, problems: Proble
         labels = read_labels(table, declaration.labels, problems)
         truth = read_truth(table, declaration.labels, problems)
         note_contradictions(table, truth_columns(declaration.labels), labels, truth, problems)
-        _note_twice(table, declaration, problems)
+        _note_twice(text_of(table, declaration.id, problems), table, declaration, problems)
         _note_sites(table, declaration, problems)
     elif part == CLEAN:
         truth = true_labels(table, declaration.labels, problems)
@@ -140,8 +140,7 @@ def _convert(table: Table, declaration: Declaration, part: str, problems: Proble
     if x is None or problems:
         return None
     image = IMAGE if table.is_folder else declaration.inputs.image
-    found = ids_of(table, (part == SITE and declaration.id) or image, problems)
-    names = None if found is None else found[1].take(found[0])
+    names = text_of(table, (part == SITE and declaration.id) or image, problems)
     return Rows(table, x, labels, truth, group, np.arange(table.rows), names, together, declaration.inputs.features)
 
 
@@ -156,24 +155,23 @@ def _together(table: Table, column: str, problems: Problems) -> npt.NDArray[np.s
     return names
 
 
-def _note_twice(table: Table, declaration: Declaration, problems: Problems) -> None:
+def _note_twice(ids: Any, table: Table, declaration: Declaration, problems: Problems) -> None:
     """Note ids that are blank or that a site has twice."""
     from pyarrow import compute
 
-    found = ids_of(table, declaration.id, problems)
-    if found is None:
+    if ids is None:
         return
-    codes, ids = found
-    sites = codes_of(table, declaration.site_column, Problems())
-    blank = np.append(compute.equal(compute.utf8_trim_whitespace(ids), "").to_numpy(zero_copy_only=False), True)
+    codes, distinct = encoded(ids)
+    blank = np.append(compute.equal(compute.utf8_trim_whitespace(distinct), "").to_numpy(zero_copy_only=False), True)
     for row in np.flatnonzero(blank[codes]).tolist():
         table.note(problems, row, declaration.id, "a blank", "an id", "give the row an id")
-    if len(ids) == table.rows:
+    if len(distinct) == table.rows:
         return
+    sites = codes_of(table, declaration.site_column, Problems())
     pairs = codes if sites is None else codes * len(sites[1]) + sites[0]
     _, first, where = np.unique(pairs, return_index=True, return_inverse=True)
     for row in np.flatnonzero((first[where] != np.arange(table.rows)) & ~blank[codes]).tolist():
-        told = f"{shown(ids[codes[row]].as_py())}, as in {table.row_name(int(first[where[row]]))}"
+        told = f"{shown(ids[row].as_py())}, as in {table.row_name(int(first[where[row]]))}"
         table.note(problems, row, declaration.id, told, "every id once at a site", "rename or drop one of them")
 
 

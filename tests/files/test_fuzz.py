@@ -56,7 +56,15 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return FORMS[request.param](tmp_path_factory.mktemp("whole"))
 
 
-OF_THE_FILE = ("no such column", "columns of this name", "of shape", "one value a row", "no file", " rows")
+OF_THE_FILE = (
+    "no such column",
+    "columns of this name",
+    "of shape",
+    "one value a row",
+    "no file",
+    " rows",
+    "a column of",
+)
 """Found in a column or a key as a whole, not in one row of it."""
 
 

@@ -208,7 +208,7 @@ def test_ids_that_are_no_text(tmp_path: Path) -> None:
     path = tmp_path / "sites/north.parquet"
     table = parquet.read_table(path)
     parquet.write_table(table.set_column(0, "id", pyarrow.array([b"\xff%d" % i for i in range(6)])), path)
-    first("sites/north.parquet, column id: found binary, expected ids as text or numbers", tmp_path)
+    first("sites/north.parquet, column id: found a column of binary, expected text or numbers", tmp_path)
 
 
 BAD_ARRAYS = {
