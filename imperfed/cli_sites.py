@@ -74,7 +74,7 @@ def serve_on(folder: RunFolder) -> None:
     from imperfed.tables import run_table
 
     console = _console()
-    run_table(console, serve_run(folder, console.print), folder.path)
+    run_table(console, folder.summary() or serve_run(folder, console.print), folder.path)
 
 
 def join(

@@ -152,7 +152,8 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
 def run_alone(data: Path, out: Path) -> Path:
     """The same run in one process."""
     words = ["--data", data, "--out", out, "--workers", 1, "--set", "split.public=0"]
-    subprocess.run(imperfed("run", "pfedpll", *settings(), *words), check=True, capture_output=True)
+    result = CliRunner().invoke(app, ["run", "pfedpll", *settings(), *map(str, words)])
+    assert result.exit_code == 0, result.output
     [folder] = out.iterdir()
     return folder
 
