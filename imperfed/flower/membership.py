@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import socket
@@ -15,13 +14,12 @@ from types import TracebackType
 
 from imperfed.errors import DataError, ImperfedError, UsageError
 from imperfed.flower.keys import SiteKeys, in_date
-from imperfed.flower.processes import LOOPBACK, NEAR, Child, free_port, module
+from imperfed.flower.processes import CUT_OFF, LOOPBACK, NEAR, Child, free_port, module
 
 SITE = "IMPERFED_SITE"
 """The variable that tells the executor whose rows these are, as JSON."""
 NODE = re.compile(r"SuperNode ID: (\d+)")
 KNOCK = 10.0  # seconds
-SIGNED_OFF = 5.0  # seconds in which the coordinator sees that the old session is over
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 FORGOTTEN = 75.0  # seconds after which SuperLink has surely forgotten a session that was cut off: 2 * 30 s, and some
 
@@ -64,32 +62,6 @@ class Way:
         except OSError as error:
             return error.strerror or str(error)
         return ""
-
-    def sign_off(self, node: int) -> None:
-        """Tell the coordinator that an earlier session of this site, which was cut off, is over.
-
-        It would take a minute to see that by itself, refuse the site for so long, and wait for an answer that
-        cannot come any more.
-        """
-        import httpx
-        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-        from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-        from flwr.proto.fleet_pb2 import DeactivateNodeRequest
-        from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-        from flwr.supernode.fleet_http_client import FleetHttpClient
-        from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
-
-        assert self.keys is not None
-        private = load_ssh_private_key(self.keys.key.read_bytes(), None)
-        if not isinstance(private, EllipticCurvePrivateKey):
-            raise DataError(f"{self.keys.key} is not an ECDSA key")
-        signs = NodeAuthHttpInterceptor(private, private.public_key())
-        version = RuntimeVersionHttpInterceptor(component_name="SuperNode")
-        with (
-            contextlib.suppress(httpx.HTTPError),  # it knows no such session
-            FleetHttpClient.from_server_address(self.address, False, str(self.keys.ca), [version, signs]) as client,
-        ):
-            client.DeactivateNode(DeactivateNodeRequest(node_id=node))
 
 
 class Membership:
@@ -143,16 +115,15 @@ class Membership:
             self.pause = min(2 * self.pause, LONGEST_PAUSE if not self.refused else FORGOTTEN / 5)
 
     def _come_in(self, ended: Callable[[], bool]) -> None:
-        """Wait until the coordinator opens, end an earlier session that was cut off, and start SuperNode."""
+        """Wait until the coordinator opens, and start SuperNode; it is told of a session that was cut off."""
         before = ""
         while (why := self.way.knock()) and not ended():
             if why != before:
                 self.tell(f"nobody opens at {self.way.address} yet ({why}); trying again until somebody does")
             before = why
             time.sleep(FIRST_PAUSE)
-        if self.way.keys is not None and self._remembered.exists():
-            self.way.sign_off(int(self._remembered.read_text()))
-            time.sleep(SIGNED_OFF)
+        known = self.way.keys is not None and self._remembered.exists()
+        self.node.told = {CUT_OFF: self._remembered.read_text()} if known else {}
         self.joined = False
         self.node.start()
 

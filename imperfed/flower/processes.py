@@ -21,6 +21,8 @@ from imperfed.errors import ImperfedError, UsageError
 STOPPING = 8.0  # seconds between asking and forcing
 LOOPBACK = "127.0.0.1"
 NEAR = ("localhost", LOOPBACK, "::1")
+CUT_OFF = "IMPERFED_CUT_OFF"
+"""The variable that tells a SuperNode which session before it was cut off."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 EXIT = re.compile(r"Exit Code: \d+\n(.*?)(?:\n\n|\Z)", re.DOTALL)  # how Flower says why
 

@@ -13,6 +13,7 @@ import time
 from importlib import metadata
 
 from imperfed.flower.haste import look_often, pull_soon
+from imperfed.flower.session import sign_off
 
 LOOK = 0.5  # seconds
 
@@ -32,11 +33,13 @@ def main() -> None:
     """The command of Flower's that is named first, in this process."""
     end_with(os.getppid())
     sys.argv = sys.argv[1:]
+    [command] = metadata.entry_points(group="console_scripts", name=sys.argv[0])
+    run = command.load()
     if sys.argv[0] == "flower-supernode":
         look_often()
         pull_soon()
-    [command] = metadata.entry_points(group="console_scripts", name=sys.argv[0])
-    command.load()()
+        sign_off(sys.argv)
+    run()
 
 
 if __name__ == "__main__":
