@@ -62,7 +62,7 @@ def by_imperfed(path: Path, ids: bool) -> int:
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--turns", type=int, default=7)
+    options.add_argument("--turns", type=int, default=9)
     chosen = options.parse_args()
     results = {}
     for ids in (False, True):

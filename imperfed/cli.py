@@ -166,6 +166,29 @@ def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
     typer.echo(write_report(RunFolder.open(folder)))
 
 
+@app.command()
+def inspect(
+    path: Annotated[Path, typer.Argument(help="A folder of files, one file, or a federation.toml.")],
+    picture: Annotated[Path | None, typer.Option("--picture", help="Where to draw it; else census.png beside.")] = None,
+    json: Json = False,
+) -> None:
+    """What your files hold, site by site, and what can learn from it; guesses federation.toml where there is none."""
+    from imperfed.census.inspect import document, inspect
+    from imperfed.census.picture import draw
+
+    told = inspect(path)
+    drawn = picture or told.declaration.folder / "census.png"
+    draw(told.census, drawn)
+    if json:
+        from json import dumps
+
+        typer.echo(dumps(document(told) | {"picture": str(drawn)}, indent=2, ensure_ascii=False))
+        return
+    from imperfed.census.tables import print_inspection
+
+    print_inspection(told, _console(), drawn)
+
+
 @app.command(name="list")
 def list_(
     what: Annotated[

@@ -18,7 +18,8 @@ from pathlib import Path
 from imperfed.config import Config
 from imperfed.data.federate import Scene
 from imperfed.errors import DivergedError, UsageError
-from imperfed.experiment import Watch, same_scene, scene_of, start
+from imperfed.experiment import Watch, is_own, same_scene, scene_of, start
+from imperfed.files.declaration import read_declaration
 from imperfed.folder import Record, free, whole
 from imperfed.products import headline
 
@@ -87,8 +88,8 @@ def compare(
     # all settings are checked before any run
     configs = [[config(method, seed) for method in methods] for seed in seeds]
     first = configs[0][0]
-    if first.split.test == 0:
-        raise UsageError("compare measures methods on test rows; set test above 0")
+    if not _measured(first):
+        raise UsageError("compare measures methods on test rows; set test above 0, or declare test files or truth")
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
     ended: list[Sequence[Outcome]] = []
@@ -98,6 +99,14 @@ def compare(
         lines = [line(method, [one[m] for one in ended], paper) for m, method in enumerate(methods)]
         write(folder, lines, seeds[: len(ended)])
     return folder, lines
+
+
+def _measured(config: Config) -> bool:
+    """Whether there will be test rows."""
+    if not is_own(config.run.data):
+        return config.split.test > 0
+    declaration = read_declaration(config.run.data)
+    return bool(declaration.test) or (declaration.measured and config.split.test > 0)
 
 
 def of_seeds(

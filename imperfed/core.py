@@ -283,6 +283,8 @@ class Algorithm:
     name: ClassVar[str]
     gathers: ClassVar[bool] = False
     """Whether the sites' rows are brought together first: the reference nobody may have in practice."""
+    made_for: ClassVar[type[Labels] | None] = None
+    """The kind of labels it was made for, where its objective does not say so."""
     objective: Objective | None = None
     """None: the reference objective of the labels' kind."""
 
@@ -325,7 +327,7 @@ class Algorithm:
         return step.batch.mean(values), out
 
     def correct(self, g: Tensor, step: Step) -> Tensor:
-        """The gradient that is stepped along."""
+        """What a method does to the gradient before the step."""
         return g
 
     def move(self, g: Tensor, step: Step) -> None:
@@ -333,19 +335,18 @@ class Algorithm:
         v = step.slots["v"]
         step.w.sub_(torch.add(g, v, alpha=step.momentum, out=v), alpha=step.lr)
 
-    def slope(self, objective: Objective, step: Step) -> tuple[Tensor, Any, Tensor]:
-        """A local step up to its move: the loss, what `remember` wants, and the gradient to step along."""
-        loss, out = self.total(objective, step)
+    def slope(self, loss: Tensor, step: Step) -> Tensor:
+        """The gradient that is stepped along."""
         g = step.net.backward(loss)
         if step.weight_decay:
             g.add_(step.w, alpha=step.weight_decay)
-        return loss.detach(), out, self.correct(g, step)
+        return self.correct(g, step)
 
     def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
         """One whole local step."""
-        loss, out, g = self.slope(objective, step)
-        self.move(g, step)
-        return loss, out
+        loss, out = self.total(objective, step)
+        self.move(self.slope(loss, step), step)
+        return loss.detach(), out
 
     def reply(self, done: Done) -> tuple[Tree, Tree]:
         """What a site sends beside its shared weights, and its new memory."""

@@ -49,7 +49,8 @@ class Place:
         tf32 = self.precision != "float32"
         torch.set_float32_matmul_precision("high" if tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = tf32
-        torch.backends.cudnn.benchmark = self.compiled  # trying kernels out takes time, as compiling does
+        # Trying all kernels out takes time, as compiling does.
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = self.compiled, 0
 
     @property
     def hire(self) -> Hire:

@@ -52,6 +52,7 @@ def areas(engine: Engine, judge: Evaluator) -> Tensor | None:
     """The AUROC of every class at every site, [K, C]; None where no labels are missing or the rows are elsewhere."""
     if judge.annotated is None or engine.bench.job.federation.elsewhere:
         return None
+    judge = judge.to(engine.bench.net.row.device)
     return torch.stack([judge.by_class(k, load_model(engine.bench, k)) for k in range(judge.sites)])
 
 

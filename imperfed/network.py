@@ -126,8 +126,8 @@ class Layout:
         return torch.cat([state[name].reshape(-1) for name in self.fields]).detach().clone()
 
     def join(self, w: Tensor, buffers: Tensor, personal: Tensor) -> Tensor:
-        """A whole row from what travels and what stays."""
-        cut = self.trainable - self.shared
+        """A whole row from what travels and what stays, which may still lie in the host's memory."""
+        personal, cut = personal.to(w.device), self.trainable - self.shared
         return torch.cat([w, personal[:cut], buffers, personal[cut:]])
 
     def personal(self, row: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from imperfed.core import Algorithm, Batch, Done, Hall, Objective, Site, Step, Tree, Updates
 from imperfed.errors import UsageError, not_negative
+from imperfed.labels import Annotated, Labels
 
 B1, B2, EPS = 0.9, 0.999, 1e-8
 """Adam's usual constants."""
@@ -39,6 +40,7 @@ class FedPSL(Algorithm):
     """For classes annotated at some sites only: the head merged class by class, the features learned one step ahead."""
 
     name: ClassVar[str] = "fedpsl"
+    made_for: ClassVar[type[Labels] | None] = Annotated
     tdma: bool = True  # task-dependent model aggregation, Eq. 9
     tadl: bool = True  # task-agnostic decoupling learning, Alg. 1
     order: int = 2  # 2: the meta-gradient through theta'; 1: theta' taken as a constant shift

@@ -165,7 +165,9 @@ def cut_files(found: Reading, dataset: Dataset, at: Mapping[Part, Tensor], split
     nobody = torch.empty(0, dtype=torch.int64)
     names = [site.name for site in found.sites]
     trusted, rest = _trusted(found, dataset, at, split, data_seed)
-    train = [at["site", k][torch.isin(at["site", k], rest)] for k in range(len(names))]
+    left = torch.zeros(len(dataset), dtype=torch.bool)
+    left[rest] = True
+    train = [at["site", k][left[at["site", k]]] for k in range(len(names))]
     test = [at.get(("test", k), nobody) for k in range(len(names))]
     if split.test and found.declaration.measured and not found.declaration.test:
         # Each site by itself, so that it cuts its rows the same way where it is alone with them.

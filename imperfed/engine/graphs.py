@@ -58,7 +58,16 @@ class Graphs(Loop):
         return self._accept(program, sites, program.ends(given))
 
     def _record(self, given: list[Assignment], downs: list[Tree]) -> Program:
-        program = record(self.bench, given, downs, self.recorder, self.compiled)
+        try:
+            program = record(self.bench, given, downs, self.recorder, self.compiled)
+        except Unrecordable as reason:
+            if not self.compiled:
+                raise
+            self.notes.append(f"local steps are not compiled: {reason}")
+            self.compiled = False
+            return self._record(given, downs)
+        if self.compiled and not program.plain:
+            self.notes.append("local steps are not compiled: the method makes a step of its own")
         self.programs[len(given)] = program
         self.notes.append(f"the local steps of {len(given)} sites are one captured graph")
         return program

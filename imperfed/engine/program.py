@@ -9,7 +9,7 @@ which rows (an index into the resident data), the random numbers, what was recei
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -58,23 +58,9 @@ def obstacle(bench: Bench) -> str | None:
     return None
 
 
-class Compiled:
-    """An objective whose loss is compiled: once for all sites, since their networks differ in their numbers alone."""
-
-    def __init__(self, objective: Objective) -> None:
-        self.objective, self.remember = objective, objective.remember
-        self.compiled = torch.compile(loss_of, dynamic=False)
-
-    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
-        """The objective's own loss; of a site's network by what was compiled."""
-        compute = self.compiled if isinstance(net, SiteNet) else loss_of
-        result: tuple[Tensor, Any] = compute(self.objective, net, batch)
-        return result
-
-
-def loss_of(objective: Objective, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
-    """What is compiled."""
-    return objective.loss(net, batch)
+def total_of(algorithm: Algorithm, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+    """What is compiled: once for all sites, since their networks differ in their numbers alone."""
+    return algorithm.total(objective, step)
 
 
 class SiteNet(Net):
@@ -117,7 +103,7 @@ class Program:
         size = block_size(max(steps), M)
         self.ragged = len(steps) > 1 or max(steps) % size > 0
         self.table = Timetable(size, given, device)
-        self.objective = cast(Objective, Compiled(job.objective)) if compiled else job.objective
+        self.total = torch.compile(total_of, dynamic=False) if compiled else total_of
         self.plain = all(getattr(type(job.algorithm), hook) is getattr(Algorithm, hook) for hook in PLAIN)
         self.W, self.G = matrix(M, job.layout.size, device), matrix(M, job.layout.trainable, device)
         self.losses = self.W.new_zeros(M)
@@ -187,15 +173,16 @@ class Program:
         step = Step(seat.net, batch, seat.down, seat.memory, slots, local.lr, local.momentum, local.weight_decay)
         seat.net.train(True)
         if self.plain:
-            loss, out, g = job.algorithm.slope(self.objective, step)
+            loss, out = self.total(job.algorithm, job.objective, step)
+            g = job.algorithm.slope(loss, step)
             if g is not seat.net.grad:
                 seat.net.grad.copy_(g)
         else:
-            loss, out = job.algorithm.local(self.objective, step)
+            loss, out = job.algorithm.local(job.objective, step)
             for name, t in slots.items():
                 if t is not seat.slots[name]:
                     seat.slots[name].copy_(t)
-        return step, loss, out
+        return step, loss.detach(), out
 
     def _move_all(self, like: Step) -> None:
         w = cast(Net, Rows(self.W[:, : self.G.shape[1]]))
@@ -205,7 +192,7 @@ class Program:
     def _remember(self, m: int, batch: Batch, out: Any, slot: Tensor) -> None:
         net = self.seats[m].net
         net.train(False)
-        for name, values in self.objective.remember(net, batch, out).items():
+        for name, values in self.bench.job.objective.remember(net, batch, out).items():
             self.scratch[name].index_copy_(0, slot, values)
 
     # -- a round ----------------------------------------------------------------------------------------------------
@@ -223,14 +210,17 @@ class Program:
         state, layout = self.bench.state, self.bench.job.layout
         for name, t in self.down.items():
             lay(t, [down[name] for down in downs])
-        personal, cut = state.personal[list(sites)].to(self.W.device), layout.trainable - layout.shared
-        parts = (self.down["w"], personal[:, :cut], self.down["buffers"], personal[:, cut:])
-        torch.cat(parts, 1, out=self.W)
+        w, buffers, cut = self.down["w"], self.down["buffers"], layout.trainable - layout.shared
+        if layout.size > layout.shared:  # something stays at the sites, or is no weight
+            personal = state.personal[list(sites)].to(self.W.device)
+            torch.cat((w, personal[:, :cut], buffers, personal[:, cut:]), 1, out=self.W)
+        else:
+            self.W.copy_(w)
         for name, t in self.memory.items():
             t.copy_(state.memory[name][list(sites)])
         for name, t in self.survey.items():
             lay(t, [self.bench.shelf(k).survey[name] for k in sites])
-        for k in sites if self.scratch else ():
+        for k in sites:
             for name, t in self.rows_of(k).items():
                 t.copy_(self.bench.shelf(k).rows[name])
         self._start()
@@ -252,6 +242,8 @@ class Program:
 
     def rows_of(self, site: int) -> Tree:
         """What is now remembered of a site's examples, as views."""
+        if not self.scratch:
+            return {}
         a, b = self.bench.job.federation.starts[site : site + 2]
         return {name: t[a:b] for name, t in self.scratch.items()}
 

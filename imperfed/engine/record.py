@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol
@@ -62,7 +63,9 @@ class Cuda:
 def no_waiting() -> Iterator[None]:
     """Make a wait of the host for the device an error."""
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it does not find out every wait: what it misses, the record finds
+        torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     finally:

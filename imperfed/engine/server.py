@@ -48,8 +48,7 @@ class Server:
             objective, labels = job.objective, trusted.labels.told_as(job.objective.labels)
             shelf = Shelf(trusted.x, labels, objective.open(labels), objective.survey(labels))
             p = plan(job.algorithm, job.local, len(trusted.x), generator(job.seed, round, SERVER, "batches"))
-            personal = self.bench.state.personal[0].to(down["w"].device)
-            self.net.load(job.layout.join(down["w"], down["buffers"], personal))
+            self.net.load(job.layout.join(down["w"], down["buffers"], self.bench.state.personal[0]))
             with seeded(job.seed, round, SERVER, "layers train"):
                 return descend(job.algorithm, job.objective, self.net, shelf, p, down, {}, job.local)[0]
 
@@ -91,8 +90,10 @@ class Server:
         known = self.bench.state.servers[g]
         if undeclared := server.keys() ^ known.keys():
             raise ImperfedError(f"the server's memory changed its names: {', '.join(sorted(undeclared))}")
-        for name, t in known.items():
-            if server[name].shape != t.shape or not torch.isfinite(server[name]).all():
+        alike = [server[name].shape == t.shape for name, t in known.items()]
+        finite = torch.stack([torch.isfinite(server[name]).all().to(t.device) for name, t in known.items()]).tolist()
+        for (name, t), sound in zip(known.items(), map(all, zip(alike, finite, strict=True)), strict=True):
+            if not sound:
                 raise DivergedError(f"the merged {name!r} has the wrong shape or is not finite: the run has diverged")
             t.copy_(server[name])
 

@@ -107,7 +107,7 @@ class Bench:
     def take_place(self, site: int, w: Tensor, buffers: Tensor) -> Net:
         """The network with these shared numbers and the site's personal ones, in evaluation mode."""
         self.net.train(False)  # a site that failed may have left it otherwise
-        return self.net.load(self.job.layout.join(w, buffers, self.state.personal[site].to(w.device)))
+        return self.net.load(self.job.layout.join(w, buffers, self.state.personal[site]))
 
 
 @dataclass(frozen=True)

@@ -91,52 +91,56 @@ def _float(cell: Any) -> float:
 
 def codes_of(table: Table, name: str, problems: Problems) -> tuple[Index, list[Any]] | None:
     """Every row's code, and the value that each code stands for, None among them; None without such a column."""
-    column = _encoded(table, name, problems)
-    if column is None:
+    import pyarrow
+
+    column = table.columns.get(name)
+    if column is None or _is_matrix(table, name, problems):
         return None
-    values = column.dictionary.to_pylist()
-    return _codes(column), [*values, None]
+    try:
+        codes, values = encoded(column)
+    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        found = f"a column of {column.type} ({shown(str(error))})"
+        problems.add(table.file, None, name, found, "text, numbers or lists of them", "convert the column")
+        return None
+    return codes, [*values.to_pylist(), None]
 
 
-def ids_of(table: Table, name: str, problems: Problems) -> tuple[Index, Any] | None:
-    """Every row's code, and the ids that the codes stand for as text in pyarrow's memory: there are many."""
-    import pyarrow
-
-    column = _encoded(table, name, problems)
-    return None if column is None else (_codes(column), column.dictionary.cast(pyarrow.string()))
-
-
-def _codes(column: Any) -> Index:
-    import pyarrow
-
-    codes: Index = column.indices.cast(pyarrow.int64()).fill_null(len(column.dictionary)).to_numpy(zero_copy_only=False)
-    return codes
-
-
-def _encoded(table: Table, name: str, problems: Problems) -> Any:
-    """A column as codes and distinct values; lists as text; None where there is no such column."""
+def encoded(column: Any) -> tuple[Index, Any]:
+    """Every row's code (nulls have the next one) and the distinct values in pyarrow's memory; lists as text."""
     import pyarrow
     from pyarrow import compute
 
+    if pyarrow.types.is_nested(column.type):
+        column = compute.binary_join(column.cast(pyarrow.list_(pyarrow.string())), LIST_SEPARATOR)
+    if isinstance(column, pyarrow.ChunkedArray):
+        column = column.unify_dictionaries().combine_chunks()  # before encoding: a dictionary a chunk is slow
+    if not pyarrow.types.is_dictionary(column.type):
+        column = compute.dictionary_encode(column)
+    codes = column.indices.cast(pyarrow.int64()).fill_null(len(column.dictionary))
+    return codes.to_numpy(zero_copy_only=False), column.dictionary
+
+
+def text_of(table: Table, name: str, problems: Problems) -> Any:
+    """A column as text in pyarrow's memory, such as ids, of which there are many; None without such a column."""
+    import pyarrow
+
     column = table.columns.get(name)
-    if column is None:
+    if column is None or _is_matrix(table, name, problems):
         return None
+    try:
+        return column.cast(pyarrow.string())
+    except pyarrow.ArrowException:
+        problems.add(table.file, None, name, f"a column of {column.type}", "text or numbers", "convert the column")
+        return None
+
+
+def _is_matrix(table: Table, name: str, problems: Problems) -> bool:
+    """Whether a column has several values a row, which is then noted."""
+    column = table.columns[name]
     if isinstance(column, np.ndarray):
         found = f"{column.dtype} of shape {column.shape}"
         problems.add(table.file, None, name, found, "one value a row", "write one array of it")
-        return None
-    try:
-        if pyarrow.types.is_nested(column.type):
-            column = compute.binary_join(column.cast(pyarrow.list_(pyarrow.string())), LIST_SEPARATOR)
-        if isinstance(column, pyarrow.ChunkedArray):
-            column = column.unify_dictionaries().combine_chunks()  # before encoding: a dictionary a chunk is slow
-        if not pyarrow.types.is_dictionary(column.type):
-            column = compute.dictionary_encode(column)
-    except (pyarrow.ArrowException, TypeError, ValueError) as error:
-        found = f"{column.type} ({shown(str(error))})"
-        problems.add(table.file, None, name, found, "text, numbers or lists of them", "convert the column")
-        return None
-    return column
+    return isinstance(column, np.ndarray)
 
 
 def read_values(

@@ -15,12 +15,13 @@ from torch import Tensor
 from imperfed.data import readers
 from imperfed.data.sparse import pack
 from imperfed.errors import DataError
-from imperfed.files.cells import NUMBER, numbers, one_of, read_values, set_of
+from imperfed.files.cells import NUMBER, numbers, one_of, read_values, set_of, text_of
 from imperfed.files.declaration import Declaration, Inputs, SensitiveColumn
 from imperfed.files.problems import Problems, shown
 from imperfed.files.tables import IMAGE, Role, Table
 
 Pixels = npt.NDArray[np.uint8]
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def wanted_inputs(declaration: Declaration) -> dict[str, Role]:
@@ -141,28 +142,28 @@ def read_image(path: Path, size: Sequence[int], channels: int) -> Pixels | str:
 
 def _sparse(table: Table, inputs: Inputs, problems: Problems) -> Tensor | None:
     """Sparse rows [n, 2, L] as `imperfed.data.sparse` holds them."""
-    if not _one_a_row(table, inputs.sparse, problems):
+    column = text_of(table, inputs.sparse, problems)
+    if column is None:
         return None
-    column = table.columns[inputs.sparse]
     found = _pairs(column, inputs.features)
     if found is None:
-        _note_pairs(table, inputs, column, problems)
-        return None
+        found = _pairs_one_by_one(table, inputs, column, problems)
     return pack(*found, inputs.features, str(table.file))
 
 
 def _pairs(column: Any, features: int) -> tuple[Any, Any, Any] | None:
-    """Where each row begins, all indices and all values; None where some cell is wrong."""
+    """Where each row begins, all indices and all values; None where some cell is not as expected."""
     import pyarrow
     from pyarrow import compute
 
     try:
         column = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
-        words = compute.utf8_split_whitespace(compute.utf8_trim_whitespace(column))
+        column = compute.utf8_trim_whitespace(column.fill_null(""))
+        words = compute.utf8_split_whitespace(column)
         counts = compute.list_value_length(words).to_numpy(zero_copy_only=False)
         flat = words.flatten()
         keep = compute.not_equal(flat, "")  # a blank cell holds one word, which is empty
-        blank = compute.equal(compute.utf8_trim_whitespace(column), "").to_numpy(zero_copy_only=False)
+        blank = compute.equal(column, "").to_numpy(zero_copy_only=False)
         pairs = compute.split_pattern(flat.filter(keep), ":")
         if not compute.all(compute.equal(compute.list_value_length(pairs), 2)).as_py() and len(pairs):
             return None
@@ -179,15 +180,20 @@ def _pairs(column: Any, features: int) -> tuple[Any, Any, Any] | None:
     return None if len(np.unique(row * features + at)) < len(at) else (first, at, values)
 
 
-def _note_pairs(table: Table, inputs: Inputs, column: Any, problems: Problems) -> None:
-    """Note the first wrong pair of every row that has one."""
+def _pairs_one_by_one(table: Table, inputs: Inputs, column: Any, problems: Problems) -> tuple[Any, Any, Any]:
+    """The same; the first wrong pair of every row that has one is noted."""
     expected = f"index:value with an index from 0 to {inputs.features - 1}, each once, and finite values"
+    first, at, values = [0], [], []
     for row, cell in enumerate(column.to_pylist()):
-        seen = set()
-        for pair in cell.split() if isinstance(cell, str) else [repr(cell)]:
+        seen: dict[int, float] = {}
+        for pair in (cell or "").split():
             index, _, value = pair.partition(":")
             right = index.isascii() and index.isdecimal() and int(index) < inputs.features and int(index) not in seen
-            if not (right and NUMBER.fullmatch(value) and np.isfinite(np.float32(float(value)))):
+            if not (right and NUMBER.fullmatch(value) and abs(float(value)) <= LARGEST):
                 table.note(problems, row, inputs.sparse, shown(pair), expected, "mend the pair")
                 break
-            seen.add(int(index))
+            seen[int(index)] = float(value)
+        at += [*seen]
+        values += [*seen.values()]
+        first.append(len(at))
+    return np.array(first), np.array(at, np.int64), np.array(values, np.float32)

@@ -67,9 +67,13 @@ def read_truth(table: Table, labels: LabelColumns, problems: Problems) -> Tensor
 
 def true_labels(table: Table, labels: LabelColumns, problems: Problems) -> Tensor | None:
     """The truth about rows of a clean file: `truth` where the file has it, else its labels, which are then true."""
-    truth = read_truth(table, labels, problems)
-    if truth is not None or problems:
-        return truth
+    truth, columns = truth_columns(labels), label_columns(labels)
+    if truth and all(column in table.columns for column in truth):
+        return read_truth(table, labels, problems)
+    if not table.is_folder and not all(column in table.columns for column in columns):
+        expected = f"true labels in {listed((*truth, *columns))}"
+        problems.add(table.file, None, None, "no labels", expected, "add the columns")
+        return None
     if labels.kind == "positive":  # of clean rows all classes are named
         several = sets(table, labels, (labels.column,), True, problems)
         return None if several is None else torch.from_numpy(several.astype(np.int8))
@@ -77,14 +81,16 @@ def true_labels(table: Table, labels: LabelColumns, problems: Problems) -> Tenso
     if isinstance(told, Candidates):
         for row in (told.values.sum(1) > 1).nonzero().flatten().tolist():
             expected = "the one true class"
-            table.note(problems, row, label_columns(labels)[0], "several classes", expected, "or declare `truth`")
+            table.note(problems, row, columns[0], "several classes", expected, "or declare `truth`")
         return told.values.int().argmax(1)
     if isinstance(told, Positives):
         return told.values.to(torch.int8)
     return None if told is None else told.values
 
 
-def note_contradictions(table: Table, told: Labels | None, truth: Tensor | None, problems: Problems) -> None:
+def note_contradictions(
+    table: Table, columns: Sequence[str], told: Labels | None, truth: Tensor | None, problems: Problems
+) -> None:
     """Note where the true class is no candidate, or a class known to be present is absent in truth."""
     if truth is None or told is None or isinstance(told, Annotated | Exact):
         return
@@ -95,8 +101,8 @@ def note_contradictions(table: Table, told: Labels | None, truth: Tensor | None,
     else:
         wrong = (told.values >= 0) & (truth.gather(1, told.values[:, None].clamp(min=0)).flatten() == 0)
     for row in wrong.nonzero().flatten().tolist():
-        expected = f"a truth that the {told.kind} labels allow"
-        table.note(problems, row, "truth", "a contradiction", expected, "mend the label or the truth")
+        found, expected = f"what the {told.kind} labels rule out", "a truth that they allow"
+        table.note(problems, row, listed(columns, 3), found, expected, "mend the label or the truth")
 
 
 # -- one class, sets, marks --------------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from imperfed.files.cells import codes_of, ids_of, one_of, read_values, word
+from imperfed.files.cells import codes_of, encoded, one_of, read_values, text_of, word
 from imperfed.files.declaration import Declaration
 from imperfed.files.inputs import read_inputs, wanted_inputs
 from imperfed.files.labelled import (
@@ -47,8 +48,8 @@ class Rows:
     """For evaluation: the true group of every row, int64 [n], where a column names it."""
     at: npt.NDArray[np.int64]
     """The rows of the table."""
-    named: str = ""
-    """The column of ids; empty: rows are called by their numbers."""
+    names: Any = None
+    """The ids of all rows of the table, as a pyarrow array of text; None: rows are called by their numbers."""
     together: npt.NDArray[np.str_] | None = None
     """The group of every row, where a column names it."""
     features: int = 0
@@ -64,12 +65,7 @@ class Rows:
 
     def ids(self) -> tuple[str, ...]:
         """A name for every row."""
-        if not self.named:
-            return tuple(map(str, self.at.tolist()))
-        found = ids_of(self.table, self.named, Problems())
-        assert found is not None  # looked at when the rows were read
-        codes, ids = found
-        return tuple(ids.take(codes[self.at]).to_pylist())
+        return tuple(map(str, self.at.tolist()) if self.names is None else self.names.take(self.at).to_pylist())
 
     def place(self, row: int) -> tuple[Path, int | None]:
         """The file and the line or row in which an example stands; a text file is read once more for it."""
@@ -129,29 +125,23 @@ def _convert(table: Table, declaration: Declaration, part: str, problems: Proble
     x = read_inputs(table, declaration, problems)
     labels = truth = group = None
     if part == SITE:
-        labels, truth = (
-            read_labels(table, declaration.labels, problems),
-            read_truth(table, declaration.labels, problems),
-        )
-        note_contradictions(table, labels, truth, problems)
-        _note_twice(table, declaration, problems)
+        labels = read_labels(table, declaration.labels, problems)
+        truth = read_truth(table, declaration.labels, problems)
+        note_contradictions(table, truth_columns(declaration.labels), labels, truth, problems)
+        _note_twice(text_of(table, declaration.id, problems), table, declaration, problems)
         _note_sites(table, declaration, problems)
     elif part == CLEAN:
         truth = true_labels(table, declaration.labels, problems)
-        if truth is None and not problems:
-            columns = " or ".join((*truth_columns(declaration.labels), *label_columns(declaration.labels)))
-            problems.add(table.file, None, None, "no labels", f"true labels in {columns}", "add the column")
     if part != PUBLIC and declaration.attribute is not None and declaration.attribute.truth:
         read = one_of(declaration.attribute.values, "group")
-        found = read_values(table, declaration.attribute.truth, read, 0, problems)
-        group = None if found is None else torch.from_numpy(found.astype(np.int64))
+        values = read_values(table, declaration.attribute.truth, read, 0, problems)
+        group = None if values is None else torch.from_numpy(values.astype(np.int64))
     together = _together(table, declaration.group, problems) if part == SITE else None
     if x is None or problems:
         return None
-    named = declaration.id if part == SITE else ""
-    if not named and declaration.inputs.size:
-        named = IMAGE if table.is_folder else declaration.inputs.image
-    return Rows(table, x, labels, truth, group, np.arange(table.rows), named, together, declaration.inputs.features)
+    image = IMAGE if table.is_folder else declaration.inputs.image
+    names = text_of(table, (part == SITE and declaration.id) or image, problems)
+    return Rows(table, x, labels, truth, group, np.arange(table.rows), names, together, declaration.inputs.features)
 
 
 def _together(table: Table, column: str, problems: Problems) -> npt.NDArray[np.str_] | None:
@@ -165,24 +155,23 @@ def _together(table: Table, column: str, problems: Problems) -> npt.NDArray[np.s
     return names
 
 
-def _note_twice(table: Table, declaration: Declaration, problems: Problems) -> None:
+def _note_twice(ids: Any, table: Table, declaration: Declaration, problems: Problems) -> None:
     """Note ids that are blank or that a site has twice."""
     from pyarrow import compute
 
-    found = ids_of(table, declaration.id, problems)
-    if found is None:
+    if ids is None:
         return
-    codes, ids = found
-    sites = codes_of(table, declaration.site_column, Problems())
-    blank = np.append(compute.equal(compute.utf8_trim_whitespace(ids), "").to_numpy(zero_copy_only=False), True)
+    codes, distinct = encoded(ids)
+    blank = np.append(compute.equal(compute.utf8_trim_whitespace(distinct), "").to_numpy(zero_copy_only=False), True)
     for row in np.flatnonzero(blank[codes]).tolist():
         table.note(problems, row, declaration.id, "a blank", "an id", "give the row an id")
-    if len(ids) == table.rows:
+    if len(distinct) == table.rows:
         return
+    sites = codes_of(table, declaration.site_column, Problems())
     pairs = codes if sites is None else codes * len(sites[1]) + sites[0]
     _, first, where = np.unique(pairs, return_index=True, return_inverse=True)
     for row in np.flatnonzero((first[where] != np.arange(table.rows)) & ~blank[codes]).tolist():
-        told = f"{shown(ids[codes[row]].as_py())}, as in {table.row_name(int(first[where[row]]))}"
+        told = f"{shown(ids[row].as_py())}, as in {table.row_name(int(first[where[row]]))}"
         table.note(problems, row, declaration.id, told, "every id once at a site", "rename or drop one of them")
 
 

@@ -117,7 +117,7 @@ def _labels(labels: LabelColumns, note: Note) -> None:
 def _class_column(declaration: Declaration, note: Note) -> None:
     inputs, labels = declaration.inputs, declaration.labels
     single = labels.kind in ("exact", "positive")
-    if inputs.in_folders and labels.kind in KINDS and not single:
+    if inputs.in_folders and labels.kind in KINDS and labels.kind != "exact":
         note("labels.kind", shown(labels.kind), "exact labels: images by class", "or write inputs.image")
     columns = {
         "labels.column": labels.column,

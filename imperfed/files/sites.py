@@ -121,9 +121,12 @@ def _by_column(rows: Rows, column: str) -> Iterator[tuple[str, Rows]]:
     """The sites of one file, in the order of their names."""
     found = codes_of(rows.table, column, Problems())
     assert found is not None  # looked at when the rows were read
-    names = np.array([word(value) for value in found[1]])[found[0]]
-    for name in np.unique(names).tolist():
-        yield name, rows.take(np.flatnonzero(names == name))
+    names, site = np.unique([word(value) for value in found[1]], return_inverse=True)
+    of_row = site[found[0]]
+    ends = np.bincount(of_row, minlength=len(names)).cumsum()
+    for name, held in zip(names.tolist(), np.split(np.argsort(of_row, kind="stable"), ends[:-1]), strict=True):
+        if len(held):
+            yield name, rows.take(held)
 
 
 def _note_unlike(

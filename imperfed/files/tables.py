@@ -138,6 +138,8 @@ def _parquet(path: Path, wanted: Wanted, problems: Problems, spare: frozenset[st
             table = file.read(columns=columns)
             table.validate(full=True)
             rows = file.metadata.num_rows
+            if rows < 0 or any(len(column) != rows for column in table.columns):
+                raise ValueError(f"{rows} rows announced, but other numbers of values")
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         found = shown(str(error).splitlines()[0] if str(error) else "nothing")
         problems.add(path, None, None, found, "a Parquet file", "write it anew")

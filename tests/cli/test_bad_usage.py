@@ -6,6 +6,7 @@ import multiprocessing
 from pathlib import Path
 
 import pytest
+import torch
 
 from cli.terminal import FLIP, QUICK, Said, imperfed
 
@@ -58,7 +59,13 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
         (["lw", "--set", "psi=tanh"], ["psi", "'tanh'", "sigmoid"]),
         (["cc", "--set", "sizes=1,x"], ["split.sizes", "whole numbers, as 1,2,3", "'1,x'"]),
         (["cc", "--set", "partition=quantity", "--set", "sizes=9,0,1,1", *FLIP], ["sizes", "positive", "[9, 0, 1, 1]"]),
-        (["cc", "--device", "cuda"], ["device 'cuda'", "cpu"]),
+        pytest.param(
+            ["cc", "--device", "cuda"],
+            ["no GPU that torch can use", "cpu"],
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here"),
+        ),
+        (["cc", "--set", "precision=bf16"], ["settings of a GPU", "CPU"]),
+        (["cc", "--set", "precision=half"], ["precision 'half'", "bf16"]),
         (["cc", "--device", "gpu7"], ["device 'gpu7'", "cpu"]),
         (["cc", "--set", "labels.kind=exact"], ["'cc' learns from candidates", "exact", "cross-entropy"]),
         (["cross-entropy", "--set", "labels.kind=candidates", *FLIP], ["learns from exact", "candidates", "proden"]),

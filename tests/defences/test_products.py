@@ -46,7 +46,7 @@ def unfair(monkeypatch: pytest.MonkeyPatch) -> None:
         "adversaries": ["site1", "site4", "site8"],
     }
     scene = Scene(told, oracle, facts, Scale(torch.empty(0), torch.empty(0)))
-    monkeypatch.setattr(experiment, "_scene", lambda config: scene)
+    monkeypatch.setattr(experiment, "scene_of", lambda config: scene)
 
 
 def test_suspicions_are_written_told_and_reported(tmp_path: Path):

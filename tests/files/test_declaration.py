@@ -151,6 +151,18 @@ def test_uncertain_values_need_a_policy() -> None:
         parse(text)
 
 
+def test_folders_of_images_have_exact_labels_and_no_columns() -> None:
+    text = 'sites = "*"\nid = "i"\n[inputs]\nsize = 8\n[labels]\nkind = "positive"\ncolumn = "y"\nclasses = ["a"]\n'
+    with pytest.raises(DataError) as told:
+        parse(text)
+    for part in (
+        "labels.kind: found 'positive', expected exact labels",
+        "key id: found 'i'",
+        "labels.column: found 'y'",
+    ):
+        assert part in str(told.value)
+
+
 def test_all_problems_at_once() -> None:
     with pytest.raises(DataError) as told:
         parse('nmae = "x"\n[inputs]\n[labels]\nkind = "none"\nextra = 1')

@@ -26,7 +26,7 @@ from imperfed.data.own import federate_files
 from imperfed.data.partitions import Split
 from imperfed.errors import DataError
 from imperfed.files.declaration import KINDS, Inputs, LabelColumns, SensitiveColumn, read_declaration
-from imperfed.files.sites import read_sites
+from imperfed.files.sites import places, read_sites
 
 EXAMPLES = int(os.environ.get("IMPERFED_FUZZ", "25"))
 fuzz = settings(
@@ -56,7 +56,15 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return FORMS[request.param](tmp_path_factory.mktemp("whole"))
 
 
-OF_THE_FILE = ("no such column", "columns of this name", "of shape", "one value a row", "no file", " rows")
+OF_THE_FILE = (
+    "no such column",
+    "columns of this name",
+    "of shape",
+    "one value a row",
+    "no file",
+    " rows",
+    "a column of",
+)
 """Found in a column or a key as a whole, not in one row of it."""
 
 
@@ -67,6 +75,9 @@ def read(folder: Path) -> None:
         assert str(problem.file).startswith(str(folder))
         whole = problem.column is None or any(words in problem.found for words in OF_THE_FILE)
         assert whole or problem.row is not None or problem.file.suffix in ("", ".png", ".toml"), problem
+    declaration = found.declaration
+    files = places(declaration.sites, folder)
+    assert found.problems or declaration.site_column or [site.name for site in found.sites] == [*files]  # none is lost
     federate_files(found.check(), Split(), Labelling(), 0)
 
 

@@ -50,7 +50,7 @@ BAD_CELLS = {
     "empty set": ("north 2,22.5,f,,lynx,b", "column animal: found a blank, expected at least one class; name all"),
     "only separators": ("north 2,22.5,f,|,lynx,b", "column animal: found '|', expected at least one class"),
     "blank truth": ("north 2,22.5,f,lynx,,b", "column true: found a blank, expected a declared class"),
-    "contradiction": ("north 2,22.5,f,dog,lynx,b", "column truth: found a contradiction"),
+    "contradiction": ("north 2,22.5,f,dog,lynx,b", "column true: found what the candidates labels rule out"),
     "group": ("north 2,22.5,f,lynx,lynx,c", "column race: found 'c', expected a declared group"),
     "no group": ("north 2,22.5,f,lynx,lynx,", "column race: found a blank, expected at least one group"),
     "id twice": ("north 1,22.5,f,lynx,lynx,b", "column id: found 'north 1', as in line 3, expected every id once"),
@@ -201,6 +201,14 @@ def test_rows_of_parquet_files_count_from_0(tmp_path: Path) -> None:
     ]
     path.write_bytes(path.read_bytes()[:100])
     assert told(tmp_path)[0].startswith("sites/north.parquet: found ")
+
+
+def test_ids_that_are_no_text(tmp_path: Path) -> None:
+    small.candidates(tmp_path, "parquet")
+    path = tmp_path / "sites/north.parquet"
+    table = parquet.read_table(path)
+    parquet.write_table(table.set_column(0, "id", pyarrow.array([b"\xff%d" % i for i in range(6)])), path)
+    first("sites/north.parquet, column id: found a column of binary, expected text or numbers", tmp_path)
 
 
 BAD_ARRAYS = {

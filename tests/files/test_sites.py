@@ -164,6 +164,14 @@ def test_sparse_features_and_a_test_file_for_all(ending: str, tmp_path: Path) ->
     assert reading.test.truth.tolist() == [[1, 0, 0], [1, 1, 0]]
 
 
+def test_sparse_cells_without_text_and_of_odd_writing(tmp_path: Path) -> None:
+    folder = small.words(tmp_path, "parquet")
+    text = ["0:1", None, "03:+1.5 1:.5", "", "4:1.", "2:1"]
+    write_table(folder / "sites/north.parquet", {"text": text, "animals": small.sets(1)})
+    x = found(folder).sites[0].rows.x
+    assert x[1:4].tolist() == [[[5, 5, 5], [0, 0, 0]], [[3, 1, 5], [1.5, 0.5, 0]], [[5, 5, 5], [0, 0, 0]]]
+
+
 def test_what_the_star_stands_for(tmp_path: Path) -> None:
     labels, inputs = LabelColumns("exact", ("0", "1"), "y"), Inputs(("a",))
     for name in ("b-1", "a-2", ".hidden"):

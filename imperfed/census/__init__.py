@@ -1,0 +1,1 @@
+"""What a federation's files hold, site by site, before anything is trained."""

@@ -1,0 +1,90 @@
+"""What can learn from these labels, as the catalogue says; no method is named here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from imperfed.algorithms import catalogue, reference
+from imperfed.config import Run
+from imperfed.core import Algorithm, Objective
+from imperfed.descend import Local
+from imperfed.errors import UsageError
+from imperfed.labels import Labels
+from imperfed.listing import about
+from imperfed.models import models
+from imperfed.repairs import repairs
+
+MODELS = {3: "cnn", 2: "text"}
+"""A first model for images and for sparse inputs; tables take the default."""
+PASSES = 2
+"""Over the rows of small sites in a round."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One entry of the catalogue that can learn from the labels at hand."""
+
+    name: str
+    part: str
+    """algorithm, objective or repair"""
+    made_for: bool
+    """Whether it was made for this kind of labels, and does not just learn from any."""
+    needs: str
+    """What it asks for besides; empty: nothing."""
+    why: str
+
+
+def advise(kind: type[Labels]) -> tuple[Advice, ...]:
+    """All that can learn from this kind of labels: what was made for it first."""
+    methods = [found for name, method in catalogue().items() if (found := _suits(name, method, kind))]
+    mending = [Advice(name, "repair", True, "", about(r)) for name, r in repairs().items() if r.labels is kind]
+    return (*sorted(methods, key=lambda a: (not a.made_for, a.part)), *mending)
+
+
+def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labels]) -> Advice | None:
+    if issubclass(method, Objective):
+        return Advice(name, "objective", method.labels is kind, "", about(method)) if method.accepts(kind) else None
+    algorithm = method()
+    own = algorithm.objective
+    if method.made_for not in (None, kind) or (own is not None and not own.accepts(kind)):
+        return None
+    needs = "with trusted rows at the server" if algorithm.trusts else ""
+    needs = "a reference: all rows in one place" if method.gathers else needs
+    made_for = own is not None or method.made_for is kind
+    return Advice(name, "algorithm", made_for, needs, about(method))
+
+
+def first(kind: type[Labels]) -> str:
+    """The method to begin with: the default if it can, else one that was made for this, else plain averaging."""
+    able = [a.name for a in advise(kind) if a.part == "algorithm" and a.made_for and not a.needs]
+    usual = Run().method
+    return usual if usual in able else able[0] if able else reference(kind).name
+
+
+def commands(kind: type[Labels], path: Path, shape: Sequence[int], rows: float, trusted: bool) -> tuple[str, ...]:
+    """What to type next: a first run, and what federating brought; `rows` is the size of a usual site."""
+    data = f"--data {shlex.quote(str(path))}"
+    model = MODELS.get(len(shape), "")
+    chosen = f" --model {model}" if model and models()[model].fits(tuple(shape)) else ""
+    if rows < Local().batch:  # the usual number of steps would visit so few rows over and over
+        chosen += f" --set epochs={PASSES}"
+    method = first(kind)
+    mended = [a.name for a in advise(kind) if a.part == "repair"] if trusted else []
+    alone = [n for n, m in catalogue().items() if issubclass(m, Algorithm) and not m.gathers and m().stays("")]
+    again = [f"imperfed run {method} {data}{chosen} --set repair={name}" for name in mended]
+    return (
+        f"imperfed run {method} {data}{chosen}",
+        *again,
+        *(f"imperfed compare {method},{name} {data}{chosen}" for name in alone if _learns(kind)),
+    )
+
+
+def _learns(kind: type[Labels]) -> bool:
+    """Whether a method without an objective of its own has one for these labels."""
+    try:
+        return bool(reference(kind))
+    except UsageError:
+        return False

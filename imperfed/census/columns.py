@@ -1,0 +1,172 @@
+"""What is in the columns of tables that nobody has described yet, looked at file by file."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from imperfed.census.layout import IMAGES
+from imperfed.errors import DataError
+
+MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
+"""Distinct values up to which a column's values are remembered."""
+SEPARATORS = ("|", ";", ",")
+DELIMITERS = (",", ";", "\t")
+PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column of one file, or of several files together, holds."""
+
+    name: str
+    rows: int
+    blanks: int
+    numeric: bool
+    """Whether every cell that is not blank is a number."""
+    lists: bool
+    unique: bool
+    """Whether no value stands in two rows of a file."""
+    values: frozenset[str] | None
+    """The distinct values (of lists: their items), or None where there are too many."""
+
+    def __add__(self, other: Column) -> Column:
+        numeric = self.numeric and other.numeric
+        values = None if self.values is None or other.values is None else _kept(self.values | other.values, numeric)
+        return Column(
+            self.name,
+            self.rows + other.rows,
+            self.blanks + other.blanks,
+            numeric,
+            self.lists and other.lists,
+            self.unique and other.unique,
+            values,
+        )
+
+    @property
+    def few(self) -> bool:
+        """Whether values come again and again, as names of classes and categories do."""
+        return self.values is not None and 0 < len(self.values) <= max(2, (self.rows - self.blanks) // 2)
+
+    @property
+    def paths(self) -> bool:
+        """Whether these are paths of images."""
+        return bool(self.values) and all(value.lower().endswith(IMAGES) for value in self.values or ())
+
+    @property
+    def pairs(self) -> bool:
+        """Whether these are sparse features, written as `index:value` pairs."""
+        return bool(self.values) and all(PAIRS.fullmatch(value) for value in self.values or ())
+
+    def separator(self) -> str:
+        """What stands between the names of a set; empty where cells hold no sets."""
+        if self.numeric or not self.values:
+            return ""
+        for mark in SEPARATORS:
+            sets = [[item.strip() for item in value.split(mark)] for value in self.values]
+            items = {item for names in sets for item in names}
+            if any(len(names) > 1 for names in sets) and "" not in items and len(items) <= max(2, self.rows // 2):
+                return mark
+        return ""
+
+    def names(self) -> tuple[str, ...]:
+        """The names that occur, alone or in sets: numbers by their size, words by the alphabet."""
+        mark = self.separator()
+        found = {item.strip() for value in self.values or () for item in (value.split(mark) if mark else (value,))}
+        return tuple(sorted(found, key=float) if self.numeric else sorted(found))
+
+
+def profile(files: Iterable[Path], delimiter: str) -> list[dict[str, Column]]:
+    """The columns of every file, in the order in which they stand there."""
+    return [{name: _look(name, values) for name, values in _read(path, delimiter).items()} for path in files]
+
+
+def merged(profiles: Iterable[dict[str, Column]]) -> dict[str, Column]:
+    """The columns that all files have, over all files."""
+    every = list(profiles)
+    return {
+        name: reduce(Column.__add__, (p[name] for p in every)) for name in every[0] if all(name in p for p in every)
+    }
+
+
+def find_delimiter(path: Path) -> str:
+    """What stands between the cells of a text file: the mark that its first line has most of."""
+    if path.suffix.lower() != ".csv":
+        return ","
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        first = file.readline()
+    return max(DELIMITERS, key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
+
+
+def _read(path: Path, delimiter: str) -> dict[str, Any]:
+    """All columns of a table; text files as text."""
+    import pyarrow
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
+
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = parquet.read_table(path)
+        else:
+            parse = arrow_csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else delimiter)
+            with arrow_csv.open_csv(path, parse_options=parse) as stream:
+                names = stream.schema.names
+            text = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
+            table = arrow_csv.read_csv(path, parse_options=parse, convert_options=text)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        if path.suffix.lower() != ".parquet":
+            _check_text(path)
+        raise DataError(f"{path}: cannot be read as a table ({str(error).splitlines()[0]})") from error
+    return {name.strip(): column for name, column in zip(table.column_names, table.columns, strict=True)}
+
+
+def _check_text(path: Path) -> None:
+    """Raise an error with the line that is not UTF-8, if there is one."""
+    text = path.read_bytes()
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        line = text[: error.start].count(b"\n") + 1
+        raise DataError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
+
+
+def _look(name: str, values: Any) -> Column:
+    import pyarrow
+    from pyarrow import compute, types
+
+    lists = types.is_list(values.type) or types.is_large_list(values.type)
+    items = compute.list_flatten(values) if lists else values
+    plain = items.cast(items.type.value_type) if types.is_dictionary(items.type) else items
+    text = compute.utf8_trim_whitespace(plain.cast(pyarrow.string()))
+    said = text.filter(compute.fill_null(compute.not_equal(text, ""), False))
+    distinct = said.unique()
+    try:
+        compute.cast(distinct, pyarrow.float64())
+        numeric = True  # also where all is blank: other files may have numbers there
+    except pyarrow.ArrowInvalid:
+        numeric = False
+    rows, blanks = len(values), 0 if lists else len(values) - len(said)
+    unique = len(distinct) == rows - blanks and not lists
+    return Column(name, rows, blanks, numeric, lists, unique, _kept(distinct.to_pylist(), numeric))
+
+
+def _kept(values: Collection[str], numeric: bool) -> frozenset[str] | None:
+    return frozenset(values) if len(values) <= (MOST_NUMBERS if numeric else MOST_WORDS) else None
+
+
+def values_by_site(
+    files: Sequence[Path], columns: Sequence[dict[str, Column]], name: str, site: str, delimiter: str
+) -> list[int]:
+    """How many distinct values a column has at each site; `site` names the site's column in one file for all."""
+    if not site:
+        return [len(part[name].values or ()) for part in columns]
+    import pyarrow
+
+    both = {key: values for key, values in _read(files[0], delimiter).items() if key in (name, site)}
+    counted = pyarrow.table(both).group_by(site).aggregate([(name, "count_distinct")])
+    return [int(n) for n in counted[f"{name}_count_distinct"].to_pylist()]

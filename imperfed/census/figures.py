@@ -1,0 +1,195 @@
+"""The census: counts of labels by site and class, candidate sets, and how unlike the sites are. Nothing here prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import torch
+from torch import Tensor
+
+from imperfed.census.repeats import Repeats, find_repeats
+from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships
+
+MOST_PAIRS = 10
+"""Pairs of classes that are named."""
+ENOUGH = 5
+"""Rows from which on it is no accident that a class never stands without another."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the census looks at of one site."""
+
+    name: str
+    x: Tensor
+    labels: Labels
+    groups: Tensor | None = None
+    """[n, V], 1 for the groups of a sensitive attribute that a row may belong to."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What some labels say of each class: [C] each."""
+
+    positive: Tensor
+    """Rows known to have the class."""
+    negative: Tensor
+    """Rows known not to have it."""
+    unknown: Tensor
+    """Rows of which neither is known."""
+    weight: Tensor
+    """Rows of the class where a candidate counts as 1/|S| of a row: float64."""
+    told: Tensor
+    """Rows that say something of the class."""
+
+    def rate(self) -> Tensor:
+        """The share of the class among the rows that say something of it; nan where none does."""
+        return self.weight / self.told
+
+    @staticmethod
+    def of_all(parts: Sequence[Known]) -> Known:
+        """The sum over sites."""
+        return Known(*(torch.stack([getattr(k, f.name) for k in parts]).sum(0) for f in fields(Known)))
+
+
+@dataclass(frozen=True)
+class SiteCensus:
+    """The figures of one site."""
+
+    name: str
+    rows: int
+    known: Known
+    sizes: dict[int, int]
+    """Rows by the size of their candidate set; empty for other kinds of labels."""
+    largest: tuple[str, float] | None
+    """The class of which most rows are, and the share of those that say something of it."""
+    skew: float | None
+    """Jensen-Shannon distance of the site's class shares to everybody's, 0 (alike) .. 1 (nothing in common)."""
+    groups: dict[str, int] = field(default_factory=dict)
+    """Rows that may belong to each group of the sensitive attribute."""
+    ambiguous: int = 0
+    """Rows that may belong to several groups."""
+
+
+@dataclass(frozen=True)
+class Census:
+    """The figures of a federation."""
+
+    name: str
+    kind: type[Labels]
+    classes: tuple[str, ...]
+    sites: tuple[SiteCensus, ...]
+    known: Known
+    pairs: tuple[tuple[str, str, int], ...]
+    """Classes that stand together in a candidate set (or are positive together), the most frequent pairs first."""
+    inseparable: tuple[tuple[str, str], ...]
+    """Classes, and another without which each is never a candidate: nothing tells the two apart."""
+    repeats: Repeats
+
+    @property
+    def rows(self) -> int:
+        """The rows of all sites."""
+        return sum(site.rows for site in self.sites)
+
+    def sizes(self) -> dict[int, int]:
+        """Rows of all sites by the size of their candidate set."""
+        every = sorted({size for site in self.sites for size in site.sizes})
+        return {size: sum(site.sizes.get(size, 0) for site in self.sites) for size in every}
+
+
+def take(
+    name: str,
+    classes: tuple[str, ...],
+    sites: Sequence[Held],
+    key: bytes,
+    groups: tuple[str, ...] = (),
+    tests: Sequence[Tensor] = (),
+) -> Census:
+    """The census of these sites. Rows are compared by digests under `key`, as sites could do among themselves."""
+    known = [known_of(site.labels) for site in sites]
+    every, labels = Known.of_all(known), [site.labels for site in sites]
+    return Census(
+        name,
+        type(sites[0].labels),
+        classes,
+        tuple(count(site, own, every, classes, groups) for site, own in zip(sites, known, strict=True)),
+        every,
+        *together(labels, classes),
+        find_repeats([site.x for site in sites], labels, tests, key),
+    )
+
+
+def count(site: Held, known: Known, every: Known, classes: tuple[str, ...], groups: tuple[str, ...]) -> SiteCensus:
+    """The figures of one site among others."""
+    rate = known.rate().nan_to_num(0.0)
+    members = torch.zeros(0, len(groups)) if site.groups is None else site.groups
+    return SiteCensus(
+        site.name,
+        len(site.labels),
+        known,
+        sizes_of(site.labels),
+        (classes[int(rate.argmax())], float(rate.max())) if bool(rate.any()) else None,
+        skew(known, every),
+        dict(zip(groups, members.sum(0).int().tolist(), strict=True)),
+        int((members.sum(1) > 1).sum()),
+    )
+
+
+def known_of(labels: Labels) -> Known:
+    """What the labels of one site say of each class."""
+    rows, values = len(labels), labels.values
+    every = torch.full((labels.classes,), rows)
+    if isinstance(labels, Annotated):
+        present, absent = (values == 1).sum(0), (values == 0).sum(0)
+        return Known(present, absent, every - present - absent, present.double(), present + absent)
+    if isinstance(labels, Candidates | Memberships):
+        sets = values > 0
+        present, absent = sets[sets.sum(1) == 1].sum(0), (~sets).sum(0)
+        weight = (values / values.sum(1, keepdim=True)).double().sum(0)
+        return Known(present, absent, every - present - absent, weight, every)
+    present = values.bincount(minlength=labels.classes) if values.ndim == 1 else values.sum(0)
+    absent = every - present if isinstance(labels, Exact) else torch.zeros_like(present)
+    return Known(present, absent, every - present - absent, present.double(), every)
+
+
+def sizes_of(labels: Labels) -> dict[int, int]:
+    """Rows by the size of their candidate set."""
+    if not isinstance(labels, Candidates | Memberships):
+        return {}
+    size, rows = (labels.values > 0).sum(1).unique(return_counts=True)
+    return dict(zip(size.tolist(), rows.tolist(), strict=True))
+
+
+def skew(site: Known, every: Known) -> float | None:
+    """sqrt((KL(p | m) + KL(q | m)) / 2), m = (p + q) / 2, in bits, over the classes of which the site says something.
+
+    Where sites annotate different classes, rates are compared, so that not looking for a class is no skew.
+    """
+    told = site.told > 0
+    p, q = site.rate()[told], every.rate()[told]
+    if not p.any():
+        return None
+    p, q = p / p.sum(), q / q.sum()
+    m = (p + q) / 2
+    divergence = (torch.xlogy(p, p / m).nansum() + torch.xlogy(q, q / m).nansum()) / (2 * math.log(2))
+    return math.sqrt(max(0.0, float(divergence)))
+
+
+def together(
+    labels: Sequence[Labels], classes: tuple[str, ...]
+) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:
+    """Pairs of classes by how many rows have both, as candidates or positives; and the candidates that never part."""
+    if labels[0].values.ndim == 1:
+        return (), ()
+    both = torch.stack([s.T @ s for s in ((part.values > 0).float() for part in labels)]).sum(0)
+    first, second = torch.triu_indices(len(classes), len(classes), 1)
+    often = both[first, second].sort(descending=True, stable=True)
+    named = zip(often.indices[:MOST_PAIRS].tolist(), often.values[:MOST_PAIRS].tolist(), strict=True)
+    pairs = tuple((classes[first[i]], classes[second[i]], int(n)) for i, n in named if n)
+    if not isinstance(labels[0], Candidates | Memberships):
+        return pairs, ()
+    rows = both.diagonal()
+    bound = ((both == rows[:, None]) & (rows[:, None] >= ENOUGH)).fill_diagonal_(False).nonzero().tolist()
+    return pairs, tuple((classes[a], classes[b]) for a, b in bound)

@@ -1,0 +1,111 @@
+"""A first federation.toml for files that nobody has described: which column is what, and why it was taken for that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from imperfed.census.columns import find_delimiter, merged, profile
+from imperfed.census.layout import IMAGES, Layout, find_layout
+from imperfed.census.pixels import guess_size
+from imperfed.census.roles import Look, guess_attribute, guess_group, guess_id, guess_inputs, guess_labels, guess_site
+from imperfed.errors import DataError
+from imperfed.files.declaration import Declaration, Inputs, LabelColumns
+
+ARRAYS = ("candidates", "labels", "y", "target")
+"""Names by which the labels of an .npz file are known."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A declaration, and a sentence for everything that was guessed."""
+
+    declaration: Declaration
+    why: tuple[str, ...]
+
+    def text(self) -> str:
+        """What is written as federation.toml."""
+        head = "# Guessed by `imperfed inspect` from the files. Check every line, above all what a label means.\n"
+        return head + self.declaration.toml()
+
+
+def guess(path: Path) -> Guess:
+    """What a federation.toml for these files would say."""
+    layout = find_layout(path)
+    sites = {path.stem: path.relative_to(layout.folder).as_posix() for path in layout.files}
+    besides: dict[str, Any] = dict(layout.besides)
+    about = Declaration(
+        layout.folder.resolve().name, sites if layout.others else layout.sites, folder=layout.folder, **besides
+    )
+    if layout.images:
+        why = f"sites: {layout.sites}: {len(layout.files)} folders, each with a folder of images a class"
+        inputs, labels, whys = _image_folders(layout)
+    elif layout.files[0].suffix.lower() == ".npz":
+        why = f"sites: {layout.sites}: {len(layout.files)} .npz files"
+        inputs, labels, whys = _arrays(layout)
+    else:
+        why = f"sites: {layout.sites}: " + (
+            "one file for all" if "*" not in layout.sites else f"{len(layout.files)} files"
+        )
+        return _table(about, layout, why)
+    return Guess(replace(about, inputs=inputs, labels=labels), (why, *_besides(layout), *whys))
+
+
+def _table(about: Declaration, layout: Layout, why: str) -> Guess:
+    """Every column gets its part, the ones that are told apart most surely first."""
+    delimiter = find_delimiter(layout.files[0])
+    files = profile(layout.files, delimiter)
+    look = Look(layout, merged(files), files, [why, *_besides(layout)], delimiter)
+    if not look.columns:
+        raise DataError(
+            f"{about.folder}: the files at {layout.sites} have no column in common; one federation needs some"
+        )
+    site = guess_site(look) if "*" not in layout.sites else ""
+    image = next((name for name, column in look.columns.items() if column.paths), "")
+    if image:
+        look.take(image, f"image: {image} holds paths of images")
+    labels = guess_labels(look, site)
+    attribute = None if image else guess_attribute(look)
+    name = guess_id(look, image)
+    group = guess_group(look)
+    inputs = guess_inputs(look, image)
+    declaration = replace(about, delimiter=delimiter, site_column=site, id=name, group=group, inputs=inputs)
+    return Guess(replace(declaration, labels=labels, attribute=attribute), tuple(look.why))
+
+
+def _besides(layout: Layout) -> list[str]:
+    return [f"{key}: {place}, by its name" for key, place in layout.besides.items()]
+
+
+def _image_folders(layout: Layout) -> tuple[Inputs, LabelColumns, list[str]]:
+    """Folders of images by class: labels are exact, and the classes are the names of the folders."""
+    classes = sorted({p.parent.name for site in layout.files for p in site.glob("*/*") if p.suffix.lower() in IMAGES})
+    images = (p for p in sorted(layout.files[0].glob("*/*")) if p.suffix.lower() in IMAGES)
+    size, channels, why = guess_size(images)
+    whys = [why, f"labels: exact; the folder of an image is its class, {len(classes)} in all"]
+    return Inputs(size=size, channels=channels), LabelColumns("exact", tuple(classes)), whys
+
+
+def _arrays(layout: Layout) -> tuple[Inputs, LabelColumns, list[str]]:
+    """.npz files: the inputs are `x`, the labels the first of the usual names."""
+    import numpy as np
+
+    from imperfed.data.readers import read_arrays
+
+    files = [read_arrays(path) for path in layout.files]
+    name = next((name for name in ARRAYS if all(name in arrays for arrays in files)), "")
+    if not name or any("x" not in arrays for arrays in files):
+        raise DataError(
+            f"{layout.files[0]}: the arrays x and one of {', '.join(ARRAYS)} were looked for, found "
+            f"{', '.join(files[0])}; write federation.toml by hand"
+        )
+    values = [np.asarray(arrays[name]) for arrays in files]
+    if values[0].ndim == 1:
+        kind, names = "exact", sorted({value for part in values for value in part.tolist()})
+    else:
+        kind, names = "candidates" if values[0].dtype == bool else "annotated", list(range(values[0].shape[1]))
+    told = files[0].get("classes")
+    classes = tuple(map(str, names if told is None else told.tolist()))
+    whys = ["inputs: the array x", f"labels: {kind}; the array {name}, {len(classes)} classes"]
+    return Inputs(array="x"), LabelColumns(kind, classes, name), whys

@@ -1,0 +1,130 @@
+"""`imperfed inspect`: from a path to census, warnings and advice, and a federation.toml where there was none."""
+
+from __future__ import annotations
+
+import secrets
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from imperfed.census.advice import Advice, advise, commands
+from imperfed.census.figures import Census, Held, SiteCensus, take
+from imperfed.census.guess import Guess, guess
+from imperfed.census.warnings import warnings
+from imperfed.errors import DataError
+from imperfed.files.declaration import FILE, Declaration, parse, read_declaration
+from imperfed.files.sites import Reading, read_sites
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All that is told of a federation's files before anything is trained."""
+
+    declaration: Declaration
+    guessed: tuple[str, ...]
+    """A sentence for everything that was guessed; empty where a federation.toml was there."""
+    census: Census
+    warnings: tuple[str, ...]
+    advice: tuple[Advice, ...]
+    commands: tuple[str, ...]
+
+
+def inspect(path: Path) -> Inspection:
+    """Read the files, and write federation.toml if it is not there and what was guessed can be read."""
+    path = path.expanduser()
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    folder = path if path.is_dir() else path.parent
+    if path.name == FILE or (folder / FILE).exists():
+        declaration, guessed = read_declaration(path if path.name == FILE else folder), None
+    else:
+        guessed = guess(path)
+        declaration = _parsed(guessed)
+    reading = read_sites(declaration)
+    try:
+        reading.check()
+    except DataError as error:
+        raise error if guessed is None else _unsure(guessed, error) from None
+    if guessed is not None:
+        declaration.file.write_text(guessed.text(), encoding="utf-8")
+    return _told(reading, () if guessed is None else guessed.why)
+
+
+def _parsed(guessed: Guess) -> Declaration:
+    """The declaration as it will be read, or an error that shows what was guessed."""
+    try:
+        return parse(guessed.text(), guessed.declaration.file)
+    except DataError as error:
+        raise _unsure(guessed, error) from None
+
+
+def _unsure(guessed: Guess, error: DataError) -> DataError:
+    """The problems together with the guess, which may be what is wrong."""
+    place = guessed.declaration.file
+    return DataError(f"{error}\n{place} was guessed and not written; mend the files, or write it:\n\n{guessed.text()}")
+
+
+def _told(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
+    declaration, labels = reading.declaration, reading.declaration.labels
+    groups = declaration.attribute.values if declaration.attribute is not None else ()
+    held = []
+    for site in reading.sites:
+        assert site.rows.labels is not None
+        members = site.rows.x[:, -len(groups) :] if groups else None
+        held.append(Held(site.name, site.rows.x, site.rows.labels, members))
+    tests = [rows.x for rows in (reading.test, *(site.test for site in reading.sites)) if rows is not None]
+    census = take(declaration.name, labels.classes, held, secrets.token_bytes(32), groups, tests)
+    measured = bool(tests or labels.truth) or labels.kind in ("exact", "annotated")
+    shape, rows = tuple(held[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
+    return Inspection(
+        declaration,
+        guessed,
+        census,
+        warnings(census, measured),
+        advise(census.kind),
+        commands(census.kind, declaration.folder, shape, rows, bool(declaration.trusted)),
+    )
+
+
+def document(told: Inspection) -> dict[str, Any]:
+    """Everything, as JSON takes it."""
+    census = told.census
+    return {
+        "name": census.name,
+        "federation": str(told.declaration.file),
+        "guessed": list(told.guessed),
+        "labels": census.kind.kind,
+        "classes": list(census.classes),
+        "rows": census.rows,
+        "sites": [_site(census, k, site) for k, site in enumerate(census.sites)],
+        "candidate_pairs": [{"classes": [a, b], "rows": n} for a, b, n in census.pairs],
+        "inseparable": [list(pair) for pair in census.inseparable],
+        "shared_inputs": [
+            {"sites": [census.sites[a].name, census.sites[b].name], "inputs": n} for a, b, n in census.repeats.shared
+        ],
+        "contradicted_inputs": census.repeats.contradicted,
+        "test_rows_trained_on": census.repeats.tested,
+        "warnings": list(told.warnings),
+        "methods": [
+            {"name": a.name, "part": a.part, "made_for": a.made_for, "needs": a.needs, "why": a.why}
+            for a in told.advice
+        ],
+        "next": list(told.commands),
+    }
+
+
+def _site(census: Census, k: int, site: SiteCensus) -> dict[str, Any]:
+    counts = {"positive": site.known.positive, "negative": site.known.negative, "unknown": site.known.unknown}
+    return {
+        "name": site.name,
+        "rows": site.rows,
+        **{what: dict(zip(census.classes, n.tolist(), strict=True)) for what, n in counts.items()},
+        "set_sizes": {str(size): rows for size, rows in site.sizes.items()},
+        "largest_class": None if site.largest is None else {"class": site.largest[0], "share": site.largest[1]},
+        "skew": site.skew,
+        "repeated_rows": census.repeats.within[k],
+        "rows_elsewhere": census.repeats.elsewhere[k],
+        "groups": site.groups,
+        "ambiguous_rows": site.ambiguous,
+    }

@@ -1,0 +1,83 @@
+"""The same inputs in several rows, at one site or at several: found by keyed digests, so that no row is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import torch
+from torch import Tensor
+
+from imperfed.labels import Exact, Labels
+
+MOST_PAIRS = 10
+"""Pairs of sites that are named."""
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Rows that are there more than once."""
+
+    within: tuple[int, ...]
+    """A number a site: rows whose inputs stood in an earlier row of the site."""
+    elsewhere: tuple[int, ...]
+    """A number a site: rows whose inputs another site holds as well."""
+    shared: tuple[tuple[int, int, int], ...]
+    """Two sites and how many distinct inputs both hold, the most first."""
+    contradicted: int
+    """Distinct inputs that stand in several rows with different exact labels."""
+    tested: int
+    """Test rows whose inputs some site trains on."""
+
+
+def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], tests: Sequence[Tensor], key: bytes) -> Repeats:
+    """Compare the rows of all sites, and test rows with them, by their digests under `key`."""
+    K = len(x)
+    digest = torch.cat([row_digests(key, b"row", part) for part in x])
+    tag = digest.unique(return_inverse=True)[1]
+    site = torch.arange(K).repeat_interleave(torch.tensor([len(part) for part in x]))
+    pairs = (tag * K + site).unique()  # a distinct input at a site each
+    holders = (pairs // K).bincount()
+    distinct = (pairs % K).bincount(minlength=K)
+    rows = site.bincount(minlength=K)
+    elsewhere = site[holders[tag] > 1].bincount(minlength=K)
+    common = pairs[holders[pairs // K] > 1]
+    return Repeats(
+        tuple((rows - distinct).tolist()),
+        tuple(elsewhere.tolist()),
+        shared(common // K, common % K, K),
+        contradicted(tag, labels, key),
+        sum(int(torch.isin(row_digests(key, b"row", part), digest).sum()) for part in tests),
+    )
+
+
+def row_digests(key: bytes, field: bytes, values: Tensor) -> Tensor:
+    """A keyed digest of 64 bits a row: two of a million different rows meet with a chance below 1 in 10^7."""
+    made = (blake2b(row.tobytes(), key=key, digest_size=8, person=field).digest() for row in values.numpy())
+    return torch.frombuffer(bytearray(b"".join(made)), dtype=torch.int64)
+
+
+def shared(tag: Tensor, site: Tensor, sites: int) -> tuple[tuple[int, int, int], ...]:
+    """Pairs of sites by the number of distinct inputs that both hold."""
+    if not len(tag):
+        return ()
+    from scipy.sparse import coo_array, triu
+
+    number = tag.unique(return_inverse=True)[1]
+    holds = coo_array((torch.ones(len(tag), dtype=torch.int64), (number, site)), shape=(int(number.max()) + 1, sites))
+    both = triu(holds.T @ holds, k=1).tocoo()
+    found = sorted(zip(*map(list, (-both.data, both.row, both.col)), strict=True))
+    return tuple((int(a), int(b), int(-n)) for n, a, b in found[:MOST_PAIRS])
+
+
+def contradicted(tag: Tensor, labels: Sequence[Labels], key: bytes) -> int:
+    """Distinct inputs with different labels in different rows; of other labels than exact ones both may be right."""
+    if not isinstance(labels[0], Exact):
+        return 0
+    several = (tag.bincount()[tag] > 1).nonzero().flatten()
+    if not len(several):
+        return 0
+    label = torch.cat([part.values for part in labels])[several]
+    kinds = torch.stack([tag[several], row_digests(key, b"label", label)], 1).unique(dim=0)
+    return int((kinds[:, 0].bincount() > 1).sum())

@@ -1,0 +1,189 @@
+"""The parts that columns of a table play, told by their values, and by their names where values do not tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from imperfed.census.columns import Column, values_by_site
+from imperfed.census.layout import Layout
+from imperfed.census.pixels import guess_size
+from imperfed.errors import DataError
+from imperfed.files.declaration import Inputs, LabelColumns, SensitiveColumn, Uncertain
+from imperfed.report.words import many
+
+SITES = (
+    *("site", "client", "hospital", "clinic", "centre", "center", "institution", "office", "phone", "device", "user"),
+    *("lab", "ward", "team", "school", "branch", "region", "subject"),
+)
+LABELS = ("labels", "label", "candidates", "class", "target", "y", "diagnosis", "category", "outcome", "tags")
+SENSITIVE = ("race", "ethnicity", "religion")
+IDS = ("id", "uid", "key", "name")
+GROUPS = ("patient", "person", "family", "group", "subject")
+"""Words in the names of columns."""
+MARKS = (-1.0, 0.0, 1.0)
+IN_DOUBT = -1.0
+CATEGORIES = 50
+"""Words up to which a column of words is an input."""
+
+
+@dataclass
+class Look:
+    """The columns that play no part yet, and what was said of the others."""
+
+    layout: Layout
+    columns: dict[str, Column]
+    files: list[dict[str, Column]]
+    """The columns of each file."""
+    why: list[str]
+    delimiter: str
+
+    def take(self, name: str, sentence: str) -> Column:
+        """Give a column its part."""
+        self.why.append(sentence)
+        return self.columns.pop(name)
+
+    def named(self, words: Sequence[str]) -> list[Column]:
+        """The columns with one of these words in their name, in the order of the words."""
+        return [c for word in words for c in self.columns.values() if word in _words(c.name)]
+
+    def within(self, names: Sequence[str]) -> Column | None:
+        """A column that names one of these in every row, and several of them in all."""
+        found = (c for c in self.columns.values() if c.values and len(c.values) > 1 and not c.blanks and not c.lists)
+        return next((c for c in found if c.values is not None and c.values <= set(names)), None)
+
+
+def guess_site(look: Look) -> str:
+    """The column that says where a row lies, in one file for all sites."""
+    found = [c for c in look.named(SITES) if c.values and not c.unique and not c.blanks]
+    if not found:
+        raise DataError(
+            f"{look.layout.files[0]}: one file for all sites needs a column that names the site, and none is called "
+            f"{', '.join(SITES[:4])} or the like; rename it, or write federation.toml with site_column = ..."
+        )
+    name = found[0].name
+    look.take(name, f"site_column: {name}, by its name; {len(found[0].values or ())} sites")
+    return name
+
+
+def guess_labels(look: Look, site: str) -> LabelColumns:
+    """Where the labels stand, and of which kind they are."""
+    told = [c for c in look.named(LABELS) if c.lists or c.few]
+    marked = [c for c in look.columns.values() if c.values and c.numeric and {*map(float, c.values)} <= {*MARKS}]
+    if marked:  # what nobody has filled in stands among the classes that somebody has
+        marked = [c for c in look.columns.values() if c in marked or c.values == frozenset()]
+    gaps = [c for c in marked if c.blanks or IN_DOUBT in map(float, c.values or ())]
+    sets = [c for c in look.columns.values() if (c.lists or c.separator()) and not set(_words(c.name)) & {*SENSITIVE}]
+    last = [c for c in list(look.columns.values())[-1:] if c.few and not c.blanks]
+    if told or (not gaps and (sets or last)):
+        return _one_column(look, (told or sets or last)[0], site, bool(told))
+    if gaps or len(marked) > 1:
+        return _a_column_a_class(look, marked)
+    raise DataError(
+        f"{look.layout.files[0]}: no column looks like labels; found {', '.join(look.columns)}. Call it label, or "
+        "write federation.toml with [labels]"
+    )
+
+
+def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:
+    name, mark, classes = column.name, column.separator(), column.names()
+    how = "by its name" if by_name else "cells hold sets" if mark or column.lists else "the last column, of few words"
+    if mark or column.lists:
+        look.take(name, f"labels: candidate sets in {name} ({how}), {len(classes)} classes; one of a set is true")
+        true = look.within(classes)
+        if true:
+            look.take(true.name, f"truth: {true.name} names one of the classes in every row; for evaluation only")
+        return LabelColumns("candidates", classes, name, separator=mark or "|", truth=true.name if true else "")
+    alone = max(values_by_site(look.layout.files, look.files, name, site, look.delimiter)) == 1 < len(classes)
+    kind = "positive" if alone else "exact"
+    note = "positives only, since every site names one class and no other" if alone else "one class a row"
+    look.take(name, f"labels: {name} ({how}), {len(classes)} classes; {note}")
+    true = look.within(classes)
+    if true is None or not {"true", "truth"} & set(_words(true.name)):
+        return LabelColumns(kind, classes, name)
+    look.take(true.name, f"truth: {true.name}, by its name; for evaluation only")
+    return LabelColumns(kind, classes, name, truth=true.name)
+
+
+def _a_column_a_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
+    names = tuple(c.name for c in marked)
+    doubtful = sorted({value for c in marked for value in c.values or () if float(value) == IN_DOUBT})
+    look.why.append(f"labels: {len(names)} columns hold only 1, 0 and blanks; a blank is read as not annotated")
+    for name in names:
+        del look.columns[name]
+    if doubtful:
+        look.why.append(
+            f"uncertain: {', '.join(doubtful)} is read as unknown; positive, negative and refuse are the others"
+        )
+    uncertain = Uncertain(tuple(doubtful), "unknown") if doubtful else Uncertain()
+    return LabelColumns("annotated", names, columns=names, uncertain=uncertain)
+
+
+def guess_attribute(look: Look) -> SensitiveColumn | None:
+    """A sensitive attribute: a column called so, or one of sets that are no labels."""
+    sets = [c for c in look.columns.values() if c.few and c.separator()]
+    found = [c for c in [*look.named(SENSITIVE), *sets] if c.few and not c.blanks and len(c.names()) > 1]
+    column = next((c for c in found if c.separator()), found[0] if found else None)
+    if column is None:
+        return None
+    how = "cells name several groups" if column.separator() else "by its name"
+    look.take(column.name, f"attribute: {column.name} ({how}), {len(column.names())} groups; sensitive")
+    true = look.within(column.names()) if column.separator() else None
+    if true:
+        look.take(
+            true.name, f"attribute's truth: {true.name} names one of the groups in every row; for evaluation only"
+        )
+    mark = column.separator() or "|"
+    return SensitiveColumn(column.name, column.names(), mark, true.name if true else "")
+
+
+def guess_id(look: Look, image: str) -> str:
+    """The column that tells rows apart."""
+    found = [c for c in look.named(IDS) if c.unique and not c.blanks]
+    if found:
+        look.take(found[0].name, f"id: {found[0].name}, by its name; no value comes twice at a site")
+        return found[0].name
+    if image and all(columns[image].unique for columns in look.files):
+        look.why.append(f"id: {image}, since no image comes twice at a site")
+        return image
+    return ""
+
+
+def guess_group(look: Look) -> str:
+    """The column of what rows belong to, so that it is not both trained and tested on."""
+    found = [c for c in look.named(GROUPS) if c.values and not c.unique and not c.blanks]
+    if not found:
+        return ""
+    look.take(found[0].name, f"group: {found[0].name}, by its name; its rows are never both trained and tested on")
+    return found[0].name
+
+
+def guess_inputs(look: Look, image: str) -> Inputs:
+    """All that is left, as far as a model can be given it."""
+    rest = list(look.columns.values())
+    if image:
+        first, paths = look.layout.files[0].parent, sorted(look.files[0][image].values or ())
+        size, channels, why = guess_size(first / path for path in paths)
+        look.why += [why, *(f"left out: {c.name}; inputs are images" for c in rest)]
+        return Inputs(image=image, size=size, channels=channels)
+    pairs = next((c for c in rest if c.pairs), None)
+    if pairs:
+        features = 1 + max(int(pair.partition(":")[0]) for value in pairs.values or () for pair in value.split())
+        look.why.append(f"sparse: {pairs.name} holds index:value pairs; the highest index makes {features} features")
+        look.why += [f"left out: {c.name}; inputs are sparse" for c in rest if c is not pairs]
+        return Inputs(sparse=pairs.name, features=features)
+    whole = [c for c in rest if c.values != frozenset() and not c.blanks and not c.lists]
+    numeric = tuple(c.name for c in whole if c.numeric)
+    words = {c.name: c.names() for c in whole if not c.numeric and c.few and len(c.values or ()) <= CATEGORIES}
+    of_words = f", {len(words)} of words with all their categories" if words else ""
+    look.why.append(f"inputs: {many(len(numeric), 'column')} of numbers{of_words}")
+    for c in rest:
+        if c.name not in (*numeric, *words):
+            reason = "it has blank cells; fill or drop them" if c.blanks else "neither numbers nor a few words"
+            look.why.append(f"left out: {c.name}; {reason}")
+    return Inputs(numeric, words)
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()) if word]

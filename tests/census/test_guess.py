@@ -1,0 +1,194 @@
+"""What is guessed of files that nobody has described, on files written by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from PIL import Image
+from pyarrow import parquet
+
+from imperfed.census.guess import Guess, guess
+from imperfed.errors import DataError
+from imperfed.files.declaration import Inputs, LabelColumns, SensitiveColumn, Uncertain, parse
+
+
+def write(folder: Path, **files: str) -> Path:
+    """CSV files; two underlines in a name stand for a folder."""
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def told(found: Guess) -> Guess:
+    """The guess, once what would be written has been read back to the same."""
+    assert parse(found.text(), found.declaration.file) == found.declaration
+    return found
+
+
+MISSING = "age,Nodule,Edema\n3,1,\n4,0,\n5,0,-1\n6,1,\n"
+
+
+def test_columns_of_1_0_and_blanks_are_missing_labels(tmp_path: Path) -> None:
+    found = told(guess(write(tmp_path, sites__a=MISSING, sites__b="age,Nodule,Edema\n3,,1\n4,,0\n"))).declaration
+    assert found.sites == "sites/*.csv"
+    assert found.inputs == Inputs(("age",))
+    names = ("Nodule", "Edema")
+    assert found.labels == LabelColumns("annotated", names, columns=names, uncertain=Uncertain(("-1",), "unknown"))
+
+
+def test_a_class_that_nobody_has_filled_in_is_one_all_the_same(tmp_path: Path) -> None:
+    rows = MISSING.replace("-1", "")
+    assert guess(write(tmp_path, a=rows, b=rows)).declaration.labels.classes == ("Nodule", "Edema")
+
+
+def test_the_policy_for_doubt_and_for_blanks_is_said(tmp_path: Path) -> None:
+    why = "\n".join(guess(write(tmp_path, sites__a=MISSING, sites__b=MISSING)).why)
+    assert "a blank is read as not annotated" in why
+    assert "-1 is read as unknown" in why
+
+
+CROWD = (
+    "id,w,labels,truth\nr1,0.5,cat|lynx,cat\nr2,1.5,dog,dog\nr3,2,cat|dog|lynx,lynx\nr4,1,cat,cat\nr5,2,dog|cat,dog\n"
+)
+
+
+def test_cells_with_separators_are_candidate_sets_and_a_column_within_them_is_the_truth(tmp_path: Path) -> None:
+    found = told(guess(write(tmp_path, a=CROWD, b=CROWD))).declaration
+    assert found.labels == LabelColumns("candidates", ("cat", "dog", "lynx"), "labels", truth="truth")
+    assert found.id == "id"
+    assert found.inputs == Inputs(("w",))
+
+
+def test_list_columns_are_candidate_sets(tmp_path: Path) -> None:
+    sets = pa.array([["cat"], ["cat", "dog"], ["dog"]] * 2)
+    for site in ("a", "b"):
+        parquet.write_table(pa.table({"w": [1.0, 2.0, 3.0] * 2, "tags": sets}), tmp_path / f"{site}.parquet")
+    found = told(guess(tmp_path)).declaration
+    assert found.sites == "*.parquet"
+    assert found.labels == LabelColumns("candidates", ("cat", "dog"), "tags")
+
+
+def test_a_test_file_among_the_sites_files_is_no_site(tmp_path: Path) -> None:
+    found = told(guess(write(tmp_path, north=CROWD, south=CROWD, test=CROWD))).declaration
+    assert found.sites == {"north": "north.csv", "south": "south.csv"}
+    assert found.test == "test.csv"
+
+
+def test_a_folder_a_site(tmp_path: Path) -> None:
+    found = told(guess(write(tmp_path, north__rows=CROWD, south__rows=CROWD))).declaration
+    assert found.sites == "*/rows.csv"
+
+
+OFFICES = (
+    "hospital;age;sex;ethnicity;recorded;risk\n"
+    "n;50;f;A|B;A;low\nn;61;m;A;A;high\nn;40;m;B;B;low\ns;40;f;B;B;low\ns;44;m;A|B;B;high\ns;58;f;A;A;low\n"
+)
+
+
+def test_one_file_for_all_with_a_sensitive_column(tmp_path: Path) -> None:
+    found = told(guess(write(tmp_path, all=OFFICES) / "all.csv")).declaration
+    assert (found.sites, found.site_column, found.delimiter) == ("all.csv", "hospital", ";")
+    assert found.attribute == SensitiveColumn("ethnicity", ("A", "B"), truth="recorded")
+    assert found.labels == LabelColumns("exact", ("high", "low"), "risk")
+    assert found.inputs == Inputs(("age",), {"sex": ("f", "m")})
+
+
+def test_sites_of_one_class_each_hold_positives_only(tmp_path: Path) -> None:
+    rows = "phone,w,word\n" + "".join(f"p{k},{i},{word}\n" for k, word in enumerate("aab") for i in range(3))
+    found = told(guess(write(tmp_path, all=rows)))
+    assert found.declaration.labels == LabelColumns("positive", ("a", "b"), "word")
+    assert any("every site names one class" in sentence for sentence in found.why)
+
+
+def test_numbers_of_classes_are_in_their_order(tmp_path: Path) -> None:
+    rows = "w,label\n" + "".join(f"{i}.5,{i % 12}\n" for i in range(36))
+    assert guess(write(tmp_path, a=rows, b=rows)).declaration.labels.classes == tuple(map(str, range(12)))
+
+
+def test_what_no_model_can_be_given_is_left_out_and_said(tmp_path: Path) -> None:
+    rows = "w,note,weight,label\n" + "".join(f"{i},text {i},{'' if i == 2 else i},{i % 2}\n" for i in range(6))
+    found = guess(write(tmp_path, a=rows, b=rows.replace("text", "words")))
+    assert found.declaration.inputs == Inputs(("w",))
+    assert "left out: note; neither numbers nor a few words" in found.why
+    assert "left out: weight; it has blank cells; fill or drop them" in found.why
+
+
+def test_pairs_of_index_and_value_are_sparse_features(tmp_path: Path) -> None:
+    rows = "words,label\n0:1 7:0.5,a\n3:2,b\n2:1 5:-1e3,a\n1:1,b\n"
+    found = told(guess(write(tmp_path, a=rows, b=rows))).declaration
+    assert found.inputs == Inputs(sparse="words", features=8)
+
+
+def test_rows_of_one_patient_belong_together(tmp_path: Path) -> None:
+    rows = "patient,w,label\n" + "".join(f"{i // 2},{i}.5,{i % 2}\n" for i in range(6))
+    found = told(guess(write(tmp_path, a=rows, b=rows))).declaration
+    assert found.group == "patient"
+    assert found.inputs == Inputs(("w",))
+
+
+def paint(path: Path, mode: str, side: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (side, side // 2)).save(path)
+
+
+def test_folders_of_images(tmp_path: Path) -> None:
+    for site, label in (("a", "cat"), ("b", "cat"), ("b", "dog"), ("test", "cat")):
+        paint(tmp_path / site / label / "1.png", "RGB", 448)
+    found = told(guess(tmp_path)).declaration
+    assert found.sites == {"a": "a", "b": "b"}
+    assert found.test == "test"
+    assert found.inputs == Inputs(size=(112, 224), channels=3)
+    assert found.labels == LabelColumns("exact", ("cat", "dog"))
+
+
+def test_paths_of_images_in_a_column(tmp_path: Path) -> None:
+    for number in range(4):
+        paint(tmp_path / "shots" / f"{number}.png", "L", 30)
+    rows = "file,label\n" + "".join(f"shots/{i}.png,{'ab'[i % 2]}\n" for i in range(4))
+    found = told(guess(write(tmp_path, a=rows, b=rows))).declaration
+    assert found.inputs == Inputs(image="file", size=(15, 30), channels=1)
+    assert found.id == "file"
+
+
+def test_npz_files(tmp_path: Path) -> None:
+    for site in ("a", "b"):
+        np.savez(tmp_path / f"{site}.npz", x=np.ones((2, 3)), candidates=np.eye(2, dtype=bool), classes=["u", "v"])
+    found = told(guess(tmp_path)).declaration
+    assert found.inputs == Inputs(array="x")
+    assert found.labels == LabelColumns("candidates", ("u", "v"), "candidates")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("w,v,label\n1,2,a\n2,3,b\n3,4,a\n", "a column that names the site"),
+        ("site,w,v\na,1.5,2.5\na,2.5,3.5\nb,3.5,4.5\nb,3.6,4.6\n", "no column looks like labels"),
+        ("site,w,label\na,1\n", "cannot be read as a table"),
+    ],
+)
+def test_what_cannot_be_guessed_is_said_with_the_file(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(DataError, match=said) as error:
+        guess(write(tmp_path, all=text) / "all.csv")
+    assert "all.csv" in str(error.value)
+
+
+def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path, a=CROWD, b=CROWD)
+    (tmp_path / "b.csv").write_bytes(CROWD.replace("dog|cat", "d\xf6g|cat").encode("latin-1"))
+    with pytest.raises(DataError, match=r"b\.csv, line 6: not UTF-8"):
+        guess(tmp_path)
+
+
+def test_files_that_have_nothing_in_common(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no column in common"):
+        guess(write(tmp_path, a="w,label\n1,a\n2,b\n", b="v,class\n1,a\n2,b\n"))
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="found no sites"):
+        guess(tmp_path)

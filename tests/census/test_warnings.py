@@ -1,0 +1,125 @@
+"""Every warning on labels that deserve it, and none on labels that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from imperfed.census.figures import Held, take
+from imperfed.census.warnings import warnings
+from imperfed.labels import Annotated, Candidates, Exact, Labels, Positive
+
+CLASSES = ("cat", "dog", "owl")
+
+
+def told(*labels: Labels, x: Sequence[Tensor] = (), measured: bool = True, **more: object) -> tuple[str, ...]:
+    """The warnings of sites A, B, ... whose inputs are all different if none are given."""
+    at, held = 0, []
+    for k, part in enumerate(labels):
+        rows = x[k] if x else torch.arange(at, at + len(part)).float()[:, None]
+        held.append(Held("ABCDEFGHIJ"[k], rows, part))
+        at += len(part)
+    return warnings(take("zoo", CLASSES, held, b"key", **more), measured)  # type: ignore[arg-type]
+
+
+def exact(*values: int) -> Exact:
+    return Exact(torch.tensor(values), 3)
+
+
+def annotated(*rows: Sequence[int], times: int = 10) -> Annotated:
+    return Annotated(torch.tensor(rows * times, dtype=torch.int8), 3)
+
+
+def candidates(*rows: Sequence[int], times: int = 10) -> Candidates:
+    return Candidates(torch.tensor(rows * times, dtype=torch.bool), 3)
+
+
+EVEN = exact(*[0, 1, 2] * 5)
+
+
+def test_labels_in_order_deserve_no_warning() -> None:
+    assert told(EVEN, EVEN) == ()
+
+
+def test_a_class_that_a_site_never_annotates() -> None:
+    found = told(annotated((1, 0, -1), (0, 1, -1)), annotated((1, 1, 0), (0, 0, 1)))
+    assert found == ("a blank is read as not annotated, not as negative", "site A never annotates owl")
+
+
+def test_many_sites_are_counted_and_not_named() -> None:
+    some, all_of_them = annotated((1, 0, -1), (0, 1, -1)), annotated((1, 1, 0), (0, 0, 1))
+    assert "1 class is annotated at some of 10 sites only: owl at 2" in told(*[some] * 8, *[all_of_them] * 2)
+
+
+def test_a_class_that_nobody_annotates_and_one_without_a_positive() -> None:
+    found = told(annotated((1, 0, -1), (0, 0, -1)))
+    assert "nobody annotates owl: no method can learn it" in found
+    assert "class dog is at no site as a positive" in found
+
+
+def test_a_site_that_annotates_nothing() -> None:
+    found = told(annotated((1, 1, 1), (0, 0, 0)), annotated((-1, -1, -1)))
+    assert "site B annotates nothing at all" in found
+    assert not any("never" in sentence for sentence in found)
+
+
+def test_a_class_at_no_site_and_a_site_of_one_class() -> None:
+    found = told(exact(*[0, 1] * 10), exact(*[1] * 10))
+    assert "class owl is at no site" in found
+    assert "site B holds one class only, dog" in found
+
+
+def test_a_small_site() -> None:
+    assert told(EVEN, exact(0, 1, 2)) == ("site B has 3 rows",)
+    assert told(EVEN, exact(0))[0] == "site B holds one class only, cat"
+
+
+def test_sets_of_all_classes_say_nothing() -> None:
+    found = told(candidates((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1)))
+    assert found == ("10 rows have all 3 classes as candidates, which says nothing of the label",)
+
+
+def test_candidates_that_never_part() -> None:
+    found = told(candidates((1, 1, 0), (0, 1, 0), (0, 0, 1)))
+    assert found == ("cat is never a candidate without dog: candidate sets alone cannot tell them apart",)
+
+
+def test_sets_of_one_are_exact_labels() -> None:
+    found = told(candidates((1, 0, 0), (0, 1, 0), (0, 0, 1)))
+    assert found == ('every set holds one candidate: labels are exact, write kind = "exact"',)
+
+
+def test_positives_only() -> None:
+    found = told(Positive(EVEN.values, 3), Positive(torch.zeros(10, dtype=torch.int64), 3))
+    assert found == ("labels are positives only: a class that is not named is read as unknown, not as negative",)
+
+
+def test_an_unlike_site_and_one_that_holds_nearly_all() -> None:
+    found = told(exact(*[0, 0, 0, 0, 0, 1] * 50), exact(*[2] * 11, 1), EVEN)
+    assert "site B: classes are spread otherwise than over all sites together (distance above 0.5)" in found
+    assert any(sentence.startswith("site A holds 91.74") for sentence in found)
+
+
+def test_repeated_inputs() -> None:
+    x = torch.arange(15).float()[:, None]
+    again = torch.cat([x[:14], x[:1]])
+    found = told(exact(*[0, 1, 2] * 5), exact(*[0, 1, 2] * 4, 1, 1, 1), x=[x, again + 0.0], tests=[x[:2]])
+    assert "1 row repeats the inputs of an earlier row at B" in found
+    assert "29 rows have the same inputs as a row of another site; most are shared by A and B (14)" in found
+    assert "2 inputs stand in several rows with different labels" in found
+    assert any(sentence.startswith("2 test rows have the same inputs as a training row") for sentence in found)
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_nothing_to_measure_on(measured: bool) -> None:
+    sets = candidates((1, 1, 0), (0, 1, 1), (1, 0, 1))
+    assert any("nothing can be measured" in sentence for sentence in told(sets, measured=measured)) is not measured
+
+
+def test_an_empty_group() -> None:
+    members = torch.tensor([[1.0, 0.0]] * 15)
+    census = take("zoo", CLASSES, [Held("A", torch.arange(15.0)[:, None], EVEN, members)], b"key", ("old", "young"))
+    assert warnings(census, True) == ("group young is at no site",)
