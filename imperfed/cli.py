@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from imperfed import cli_sites
 from imperfed.errors import ImperfedError, UsageError
 
 if TYPE_CHECKING:
@@ -135,6 +136,9 @@ def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
 
     opened, show = RunFolder.open(folder), _show()
     summary = opened.summary()
+    if summary is None and (folder / "serve.json").exists():
+        cli_sites.serve_on(opened)
+        return
     if summary is not None:
         show.console.print(f"{folder}: this run has ended already")
     else:
@@ -204,6 +208,10 @@ def show(name: Annotated[str, typer.Argument(help="A name from any of the lists.
     from imperfed.listing import show as show_entry
 
     show_entry(name, json, _console())
+
+
+for verb in (cli_sites.keys, cli_sites.serve, cli_sites.join):
+    app.command()(verb)
 
 
 def _console() -> Console:

@@ -79,7 +79,7 @@ class Show:
     def score(self, report: Report) -> str:
         """The round's leading figure; a bar goes on showing the last one through rounds without."""
         if report.personal:
-            name = next(iter(report.personal[0]))
+            name = next(iter(next(iter(report.personal.values()))))  # of any site: some may be away
             values = [100 * s[name][0] for s in report.personal.values() if math.isfinite(s[name][0])]
             self.last_score = ""
             if values:

@@ -141,7 +141,8 @@ class Mail:
                 if node is not None:
                     answers[node] = read(reply)
                     self._count("up", node, reply)
-                    self.tell(f"{about}: {self._name(node)} answered after {time.monotonic() - began:.1f} s")
+                    how = "failed" if isinstance(answers[node], Failure) else "answered"
+                    self.tell(f"{about}: {self._name(node)} {how} after {time.monotonic() - began:.1f} s")
             if waiting:
                 time.sleep(self.patience.poll)
         return answers

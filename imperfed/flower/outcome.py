@@ -15,6 +15,7 @@ from imperfed.flower.seat import MENDED, Place, Seat, own_scene, take_seat
 from imperfed.flower.store import Key
 from imperfed.flower.wire import Letter
 from imperfed.folder import Record, RunFolder
+from imperfed.labels import Annotated
 from imperfed.network import Net
 from imperfed.products import Outcome, write_labels, write_summary
 from imperfed.repairs.protocol import Verdict
@@ -61,9 +62,12 @@ def write_outcome(folder: RunFolder, seat: Seat, scene: Scene, net: Net, rounds:
 
 def facts(scene: Scene) -> Record:
     """What the report says of the site's data."""
-    tests = scene.oracle.test_y
-    return {
-        "labels": scene.federation.labels.kind,
+    tests, labels = scene.oracle.test_y, scene.federation.labels
+    known: Record = {}
+    if isinstance(labels, Annotated):
+        known["annotated_rows"] = (labels.values >= 0).sum(0)[:, None].tolist()  # [class][site]
+    return known | {
+        "labels": labels.kind,
         "rows": scene.federation.sizes(),
         "test_rows": [len(y) for y in tests],
         "common_test_rows": 0,

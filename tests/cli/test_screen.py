@@ -96,3 +96,11 @@ def test_an_interruption_ends_with_130_and_the_way_on(tmp_path: Path, monkeypatc
         assert said.err == f"interrupted; go on with: imperfed resume {run}\n"
         assert "stopping after this round" in said.out
         assert (run / "checkpoints" / "last.safetensors").exists()
+
+
+def test_the_first_site_may_be_away() -> None:
+    said = StringIO()
+    show = Show(Console(file=said))
+    show.total = 3
+    show.round(Report(1, (0, 1), {1: 0.5}, {0: "away"}, personal={1: {"accuracy": (0.75, 8)}}), 1.0)
+    assert "round 2/3: loss 0.500, accuracy 75.0 % (worst site 75.0 %), 1 failed" in said.getvalue()

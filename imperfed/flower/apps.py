@@ -1,0 +1,88 @@
+"""The two applications that Flower's processes carry out: the coordinator's and a site's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from rich.console import Console
+
+from imperfed.errors import ImperfedError
+from imperfed.flower.mail import Patience
+from imperfed.flower.membership import SITE
+from imperfed.flower.own import central_of, holding_of
+from imperfed.flower.processes import alone
+from imperfed.flower.seat import Place
+from imperfed.flower.server import Coordinator
+from imperfed.flower.serving import Service, home_of
+from imperfed.flower.site import make_app
+from imperfed.folder import RunFolder
+from imperfed.progress import Show
+
+AFTER_A_KILL = 30.0  # seconds that the process before this one may take to end
+
+
+def place_of(node: Mapping[str, object]) -> Place:
+    """The site of this process, as `imperfed join` told it."""
+    told = json.loads(os.environ[SITE])
+    secret = bytes.fromhex(Path(told["secret"]).read_text()) if told["secret"] else b""
+    test = Path(told["test"]) if told["test"] else None
+    holding = partial(holding_of, told["name"], Path(told["data"]), test)
+    return Place(told["name"], holding, Path(told["state"]), secret)
+
+
+site = make_app(place_of)
+server = ServerApp()
+
+
+class Aloud(Coordinator):
+    """A coordinator that also says what it writes down: who came, who answered, how long it took."""
+
+    def say(self, line: str) -> None:
+        super().say(line)
+        print(line, flush=True)
+
+
+class Spoken(RunFolder):
+    """A run's folder whose log is also said aloud; what every round repeats, once."""
+
+    said: ClassVar[set[str]] = set()
+
+    def log(self, line: str) -> None:
+        super().log(line)
+        text = re.sub(r"^round \d+: ", "", line)
+        if text not in self.said and " sites answered, " not in text:
+            self.said.add(text)
+            print(line, flush=True)
+
+
+@server.main()
+def main(grid: Grid, context: Context) -> None:
+    """One run, from its last checkpoint to its end; how it ended is written down for `imperfed serve`."""
+    folder = Spoken(Path(str(context.run_config["folder"])))
+    service, home = Service.of(folder), home_of(folder)
+    with alone(home / "run.lock", str(folder.path), AFTER_A_KILL):
+        try:
+            conduct(grid, folder, service, json.loads(str(context.run_config["admitted"])))
+            outcome: dict[str, object] = {}
+        except ImperfedError as error:
+            outcome = {"error": str(error), "exit_code": error.exit_code}
+        RunFolder(home).write("outcome.json", json.dumps(outcome))
+
+
+def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str, int]) -> None:
+    """Train with the sites, and write the products."""
+    declaration = service.declaration(folder)
+    show = Show(Console(soft_wrap=True, markup=False, emoji=False, highlight=False, force_terminal=False))
+    patience = Patience(gather=float("inf"), answer=service.patience)
+    central, declared = central_of(declaration), declaration.toml()
+    coordinator = Aloud(grid, folder.config(), central, service.sites, folder, declared, patience)
+    coordinator.mail.admitted = admitted or None
+    coordinator.run(show.watch())

@@ -1,0 +1,249 @@
+"""The gate: what passes arrives unchanged, and nothing else arrives at all, however it is written."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+
+from imperfed.errors import UsageError
+from imperfed.flower import gate as gate_module
+from imperfed.flower.gate import Door, Gate
+from imperfed.flower.keys import make_keys
+
+PULL = "/v1/fleet/pull-messages"
+
+
+class Upstream(ThreadingHTTPServer):
+    """Stands where SuperLink stands and writes down everything that reaches it."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Recorder)
+        self.seen: list[tuple[str, dict[str, str], bytes]] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Recorder(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Upstream
+
+    def handle_one_request(self) -> None:
+        self.raw_requestline = self.rfile.readline(65537)
+        if not self.raw_requestline:
+            self.close_connection = True
+            return
+        if self.parse_request():
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            headers = {k.lower(): v for k, v in self.headers.items()}
+            self.server.seen.append((self.requestline, headers, body))
+            self.send_response(200)
+            self.send_header("content-type", "application/protobuf")
+            self.send_header("flwr-note", "kept")
+            self.send_header("set-cookie", "dropped")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body[::-1])
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def recorder() -> Iterator[Upstream]:
+    server = Upstream()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def upstream(recorder: Upstream) -> Upstream:
+    recorder.seen.clear()
+    return recorder
+
+
+@pytest.fixture(scope="module")
+def door(recorder: Upstream) -> Iterator[Door]:
+    upstream = recorder
+    opened = Door(Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None), "127.0.0.1", 0, None, None).open()
+    yield opened
+    opened.close()
+
+
+def speak(door: Door, text: bytes, tls: ssl.SSLContext | None = None) -> bytes:
+    """Everything the gate answers to these bytes until it closes or falls silent."""
+    connection: socket.socket = socket.create_connection(("127.0.0.1", door.port), timeout=5)
+    if tls is not None:
+        connection = tls.wrap_socket(connection, server_hostname="127.0.0.1")
+    with connection:
+        connection.sendall(text)
+        connection.settimeout(0.4)
+        heard = b""
+        try:
+            while piece := connection.recv(65536):
+                heard += piece
+        except TimeoutError:
+            pass
+        return heard
+
+
+def post(path: str, body: bytes = b"hello", extra: str = "", method: str = "POST") -> bytes:
+    head = f"{method} {path} HTTP/1.1\r\nHost: gate\r\nContent-Length: {len(body)}\r\n{extra}Connection: close\r\n\r\n"
+    return head.encode("latin-1") + body
+
+
+def test_what_passes_arrives_as_a_request_of_the_gates_own(door: Door, upstream: Upstream) -> None:
+    extra = "flwr-signature: s\r\nX-Forwarded-For: 1.2.3.4\r\nAuthorization: b\r\nflwr-superexec-ts: 1\r\nCookie: c\r\n"
+    reply = speak(door, post(PULL, b"some message", extra))
+    head, _, body = reply.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    assert body == b"egassem emos"
+    assert b"flwr-note: kept" in head
+    assert b"set-cookie" not in head
+    [(line, headers, arrived)] = upstream.seen
+    assert line == f"POST {PULL} HTTP/1.1"
+    assert arrived == b"some message"
+    assert headers["flwr-signature"] == "s"
+    assert headers["host"] == f"127.0.0.1:{upstream.server_port}"
+    assert not {"x-forwarded-for", "authorization", "cookie"} & set(headers)
+
+
+TRICKS = [
+    "/v1/control/list-runs",
+    "/v1/control/start-run",
+    "/v1/control/register-node",
+    "/v1/runtime/acquire-task",
+    "/health",
+    "/docs",
+    "/openapi.json",
+    "/",
+    "*",
+    "/v1/fleet/",
+    "/v1/fleet/register-node",
+    "/v1/fleet/unregister-node",
+    "/v1/fleet/../control/list-runs",
+    "/v1/fleet/pull-messages/../../control/list-runs",
+    "/v1/fleet/%2e%2e/control/list-runs",
+    "/v1/fleet/..%2fcontrol%2flist-runs",
+    "/v1/fleet/%2e%2e%2fcontrol%2flist-runs",
+    "/v1/fleet%2f..%2fcontrol/list-runs",
+    "/v1/fleet/..;/control/list-runs",
+    "/v1/fleet\\..\\control\\list-runs",
+    "//v1/fleet/pull-messages",
+    "/v1//fleet/pull-messages",
+    "/v1/fleet/pull-messages/",
+    "/v1/fleet/pull-messages?x=/v1/control/list-runs",
+    "/v1/fleet/pull-messages#/v1/control",
+    "/v1/fleet/pull-messages;x",
+    "/v1/fleet/pull%2dmessages",
+    "/V1/Fleet/Pull-Messages",
+    "/v1/fleet/pull-messages%00",
+    "/v1/fleet/pull-messages%0d%0aX:y",
+    "http://127.0.0.1/v1/control/list-runs",
+    "http://127.0.0.1/v1/fleet/pull-messages",
+    "http://gate/v1/fleet/pull-messages@127.0.0.1/v1/control/list-runs",
+    "127.0.0.1:80",
+]
+
+
+@pytest.mark.parametrize("number", range(len(TRICKS)))
+def test_no_other_path_arrives(door: Door, upstream: Upstream, number: int) -> None:
+    reply = speak(door, post(TRICKS[number]))
+    assert reply.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400")), reply
+    assert upstream.seen == []
+
+
+INNER = "POST /v1/control/list-runs HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+CHUNKED = "Transfer-Encoding: chunked\r\n"
+SMUGGLED = {
+    "length and chunks": f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length: 4\r\n{CHUNKED}\r\n0\r\n\r\n{INNER}",
+    "chunks and length": f"POST {PULL} HTTP/1.1\r\nHost: g\r\n{CHUNKED}Content-Length: 4\r\n\r\n0\r\n\r\n{INNER}",
+    "chunks alone": f"POST {PULL} HTTP/1.1\r\nHost: g\r\n{CHUNKED}\r\n0\r\n\r\n{INNER}",
+    "disguised chunks": f"POST {PULL} HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{INNER}",
+    "spaced name": f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length : 4\r\n\r\n0\r\n\r\n{INNER}",
+    "two lengths": f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length: 0\r\nContent-Length: 60\r\n\r\n{INNER}",
+    "signed length": f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length: +0\r\n\r\n{INNER}",
+    "no length": f"POST {PULL} HTTP/1.1\r\nHost: g\r\n\r\n{INNER}",
+    "bare line feeds": f"POST {PULL} HTTP/1.1\nHost: g\nContent-Length: 0\n\n{INNER}",
+    "folded header": f"POST {PULL} HTTP/1.1\r\nHost: g\r\nA: b\r\n {CHUNKED}Content-Length: 0\r\n\r\n{INNER}",
+    "line in a header": f"POST {PULL} HTTP/1.1\r\nHost: g\r\nflwr-x: a\rPOST /v1/x\r\nContent-Length: 0\r\n\r\n",
+    "pipelined": f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length: 0\r\n\r\n{INNER}",
+    "older": "POST /v1/control/list-runs HTTP/1.0\r\nContent-Length: 0\r\n\r\n",
+    "oldest": "GET /v1/control/list-runs\r\n",
+    "upgrade": f"POST {PULL} HTTP/1.1\r\nHost: g\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n",
+    "HTTP/2 preface": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("trick", sorted(SMUGGLED))
+def test_no_request_hides_in_another(door: Door, upstream: Upstream, trick: str) -> None:
+    speak(door, SMUGGLED[trick].encode())
+    assert all(line == f"POST {PULL} HTTP/1.1" for line, _, _ in upstream.seen)
+    assert all("transfer-encoding" not in headers for _, headers, _ in upstream.seen)
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "CONNECT", "OPTIONS", "post"])
+def test_posts_only(door: Door, upstream: Upstream, method: str) -> None:
+    assert b"200" not in speak(door, post(PULL, method=method))[:15]
+    assert upstream.seen == []
+
+
+def test_sizes_are_limited(door: Door, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_module, "LONGEST_BODY", 10)
+    assert speak(door, post(PULL, b"x" * 10)).startswith(b"HTTP/1.1 200")
+    assert speak(door, post(PULL, b"x" * 11)).startswith(b"HTTP/1.1 413")
+    assert speak(door, post(PULL, extra=f"A: {'x' * 40000}\r\n")).startswith(b"HTTP/1.1 431")
+    assert len(upstream.seen) == 1
+
+
+def test_large_bodies_pass_whole(door: Door, upstream: Upstream) -> None:
+    body = bytes(range(256)) * 4 * 2**12
+    assert speak(door, post(PULL, body)).partition(b"\r\n\r\n")[2] == body[::-1]
+
+
+def test_a_body_that_never_comes_ends_in_time(door: Door, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_module, "SECONDS", 0.2)
+    head = f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length: 10\r\n\r\nhalf".encode()
+    assert speak(door, head).startswith(b"HTTP/1.1 408")
+
+
+def test_a_silent_superlink_is_said_to_be_one() -> None:
+    door = Door(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", 0, None, None).open()
+    assert speak(door, post(PULL)).startswith(b"HTTP/1.1 503")
+    door.close()
+
+
+def test_sites_without_keys_may_register_themselves_where_that_was_asked_for(upstream: Upstream) -> None:
+    gate = Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None, keyless=True)
+    door = Door(gate, "127.0.0.1", 0, None, None).open()
+    assert speak(door, post("/v1/fleet/register-node")).startswith(b"HTTP/1.1 200")
+    assert speak(door, post("/v1/control/register-node")).startswith(b"HTTP/1.1 404")
+    door.close()
+
+
+def test_over_tls(upstream: Upstream, tmp_path: Path) -> None:
+    make_keys(tmp_path / "keys", ["a"], ["127.0.0.1"], days=1)
+    own, site = tmp_path / "keys" / "coordinator", tmp_path / "keys" / "site-a"
+    gate = Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None)
+    door = Door(gate, "127.0.0.1", 0, own / "server.crt", own / "server.key").open()
+    assert speak(door, post(PULL)) == b""  # plain text is not answered
+    tls = ssl.create_default_context(cafile=str(site / "ca.crt"))
+    assert speak(door, post(PULL), tls).startswith(b"HTTP/1.1 200")
+    assert speak(door, post("/v1/control/list-runs"), tls).startswith(b"HTTP/1.1 404")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        speak(door, post(PULL), ssl.create_default_context())
+    door.close()
+
+
+def test_an_address_that_is_taken(door: Door) -> None:
+    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{door.port}"):
+        Door(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", door.port, None, None)

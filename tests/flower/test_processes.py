@@ -1,0 +1,102 @@
+"""Flower's processes, one by one: how they start, what they say, and that nothing is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+
+
+from imperfed.errors import DataError, ImperfedError, UsageError
+from imperfed.flower.keys import CoordinatorKeys, make_keys
+from imperfed.flower.membership import Way
+from imperfed.flower.processes import Child, alone, free_port, listening, module, wait_until
+from imperfed.flower.station import Stand
+
+HERE = Path(__file__).parent
+
+
+def with_mark(mark: str) -> list[int]:
+    """All processes of this test, by a variable that their environment has."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            environ = path.read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in environ and int(path.parent.name) != os.getpid():
+            found.append(int(path.parent.name))
+    return found
+
+
+def test_what_is_started_ends_with_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parent that is killed takes its processes along."""
+    mark = f"IMPERFED_TEST={tmp_path}"
+    monkeypatch.setenv(*mark.split("="))
+    port = free_port()
+    link = module("tether", "flower-superlink", "--insecure", "--isolation", "process", "--port", str(port))
+    script = (
+        "import time; from pathlib import Path; from imperfed.flower.processes import Child;"
+        f"Child('superlink', {link!r}, Path({str(tmp_path)!r})).start(); time.sleep(60)"
+    )
+    parent = Child("parent", [*module("tether")[:1], "-c", script], tmp_path).start()
+    wait_until(lambda: listening(port), parent, 30)
+    assert parent.popen is not None
+    os.kill(parent.popen.pid, signal.SIGKILL)
+    parent.popen.wait()
+    for _ in range(100):
+        if not with_mark(mark):
+            break
+        threading.Event().wait(0.1)
+    assert with_mark(mark) == []
+
+
+def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
+    child = Child("superlink", module("tether", "flower-superlink", "--insecure", "--port", "nonsense"), tmp_path)
+    with pytest.raises(ImperfedError, match=r"superlink ended before it was ready: .*--port.* \(see .*superlink.log\)"):
+        wait_until(lambda: False, child.start(), 30)
+
+
+def test_a_process_that_does_not_listen_to_reason_is_ended_by_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("imperfed.flower.processes.STOPPING", 0.3)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
+    child = Child("deaf", [*module("tether")[:1], "-c", deaf], tmp_path).start()
+    wait_until(lambda: "up" in child.said(), child, 10)
+    child.stop()
+    assert not child.alive
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    with (
+        alone(tmp_path / "lock", "the run"),
+        pytest.raises(UsageError, match="the run: another process"),
+        alone(tmp_path / "lock", "the run"),
+    ):
+        pass
+    with alone(tmp_path / "lock", "the run"):
+        pass
+
+
+def test_without_keys_only_on_loopback(tmp_path: Path) -> None:
+    for kind in (Stand, Way):
+        with pytest.raises(UsageError, match="--insecure"):
+            kind("192.0.2.1", 1, None)
+        assert kind("192.0.2.1", 1, None, insecure=True).host == "192.0.2.1"
+        assert kind("localhost", 1, None).keys is None
+
+
+def test_a_site_without_a_key_is_named(tmp_path: Path) -> None:
+    make_keys(tmp_path / "keys", ["a"], ["h"], days=1)
+    with pytest.raises(DataError, match="no key of b"):
+        Stand("127.0.0.1", 0, CoordinatorKeys.read(tmp_path / "keys" / "coordinator")).keys_of(["a", "b"])
+
+
+def test_nobody_there() -> None:
+    assert Way("127.0.0.1", free_port(), None).knock() == "Connection refused"

@@ -1,0 +1,196 @@
+"""`imperfed keys`, `serve` and `join` as an administrator types them: two sites, real processes, TLS and keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr")
+
+import httpx
+from flwr.proto.control_pb2 import ListRunsRequest, RegisterNodeRequest, StartRunRequest
+from safetensors.torch import load_file
+from toy import differences
+from typer.testing import CliRunner
+
+from imperfed.cli import app
+from imperfed.errors import DataError, ImperfedError, UsageError
+from imperfed.flower.control import Control
+from imperfed.flower.joining import Joining
+from imperfed.flower.keys import SiteKeys, make_keys
+from imperfed.flower.membership import Way
+from imperfed.flower.processes import free_port
+
+SITES = ("north", "south")
+SETTINGS = ["--rounds", "2", "--model", "rehearsal:normalised"]  # one that is not stacked in one process
+WORDS = ["local.steps=3", "batch=8"]
+HERE = Path(__file__).parent
+
+
+def write_federation(folder: Path) -> Path:
+    """Two clinics with candidate sets; test rows in files of their own."""
+    draw, classes = np.random.default_rng(0), ["asthma", "flu", "none"]
+    centres = 3 * draw.normal(size=(3, 4))
+    for part in ("sites", "test"):
+        (folder / part).mkdir(parents=True)
+        for name, rows in zip(SITES, (30, 41), strict=True):
+            y = draw.integers(0, 3, rows)
+            x = centres[y] + draw.normal(size=(rows, 4))
+            others = draw.integers(0, 3, rows) if part == "sites" else y
+            cells = ["|".join(classes[c] for c in sorted({a, b})) for a, b in zip(y, others, strict=True)]
+            lines = [",".join([*(f"{v:.3f}" for v in row), cell]) for row, cell in zip(x, cells, strict=True)]
+            (folder / part / f"{name}.csv").write_text("\n".join(["a,b,c,d,diagnosis", *lines]) + "\n")
+    (folder / "federation.toml").write_text(
+        'name = "clinics"\nsites = "sites/*.csv"\ntest = "test/*.csv"\n[inputs]\nnumeric = ["a", "b", "c", "d"]\n'
+        f'[labels]\nkind = "candidates"\ncolumn = "diagnosis"\nclasses = {json.dumps(classes)}\n'
+    )
+    return folder
+
+
+def imperfed(*words: object) -> list[str]:
+    return [sys.executable, "-m", "imperfed", *map(str, words)]
+
+
+def settings() -> list[str]:
+    return [*SETTINGS, *(part for word in WORDS for part in ("--set", word))]
+
+
+@contextmanager
+def started(out: Path, *words: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A verb in a process of its own; ended if it has not by itself."""
+    with out.open("wb") as file:
+        process = subprocess.Popen(imperfed(*words), stdout=file, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def with_mark(mark: str) -> list[str]:
+    """All processes of this test, by a variable that their environment has."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            environ, line = (path / "environ").read_bytes(), (path / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in environ and int(path.name) != os.getpid() and line:
+            found.append(line.replace(b"\0", b" ").decode())
+    return found
+
+
+def wait_for(file: Path, text: str, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while text not in (file.read_text() if file.exists() else ""):
+        assert time.monotonic() < deadline, file.read_text() if file.exists() else f"no {file}"
+        threading.Event().wait(0.2)
+
+
+def refused_at(port: int, keys: Path) -> None:
+    """With all that a site holds, nobody can see runs, let a key in or submit a run through the gate."""
+    control = Control(f"127.0.0.1:{port}", SiteKeys.read(keys / "site-north").ca)
+    for ask in (
+        lambda: control.client.ListRuns(ListRunsRequest()),
+        lambda: control.client.RegisterNode(RegisterNodeRequest(public_key=b"k", name="thief")),
+        lambda: control.client.StartRun(StartRunRequest()),
+        lambda: control.submit("echo:server", "echo:site", {}),
+    ):
+        with pytest.raises(httpx.HTTPStatusError, match="404"):
+            ask()
+    control.client.close()
+
+
+def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark = f"IMPERFED_TEST={tmp_path}"
+    monkeypatch.setenv(*mark.split("="))
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (Path.cwd(), HERE, HERE.parent))))
+    data, keys, port = write_federation(tmp_path / "data"), tmp_path / "keys", free_port()
+    make_keys(keys, SITES, ["127.0.0.1"], days=1)
+    make_keys(tmp_path / "others", SITES, ["127.0.0.1"], days=1)
+    where = ["--host", "127.0.0.1", "--port", port, "--keys", keys / "coordinator", "--out", tmp_path / "runs"]
+    site = {n: ["--data", data / "sites" / f"{n}.csv", "--test", data / "test" / f"{n}.csv"] for n in SITES}
+    join = {n: [f"127.0.0.1:{port}", *site[n], "--state", tmp_path / n, "--keys", keys / f"site-{n}"] for n in SITES}
+    with (
+        started(tmp_path / "serve.out", "serve", data / "federation.toml", "pfedpll", *settings(), *where) as serving,
+        started(tmp_path / "north.out", "join", *join["north"]) as north,
+        started(tmp_path / "south.out", "join", *join["south"]) as south,
+    ):
+        wait_for(tmp_path / "serve.out", "serving north, south", 60)
+        refused_at(port, keys)
+        with pytest.raises(DataError, match="cannot prove to be the coordinator"):
+            Way("127.0.0.1", port, SiteKeys.read(tmp_path / "others" / "site-north")).knock()
+        alone = run_alone(data, tmp_path / "one")
+        assert serving.wait(150) == 0, (tmp_path / "serve.out").read_text()
+        assert (north.wait(60), south.wait(60)) == (0, 0)
+    [run] = (tmp_path / "runs").iterdir()
+    for name in SITES:
+        here, there = alone / "models" / f"{name}.safetensors", tmp_path / name / run.name / "models"
+        assert not differences(load_file(here), load_file(there / f"{name}.safetensors"))
+        assert not (run / "models" / f"{name}.safetensors").exists()  # personal weights stay at the site
+        assert (tmp_path / name / run.name / "labels" / f"{name}.parquet").exists()
+        assert "joined 127.0.0.1" in (tmp_path / f"{name}.out").read_text()
+    summaries = [json.loads((folder / "summary.json").read_text()) for folder in (alone, run)]
+    assert summaries[0]["personal"] == summaries[1]["personal"]
+    said = (tmp_path / "serve.out").read_text()
+    assert "round 1: north answered after" in said
+    assert "round 2/2: loss" in said
+    assert with_mark(mark) == []
+
+
+def run_alone(data: Path, out: Path) -> Path:
+    """The same run in one process."""
+    words = ["--data", data, "--out", out, "--workers", 1, "--set", "split.public=0"]
+    result = CliRunner().invoke(app, ["run", "pfedpll", *settings(), *map(str, words)])
+    assert result.exit_code == 0, result.output
+    [folder] = out.iterdir()
+    return folder
+
+
+def test_what_serve_refuses(tmp_path: Path) -> None:
+    data = write_federation(tmp_path / "data") / "federation.toml"
+    make_keys(tmp_path / "keys", ["north"], ["h"], days=1)
+    own = tmp_path / "keys" / "coordinator"
+
+    def refused(*words: object) -> ImperfedError:
+        result = CliRunner().invoke(app, ["serve", *map(str, words), "--out", str(tmp_path / "runs")])
+        assert isinstance(result.exception, ImperfedError), result.output
+        assert not (tmp_path / "runs").exists()
+        return result.exception
+
+    assert "nobody has said who the sites are" in str(refused(data, "pfedpll"))
+    assert "no key of south" in str(refused(data, "pfedpll", "--sites", "north,south", "--keys", own))
+    assert "--insecure" in str(refused(data, "pfedpll", "--sites", "a", "--host", "192.0.2.1"))
+    assert "give no rows away" in str(refused(data, "pfedpll", "--keys", own, "--set", "split.public=0.5"))
+    assert "unknown" in str(refused(data, "pfedpl", "--keys", own))
+
+
+def test_what_join_refuses(tmp_path: Path) -> None:
+    file = tmp_path / "a b.csv"
+    file.touch()
+    assert Joining("h:1", file, tmp_path, name="x").site()["name"] == "x"
+    for joining, message in (
+        (Joining("h", file, tmp_path), "HOST:PORT"),
+        (Joining("h:x", file, tmp_path), "HOST:PORT"),
+        (Joining("192.0.2.1:1", file, tmp_path), "--insecure"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            joining.way()
+    with pytest.raises(UsageError, match="cannot be a site's name"):
+        Joining("h:1", file, tmp_path).site()
+    with pytest.raises(DataError, match="no such file"):
+        Joining("h:1", tmp_path / "absent.csv", tmp_path).site()
+    make_keys(tmp_path / "keys", ["north"], ["h"], days=1)
+    assert Joining("h:1", file, tmp_path, keys=tmp_path / "keys" / "site-north").site()["name"] == "north"
+    assert Joining("[::1]:7", file, tmp_path).way().address == "[::1]:7"
