@@ -170,9 +170,25 @@ class Drill:
             len(missed),
             "none" if own and "is not there" not in log else "LOST",
         )
+        self.nonsense(log)
+        gate = re.findall(r".*the sender went away.*", read(serving.out))
+        self.tell(
+            "a request cut in half at the gate",
+            f"{gate[0] if gate else 'NOTHING'}; the run ends with code {code}",
+            "the connection ends",
+            len(re.findall(r"west failed", log)),  # in whose name it came
+            "none" if code == 0 else "LOST",
+        )
+
+    def nonsense(self, log: str) -> None:
+        """What became of the wrong answers of one site."""
+        kept = read(self.home / "first-south" / "log.txt")
+        whole = list(self.home.glob("first-south/*/report.html")) and "is not there" not in log
         for fault, round in (("NaN in an answer", 2), ("an array cut short", 3)):
-            said = re.search(rf"round {round}: south failed: (.*)", log)
-            self.tell(fault, said[0] if said else "NOTHING", "its own log says what it sent", 1, "none")
+            said = re.findall(rf"round {round}: south failed: .*", log)
+            own = re.search(rf"train round {round}: (received \d+ bytes, sent \d+)", kept)
+            told = f"its log: {own[1] if own else 'NOTHING'}"
+            self.tell(fault, said[0] if said else "NOTHING", told, len(said), "none" if whole else "LOST")
 
     def cut_a_request(self, port: int) -> None:
         """Half a request through the gate, then silence; the gate must go on."""
@@ -182,7 +198,6 @@ class Drill:
         plain = socket.create_connection(("localhost", port))
         with context.wrap_socket(plain, server_hostname="localhost") as half:
             half.sendall(b"POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nhalf")
-        self.tell("a request cut in half at the gate", "nothing; the run goes on", "the connection ends", 0, "none")
 
     def coordinator_fails(self) -> None:
         """The coordinator is killed mid-round and resumed; the sites stay where they are."""
@@ -201,12 +216,13 @@ class Drill:
             (load_file(reference / "models" / f"{s}.safetensors"), load_file(path / "models" / f"{s}.safetensors"))
             for s in SITES
             for path in self.home.glob(f"second-{s}/{run.name}")
+            if (path / "report.html").exists()
         ]
         same = len(models) == len(SITES) and all((a[k] == b[k]).all() for a, b in models for k in a)
         self.tell(
             f"kill -9 of the coordinator ({killed} processes), `imperfed resume`",
             f"{went_on[0] if went_on else 'NOT RESUMED'}; ends with code {code}",
-            "they wait and come back by themselves",
+            f"{len(models)} of {len(SITES)} came back by themselves and ended with a report",
             f"{3 - int(went_on[1]) if went_on else '?'} (done again)",
             "none: all models equal those of an undisturbed run" if same else "LOST",
         )
@@ -221,7 +237,9 @@ class Drill:
         until(serving.out, "^serving")
         joining = self.join("third", "north", port, keys=stranger)
         code = joining.popen.wait(180)
-        self.tell("an unregistered key", "nothing: it is not let in", f"{last(joining.out)} (code {code})", 0, "none")
+        seen = [line for line in read(serving.out).splitlines() if "north is there" in line]
+        told = f"{seen or 'nothing'}; still {last(serving.out)}"
+        self.tell("an unregistered key", told, f"{last(joining.out)} (code {code})", 0, "none")
         serving.end()
         make_keys(self.home / "old", SITES, ["localhost"], days=1e-5)
         time.sleep(2)
