@@ -10,14 +10,21 @@ from pathlib import Path
 
 import httpx
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-from flwr.cli.build import build_fab_from_files
-from flwr.cli.install import install_from_fab
-from flwr.common.serde import fab_to_proto, user_config_to_proto
-from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, RegisterNodeRequest, StartRunRequest
-from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.fab import Fab
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+
+from imperfed.flower.adapter import (
+    ControlHttpClient,
+    Fab,
+    ListNodesRequest,
+    ListRunsRequest,
+    RegisterNodeRequest,
+    RuntimeVersionHttpInterceptor,
+    StartRunRequest,
+    build_fab_from_files,
+    fab_to_proto,
+    install_from_fab,
+    public_key_to_bytes,
+    user_config_to_proto,
+)
 
 Settings = dict[str, str | int | float | bool]
 
@@ -66,7 +73,7 @@ class Control:
 
     def admit(self, name: str, key: bytes) -> int:
         """Let a site in by its public key; returns the number it is known by."""
-        known = public_key_to_bytes(load_ssh_public_key(key))  # type: ignore[arg-type]
+        known = public_key_to_bytes(load_ssh_public_key(key))
         for node in self.client.ListNodes(ListNodesRequest()).nodes_info:
             if node.public_key == known:
                 return int(node.node_id)
@@ -99,7 +106,8 @@ def application(server: str, site: str, settings: Settings) -> bytes:
     """What Flower hands out with a run: the names of installed modules, and no code."""
     lines = "\n".join(f"{key} = {empty(value)}" for key, value in settings.items())
     text = APPLICATION.format(server=server, site=site, settings=lines)
-    return build_fab_from_files({"pyproject.toml": text.encode()})[0]
+    made: bytes = build_fab_from_files({"pyproject.toml": text.encode()})[0]
+    return made
 
 
 def empty(value: str | int | float | bool) -> str:

@@ -19,13 +19,15 @@ import traceback
 from pathlib import Path
 from queue import Queue
 
-from flwr.proto.runtime_pb2 import AcquireTaskRequest
-from flwr.supercore.constant import TaskType
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.retry import make_simple_http_retry_invoker
-from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.superlink.runtime.run_serverapp import run_serverapp
-
+from imperfed.flower.adapter import (
+    AcquireTaskRequest,
+    RuntimeHttpClient,
+    RuntimeVersionHttpInterceptor,
+    TaskType,
+    home,
+    make_simple_http_retry_invoker,
+    run_serverapp,
+)
 from imperfed.flower.haste import Lessons, pull_soon
 from imperfed.flower.tether import end_with
 
@@ -38,7 +40,7 @@ def carry_out(kind: TaskType, address: str, ca: bytes | None, token: str, app: o
     if kind is TaskType.SERVER_APP:
         run_serverapp(address, Queue(), token, insecure=ca is None, certificates=ca)
         return
-    clientapp = importlib.import_module("flwr.supernode.runtime.run_clientapp")  # its package has a function so named
+    clientapp = home("run_clientapp")
     # What came with the run is neither unpacked nor imported.
     vars(clientapp).update(install_from_fab=lambda *_, **__: None, get_load_client_app_fn=lambda **_: lambda *run: app)
     clientapp.run_clientapp(address, token, insecure=ca is None, certificates=ca)

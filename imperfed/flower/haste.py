@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 
-from flwr.supercore.inflatable import inflatable_utils
+from imperfed.flower.adapter import home
 
 LOOK = 0.5  # seconds
 RETRY = {"initial_backoff": 0.1, "backoff_cap": 2.0}  # seconds
@@ -18,13 +18,13 @@ RETRY = {"initial_backoff": 0.1, "backoff_cap": 2.0}  # seconds
 
 def look_often() -> None:
     """SuperNode sleeps 3 s after every look for messages that found none; `sleep` is all it uses of `time`."""
-    supernode = import_module("flwr.supernode.start_client_internal")
+    supernode = home("start_client_internal")
     vars(supernode)["time"] = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, LOOK)))
 
 
 def pull_soon() -> None:
     """A message comes in pieces, and one that is not there yet is asked for again after 1 s, then 2, 4, ..."""
-    usual = inflatable_utils.pull_objects.__kwdefaults__
+    usual = home("inflatable_utils").pull_objects.__kwdefaults__
     assert usual is not None
     assert usual.keys() >= RETRY.keys()
     usual.update(RETRY)

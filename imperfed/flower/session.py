@@ -10,11 +10,13 @@ from pathlib import Path
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-from flwr.proto.fleet_pb2 import DeactivateNodeRequest
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supernode.fleet_http_client import FleetHttpClient
-from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
+from imperfed.flower.adapter import (
+    DeactivateNodeRequest,
+    FleetHttpClient,
+    NodeAuthHttpInterceptor,
+    RuntimeVersionHttpInterceptor,
+)
 from imperfed.flower.processes import CUT_OFF
 
 SEEN = 3.0  # seconds in which the coordinator, who looks twice a second, sees that the session is over

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from flwr.app import ArrayRecord, Message
@@ -111,3 +114,17 @@ def test_without_flower_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(versions.metadata, "version", missing)
     with pytest.raises(UsageError, match=r"pip install 'imperfed\[flower\]'\); it is not installed"):
         versions.check_version()
+
+
+def test_what_flower_does_not_promise_to_keep_is_where_it_was() -> None:
+    for name in adapter.NAMES:
+        assert getattr(adapter, name) is not None
+    for name in adapter.MODULES:
+        assert adapter.home(name).__name__ == adapter.MODULES[name]
+
+
+def test_no_other_module_knows_where_flower_keeps_it() -> None:
+    promised = ("flwr.app", "flwr.clientapp", "flwr.serverapp")
+    for path in Path(adapter.__file__).parent.glob("*.py"):
+        named = re.findall(r"(?:from|import) (flwr[.\w]*)|\"(flwr[.\w]+)\"", path.read_text())
+        assert path.name == "adapter.py" or all((a or b) in promised for a, b in named), path.name

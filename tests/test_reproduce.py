@@ -1,0 +1,83 @@
+"""A paper's table made anew."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.terminal import TINY, done, imperfed
+
+from imperfed import study
+from imperfed.study import read_study, studies
+
+FILE = """
+study = "toy/table-1"
+title = "Toy, table 1"
+
+[settings]
+labels.candidates = "flip"
+
+[[rows]]
+method = "cc"
+
+[[rows]]
+method = "proden"
+
+[figures.digits]
+cc = 50.0
+
+[figures.lost]
+cc = 40.0
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study of two datasets in place of those that come along."""
+    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)
+    path = tmp_path / "toy.toml"
+    path.write_text(FILE)
+    monkeypatch.setattr("imperfed.reproduce.studies", lambda: {"toy/table-1": path})
+    return path
+
+
+def test_ours_stands_beside_the_papers_figure(toy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = done("reproduce", "toy/table-1", "--only", "digits", "--seeds", "0,1", *TINY, "--out", out)
+    (folder,) = out.iterdir()
+    told = json.loads((folder / "results.json").read_text())
+    assert list(told["datasets"]) == ["digits"]
+    cc, proden = told["datasets"]["digits"]["lines"]
+    mean = 100 * sum(cc["values"]) / 2
+    row = next(line for line in (folder / "table.md").read_text().splitlines() if line.startswith("| cc |"))
+    assert f"{mean:.2f}" in row
+    assert row.endswith(f"| 50.00 | {mean - 50:+.2f} |")
+    assert (proden["paper"], len(proden["values"])) == (None, 2)
+    assert row in said.out.splitlines()
+
+
+def test_an_unknown_table_or_dataset_is_refused(toy: Path, tmp_path: Path) -> None:
+    for words, part in ((("toy/table-2",), "toy/table-1"), (("toy/table-1", "--only", "digit"), "digits")):
+        said = imperfed("reproduce", *words, "--out", tmp_path / "out")
+        assert (said.code, part in said.err) == (2, True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_seeds_side_by_side_give_the_same_figures(tmp_path: Path) -> None:
+    words = ("compare", "cc, proden", "--seeds", "0,1", *TINY)
+    for jobs in ("1", "2"):
+        done(*words, "--jobs", jobs, "--out", tmp_path / jobs)
+    one, two = (json.loads(next((tmp_path / jobs).glob("*/results.json")).read_text()) for jobs in ("1", "2"))
+    assert one == two
+
+
+def test_every_study_that_comes_along_can_be_read() -> None:
+    assert "pfedpll/table-4.2" in studies()
+    for name, path in studies().items():
+        found = read_study(str(path))
+        assert name.count("/") == 1
+        for data in found.datasets:
+            part = found.on(data)
+            assert part.settings["data"] == data
+            assert set(part.paper) <= set(part.methods), study
