@@ -28,10 +28,13 @@ def missing_labels(run: Run) -> Section | None:
         f"What a site does not annotate is unknown there, not absent. {count(rows * len(classes) - known)} of "
         f"{count(rows * len(classes))} labels are missing."
     )
-    if unheard:
+    alone = len(run.summary["sites"]) == 1  # a site's own report: what others annotate is not in it
+    if unheard and alone:
+        text += f" This site never annotates {', '.join(unheard)}."
+    elif unheard:
         text += f" Nobody annotates {', '.join(unheard)}: left out of every mean."
     pictures = [_annotations(run), _aurocs(classes)]
-    points = [_class_sentence(row) for row in classes[:SHOWN]]
+    points = [_class_sentence(row, "not annotated here" if alone else "annotated at nobody") for row in classes[:SHOWN]]
     points += [_site_sentence(row) for row in run.summary["sites"][:SHOWN]]
     return Section("Missing labels", text, pictures, "Class by class, site by site", points)
 
@@ -86,7 +89,7 @@ def _site_sentence(row: Record) -> str:
     )
 
 
-def _class_sentence(row: Record) -> str:
-    where = ", ".join(row["annotated at"]) or "nobody"
+def _class_sentence(row: Record, nowhere: str) -> str:
+    where = f"annotated at {', '.join(row['annotated at'])}" if row["annotated at"] else nowhere
     figures = f"AUROC {per_cent(row['auroc'])}" if row["auroc"] is not None else "no AUROC: its test rows are all alike"
-    return f"{row['class']}: annotated at {where}, {many(row['positives'], 'positive')}; {figures}"
+    return f"{row['class']}: {where}, {many(row['positives'], 'positive')}; {figures}"
