@@ -5,6 +5,7 @@ It runs in a network namespace of its own that has loopback and nothing else, an
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -96,7 +97,8 @@ class Actor:
     def kill_now(self) -> int:
         pids = self.pids()
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # a task of its own may have ended just now
+                os.kill(pid, signal.SIGKILL)
         self.popen.wait()
         return len(pids)
 
