@@ -101,11 +101,11 @@ def distance(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
     return max((float((p - q).norm() / p.norm().clamp(min=1e-12)) for p, q in pairs), default=0.0)
 
 
-def after_three(case: Case, net: Network, hire: Hire) -> Engine:
+def after_three(case: Case, net: Network, hire: Hire, seed: int = 0) -> Engine:
     federation, oracle = world(case.kind)
     local = Local(steps=5, batch=8, lr=0.05, momentum=0.9, weight_decay=0.01)
     how = Rounds(rounds=3, participation=0.75, evaluate_every=3)
-    e = Engine(case.algorithm, case.objective, net, federation, Evaluator(oracle), local, how, 0, None, hire, GPU)
+    e = Engine(case.algorithm, case.objective, net, federation, Evaluator(oracle), local, how, seed, None, hire, GPU)
     e.run(lambda report: None, lambda: False, None)
     return e
 
@@ -113,6 +113,8 @@ def after_three(case: Case, net: Network, hire: Hire) -> Engine:
 def weights() -> list[dict[str, Any]]:
     """Every algorithm and objective: three rounds by the loop and by the graph, float32 without TF32."""
     Place(GPU, "float32", False).prepare()
+    one, other = (after_three(cases()[0], network(), looped, seed) for seed in (0, 1))
+    assert distance(everything(one), everything(other)) > CLOSE, "another seed must be told from the same"
     found = []
     for case in cases():
         row: dict[str, Any] = {"case": str(case)}

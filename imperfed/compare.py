@@ -226,7 +226,7 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
 
 
 def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
-    """`table.md` and `results.json`, anew after every method, so that nothing is lost."""
+    """`table.md` and `results.json`, anew after every seed, so that nothing is lost."""
     keys = {"method": "method", "values": "values", "labels": "labels", "paper": "paper"}
     keys |= {"global": "common", "targets": "targets", "diverged": "diverged"}
     results = [{key: getattr(one, name) for key, name in keys.items()} for one in lines]
