@@ -1,4 +1,4 @@
-"""FB-NLL's tables: `python -m imperfed.studies.fb_nll [groups] [labels] [accuracy]`; all three without a word.
+"""FB-NLL's tables of groups and labels: `python -m imperfed.studies.fb_nll [groups] [labels]`; both without a word.
 
 The paper's tables came without figures, so that only its claims can be held against ours. The features of a dataset are
 worked out once and take the place of its inputs. Needs mnist, cifar10, the labels of CIFAR-10N and the extra `vision`.
@@ -10,30 +10,20 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from imperfed.algorithms import reference
-from imperfed.algorithms.fedavg import FedAvg
-from imperfed.algorithms.ifca import IFCA
-from imperfed.core import Algorithm
 from imperfed.data.candidates import Labelling
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import Scene, federate
 from imperfed.data.noise import NOISES
 from imperfed.data.partitions import Split
 from imperfed.data.sources import load
-from imperfed.descend import Local
-from imperfed.engine.course import Rounds
-from imperfed.engine.rounds import Engine
 from imperfed.evaluate import Evaluator
 from imperfed.federation import Federation
-from imperfed.labels import Exact
-from imperfed.models import ModelSpec, build
 from imperfed.repairs.clusters import cluster
 from imperfed.repairs.fb_nll import FBNLL
 from imperfed.repairs.features import features
@@ -172,59 +162,6 @@ def wrong(judge: Evaluator, given: Tensor, labels: Tensor) -> float:
     return figures["noise after"]
 
 
-# -- accuracy ----------------------------------------------------------------------------------------------------------
-
-Method = tuple[Algorithm, FBNLL | None]
-
-
-def methods(data: str, tasks: int) -> dict[str, Method]:
-    """What is compared: an algorithm, and the repair before it."""
-    phi = NETWORK if data == "cifar10" else "hog"
-    whole = FBNLL(groups=tasks, features="hog", class_features=phi)
-    return {
-        "one model": (FedAvg(), None),
-        "one model, corrected": (FedAvg(), replace(whole, groups=1)),
-        "IFCA-PFL": (IFCA(clusters=tasks), None),
-        "FB-NLL(-)": (FedAvg(), replace(whole, correct=False)),
-        "FB-NLL": (FedAvg(), whole),
-    }
-
-
-@cache
-def pictures(data: str) -> Dataset:
-    """The dataset itself, as many rows as there is time for."""
-    return first(load(data), 8000)
-
-
-def accuracy(data: str, tasks: int, noise: str, method: Method, seed: int) -> float:
-    """Mean test accuracy over the sites, each on rows of its own, after training; in per cent."""
-    algorithm, repair = method
-    dataset = pictures(data)
-    split = Split(SITES, "tasks", tasks=tasks, impurity=IMPURITY, trusted=CLEAN / len(dataset))
-    scene = federate(dataset, split, Labelling("exact", noise=noise), seed)
-    federation = repair.mend(scene.federation, torch.Generator())[0] if repair else scene.federation
-    model = ModelSpec("lenet5" if data == "cifar10" else "mlp", hidden=64)
-    network = build(model, tuple(dataset.x.shape[1:]), len(dataset.classes), seed)
-    local, rounds = Local(steps=20, lr=0.05, weight_decay=5e-4), Rounds(rounds=10, workers=1, evaluate_every=10)
-    objective = reference(Exact)
-    with closing(Engine(algorithm, objective, network, federation, Evaluator(scene.oracle), local, rounds, seed)) as e:
-        e.run(lambda report: None, lambda: False, None)
-        personal, _ = e.evaluate()
-    return 100 * statistics.fmean(scores["accuracy"][0] for scores in personal.values())
-
-
-def accuracy_table() -> Iterator[str]:
-    """Per cent, mean over the sites and the seeds, the worst seed in brackets; the last column has no noise."""
-    yield "| data | noise | " + " | ".join(methods("", 2)) + " | FB-NLL(-) without noise |"
-    yield "| --- " * 8 + "|"
-    for data, noises, seeds in (("mnist", NOISES[1:], SEEDS), ("cifar10", ("class-dependent",), SEEDS[:1])):
-        compared = methods(data, tasks=2)
-        clean = spread([accuracy(data, 2, "none", compared["FB-NLL(-)"], seed) for seed in seeds], 1)
-        for noise in noises:
-            cells = [spread([accuracy(data, 2, noise, m, seed) for seed in seeds], 1) for m in compared.values()]
-            yield f"| {data} | {noise} | " + " | ".join([*cells, clean]) + " |"
-
-
 def spread(values: Sequence[float | None], digits: int = 2) -> str:
     """Mean over the seeds, with the least in brackets where they differ."""
     known = [value for value in values if value is not None]
@@ -233,7 +170,7 @@ def spread(values: Sequence[float | None], digits: int = 2) -> str:
     return told if max(known) - least < 0.5 * 10**-digits else f"{told} ({least:.{digits}f})"
 
 
-TABLES = {"groups": groups_table, "labels": labels_table, "accuracy": accuracy_table}
+TABLES = {"groups": groups_table, "labels": labels_table}
 
 
 def main(words: Sequence[str]) -> None:

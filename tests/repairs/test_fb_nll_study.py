@@ -9,7 +9,8 @@ from crowd import CLASSES, rows
 from imperfed.federation import Federation, Trusted
 from imperfed.labels import Exact
 from imperfed.studies.controls import Scores, corrected_by, means, probe
-from imperfed.studies.fb_nll import mean_features, methods, spread
+from imperfed.studies.fb_nll import mean_features, spread
+from imperfed.studies.fb_nll_accuracy import methods
 
 
 def noisy() -> tuple[Federation, torch.Tensor]:

@@ -1,0 +1,174 @@
+"""FB-NLL's table of accuracy: `python -m imperfed.studies.fb_nll_accuracy --data mnist,cifar10`.
+
+Every method is trained on the labels as given and as the repair leaves them. All methods of one split (a dataset, its
+tasks, a kind of noise, a seed) are one piece of work; what a piece found is appended to a file of JSON lines when it
+ends, and a piece that lies there is not done again. CIFAR-10 needs the extra `vision`, and a GPU or patience.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+
+from imperfed.algorithms import reference
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.ifca import IFCA
+from imperfed.core import Algorithm
+from imperfed.data.candidates import Labelling
+from imperfed.data.dataset import Dataset
+from imperfed.data.federate import federate
+from imperfed.data.noise import NOISES
+from imperfed.data.partitions import Split
+from imperfed.data.sources import load
+from imperfed.descend import Local
+from imperfed.device import Place
+from imperfed.engine.course import Rounds
+from imperfed.engine.rounds import Engine
+from imperfed.evaluate import Evaluator
+from imperfed.federation import Federation
+from imperfed.labels import Exact
+from imperfed.models import ModelSpec, build
+from imperfed.repairs.fb_nll import FBNLL
+from imperfed.repairs.features import features
+from imperfed.studies.fb_nll import CLEAN, IMPURITY, NETWORK, SEEDS, SITES, TASKS, first, spread
+
+ROWS = 8000
+CLEAN_LABELS = "FB-NLL(-) without noise"
+LOCAL = Local(steps=20, lr=0.05, weight_decay=5e-4)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is trained on a dataset, and the features by which its labels are corrected."""
+
+    model: ModelSpec
+    rounds: int
+    class_features: str
+
+
+RECIPES = {
+    "mnist": Recipe(ModelSpec("mlp", hidden=64), 50, "hog"),
+    "cifar10": Recipe(ModelSpec("lenet5"), 100, NETWORK),
+}
+
+Method = tuple[Algorithm, FBNLL | None]
+
+
+def methods(data: str, tasks: int) -> dict[str, Method]:
+    """What is compared: an algorithm, and the repair before it."""
+    whole = FBNLL(groups=tasks, features="hog", class_features=RECIPES[data].class_features)
+    return {
+        "one model": (FedAvg(), None),
+        "one model, corrected": (FedAvg(), replace(whole, groups=1)),
+        "IFCA-PFL": (IFCA(clusters=tasks), None),
+        "FB-NLL(-)": (FedAvg(), replace(whole, correct=False)),
+        "FB-NLL": (FedAvg(), whole),
+    }
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One split of one dataset."""
+
+    data: str
+    tasks: int
+    noise: str
+    seed: int
+
+
+@cache
+def pictures(data: str) -> Dataset:
+    """The dataset itself, as many rows as there is time for."""
+    return first(load(data), ROWS)
+
+
+def work(piece: Piece, device: str) -> dict[str, float]:
+    """Every method's accuracy in per cent; without noise only the reference's."""
+    torch.set_num_threads(1)
+    dataset = pictures(piece.data)
+    split = Split(SITES, "tasks", tasks=piece.tasks, impurity=IMPURITY, trusted=CLEAN / len(dataset))
+    scene = federate(dataset, split, Labelling("exact", noise=piece.noise), piece.seed)
+    judge, found = Evaluator(scene.oracle), {}
+    for name, (algorithm, repair) in methods(piece.data, piece.tasks).items():
+        if piece.noise != "none" or name == "FB-NLL(-)":
+            federation = repair.mend(scene.federation, torch.Generator())[0] if repair else scene.federation
+            found[name] = trained(piece, algorithm, federation, judge, device)
+    return found if piece.noise != "none" else {CLEAN_LABELS: found["FB-NLL(-)"]}
+
+
+def trained(piece: Piece, algorithm: Algorithm, federation: Federation, judge: Evaluator, device: str) -> float:
+    """Mean test accuracy over the sites, each on rows of its own, after training; in per cent."""
+    recipe, place = RECIPES[piece.data], Place.of(device, "auto", False)
+    place.prepare()
+    network = build(recipe.model, tuple(federation.x.shape[1:]), len(federation.classes), piece.seed)
+    how = Rounds(rounds=recipe.rounds, workers=1, evaluate_every=recipe.rounds)
+    parts = (algorithm, reference(Exact), network, federation, judge, LOCAL, how, piece.seed, None)
+    with closing(Engine(*parts, place.hire, place.device)) as engine:
+        engine.run(lambda report: None, lambda: False, None)
+        personal, _ = engine.evaluate()
+    return 100 * statistics.fmean(scores["accuracy"][0] for scores in personal.values())
+
+
+def pieces(data: Iterable[str]) -> list[Piece]:
+    """All splits of these datasets; the seeds of a row of the table one after the other."""
+    return [Piece(*one) for one in product(data, TASKS, NOISES, SEEDS)]
+
+
+def study(given: argparse.Namespace) -> None:
+    """Do what the file does not have yet."""
+    todo = [piece for piece in pieces(given.data) if piece not in known(given.out)]
+    for data in sorted({piece.data for piece in todo}):
+        features(RECIPES[data].class_features, pictures(data).x)  # so that all processes find them on disk
+    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+        asked = {pool.submit(work, piece, given.device): piece for piece in todo}
+        for number, future in enumerate(as_completed(asked), 1):
+            piece, found = asked[future], {name: round(value, 3) for name, value in future.result().items()}
+            with given.out.open("a") as file:
+                file.write(json.dumps({"piece": asdict(piece), "found": found}) + "\n")
+            print(f"{number} of {len(todo)}: {piece}: {found}", flush=True)
+
+
+def known(path: Path) -> dict[Piece, dict[str, float]]:
+    """What a file has."""
+    records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return {Piece(**record["piece"]): record["found"] for record in records}
+
+
+def table(found: dict[Piece, dict[str, float]], data: Iterable[str]) -> Iterator[str]:
+    """Per cent, mean over the sites and the seeds, the worst seed in brackets; the last column has no noise."""
+    columns = [*methods("mnist", 2), CLEAN_LABELS]
+    yield "| data | tasks | noise | " + " | ".join(columns) + " |"
+    yield "| --- " * (len(columns) + 3) + "|"
+    for name, tasks, noise in product(data, TASKS, NOISES[1:]):
+        rows = [
+            found.get(Piece(name, tasks, noise, s), {}) | found.get(Piece(name, tasks, "none", s), {}) for s in SEEDS
+        ]
+        cells = [spread([row[column] for row in rows], 1) if all(rows) else "-" for column in columns]
+        yield f"| {name} | {tasks} | {noise} | " + " | ".join(cells) + " |"
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run what is missing, then print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default=list(RECIPES), type=lambda text: text.split(","))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fb_nll_accuracy.jsonl"))
+    given = parser.parse_args(words)
+    study(given)
+    print("\n".join(table(known(given.out), given.data)))
+
+
+if __name__ == "__main__":
+    main()
