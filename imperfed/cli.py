@@ -41,7 +41,7 @@ Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes
 Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
 Seeds = Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Seeds that run side by side, each in a process of its own.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Seeds side by side, a process each; 0: 3 on a GPU, 1 on a CPU.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 
 INTERRUPTED = 130
@@ -87,7 +87,7 @@ def compare(
     device: Device = None,
     workers: Workers = None,
     settings: Set = [],  # noqa: B006
-    jobs: Jobs = 1,
+    jobs: Jobs = 0,
     out: Out = Path("runs"),
 ) -> None:
     """Train several methods on the same splits and print one table."""
@@ -112,7 +112,7 @@ def reproduce(
     device: Device = None,
     workers: Workers = None,
     settings: Set = [],  # noqa: B006
-    jobs: Jobs = 1,
+    jobs: Jobs = 0,
     out: Out = Path("runs"),
 ) -> None:
     """Make a paper's table anew: the paper's figures, ours, and the difference."""
@@ -286,7 +286,7 @@ def _compare(
     words: dict[str, Any],
     out: Path,
     paper: dict[str, float] | None = None,
-    jobs: int = 1,
+    jobs: int = 0,
 ) -> None:
     from imperfed.compare import compare as compare_methods
     from imperfed.tables import compare_table

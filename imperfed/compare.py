@@ -17,6 +17,7 @@ from pathlib import Path
 
 from imperfed.config import Config
 from imperfed.data.federate import Scene
+from imperfed.device import Place
 from imperfed.errors import DivergedError, UsageError
 from imperfed.experiment import Watch, is_own, same_scene, scene_of, start
 from imperfed.files.declaration import read_declaration
@@ -24,6 +25,8 @@ from imperfed.folder import Record, free, whole
 from imperfed.products import headline
 
 SITES = "mean over sites"
+SIDE_BY_SIDE = 3
+"""Processes on one GPU; more only wait for each other."""
 Outcome = Record | str
 """A run's summary, or what was said of it where it diverged."""
 
@@ -77,11 +80,11 @@ def compare(
     out: Path,
     watch: Callable[[], Watch],
     paper: Mapping[str, float] | None = None,
-    jobs: int = 1,
+    jobs: int = 0,
 ) -> tuple[Path, list[Line]]:
     """Run every method with every seed (which is also the seed of the split) in a new folder below `out`.
 
-    `jobs`: seeds that run side by side, each in a process of its own.
+    `jobs`: seeds that run side by side, each in a process of its own; 0: as many as pay on the device.
     """
     if not methods:
         raise UsageError("no method was named; give names with commas between them")
@@ -94,7 +97,7 @@ def compare(
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
     ended: list[Sequence[Outcome]] = []
     lines: list[Line] = []
-    for outcomes in of_seeds(configs, folder, watch, jobs):
+    for outcomes in of_seeds(configs, folder, watch, jobs or paying(first)):
         ended.append(outcomes)
         lines = [line(method, [one[m] for one in ended], paper) for m, method in enumerate(methods)]
         write(folder, lines, seeds[: len(ended)])
@@ -118,7 +121,23 @@ def of_seeds(
         return
     # Not forked: a process that has used a GPU cannot give it to its children.
     with ProcessPoolExecutor(min(jobs, len(configs)), multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(of_one_seed, configs, repeat(folder), repeat(Watch))
+        yield from pool.map(of_one_seed, configs, repeat(folder), repeat(announcing))
+
+
+def paying(config: Config) -> int:
+    """Seeds side by side: several where a run leaves much of a GPU idle, one where it has all cores of a CPU."""
+    place = Place.of(config.run.device, config.run.precision, config.run.compile)
+    return 1 if place.device.type == "cpu" else SIDE_BY_SIDE
+
+
+def announcing() -> Watch:
+    """Follows a run of another process: its rounds would be too many lines."""
+    return Watch(begin=announce)
+
+
+def announce(config: Config, scene: Scene, round: int) -> None:
+    """Say which run begins."""
+    print(f"seed {config.run.seed}: {config.run.method} on {scene.federation.name}", flush=True)
 
 
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:

@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from cli.terminal import TINY, done, imperfed
+import torch
+from cli.terminal import TINY, done, imperfed, program
 
 from imperfed import study
+from imperfed.compare import paying
+from imperfed.config import resolve
 from imperfed.study import read_study, studies
 
 FILE = """
@@ -70,6 +73,22 @@ def test_seeds_side_by_side_give_the_same_figures(tmp_path: Path) -> None:
         done(*words, "--jobs", jobs, "--out", tmp_path / jobs)
     one, two = (json.loads(next((tmp_path / jobs).glob("*/results.json")).read_text()) for jobs in ("1", "2"))
     assert one == two
+
+
+def test_on_a_cpu_a_run_has_the_machine_to_itself() -> None:
+    assert paying(resolve(words={"method": "cc", "data": "digits", "device": "cpu"})) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+def test_on_a_gpu_seeds_run_side_by_side() -> None:
+    assert paying(resolve(words={"method": "cc", "data": "digits", "device": "cuda"})) > 1
+
+
+def test_a_run_of_another_process_says_that_it_begins(tmp_path: Path) -> None:
+    words = ("compare", "cc", "--seeds", "0,1", *TINY, "--jobs", 2, "--out", tmp_path)
+    with program(*words) as process:
+        said = process.communicate()[0]
+    assert {"seed 0: cc on digits", "seed 1: cc on digits"} <= set(said.splitlines())
 
 
 def test_every_study_that_comes_along_can_be_read() -> None:

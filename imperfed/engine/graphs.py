@@ -66,7 +66,7 @@ class Graphs(Loop):
             self.notes.append(f"local steps are not compiled: {reason}")
             self.compiled = False
             return self._record(given, downs)
-        if self.compiled and not program.plain:
+        if self.compiled and not program.compiled:
             self.notes.append("local steps are not compiled: the method makes a step of its own")
         self.programs[len(given)] = program
         self.notes.append(f"the local steps of {len(given)} sites are one captured graph")

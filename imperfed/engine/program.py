@@ -1,16 +1,17 @@
 """The local steps of several sites, recorded once and replayed.
 
-Every site's numbers are a row of one matrix, as are gradients and momenta. Each site's forward and backward pass runs
-on one of a few streams; a plain step of the optimiser is one operation on the matrices. The algorithm's hooks are
-called as the loop calls them, a site at a time. What changes from round to round lies in tensors at fixed addresses:
-which rows (an index into the resident data), the random numbers, what was received and what is remembered.
+Every site's numbers are a row of one matrix, as are gradients and momenta. Small networks that are one chain of layers
+step together, as a stack; others each on one of a few streams, where a site's steps follow one another and wait for no
+other site. The algorithm's hooks are called as the loop calls them. What changes from round to round lies in tensors at
+fixed addresses: which rows (an index into the resident data), the random numbers, what was received and what is
+remembered.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from imperfed.core import Algorithm, Batch, Done, Objective, Step, Tree
 from imperfed.engine.record import Recorder
 from imperfed.engine.site import Bench
+from imperfed.engine.stack import Stack, stackable
 from imperfed.engine.timetable import Assignment, Staged, Timetable
 from imperfed.network import Net
 
@@ -26,8 +28,6 @@ RECORDED = 400
 """Steps of a site in one record at most: a longer one takes longer to make than it saves."""
 ALIGNED = 64
 """Numbers between addresses at which any kernel can start: 256 bytes."""
-PLAIN = ("local", "move", "start")
-"""Hooks that must be the base class's for the move of all sites to be one operation."""
 
 
 class Unrecordable(Exception):
@@ -69,26 +69,40 @@ class SiteNet(Net):
     def backward(self, loss: Tensor) -> Tensor:
         """The gradient of a scalar at the present weights, as one vector (overwritten by the next call)."""
         parts = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-        torch.cat([part.reshape(-1) for part in parts], out=self.grad)
+        if all(part.is_contiguous() for part in parts):
+            torch.cat([part.view(-1) for part in parts], out=self.grad)
+        else:  # that would first copy what lies in another order
+            for parameter, part in zip(self.parameters, parts, strict=True):
+                cast(Tensor, parameter.grad).copy_(part)
+        return self.grad
+
+
+class SiteStack(Stack):
+    """The same of several sites' networks."""
+
+    def backward(self, losses: Tensor) -> Tensor:
+        """The gradient of every site's loss at its own weights, a row a site (overwritten by the next call)."""
+        parts = torch.autograd.grad(losses, list(self.leaves.values()), self.ones, materialize_grads=True)
+        torch.cat([part.flatten(1) for part in parts], 1, out=self.grad)
         return self.grad
 
 
 @dataclass(frozen=True)
 class Seat:
-    """One site's place in the program: views of what lies at fixed addresses."""
+    """Sites that step as one, and views of what is theirs at fixed addresses: one site, or all of them as a stack."""
 
+    first: int
+    sites: int
     net: Net
     down: Tree
     memory: Tree
     survey: Tree
     slots: Tree
 
-
-@dataclass(frozen=True)
-class Rows:
-    """Stands for a network in a step of all sites at once, of which only the weights are asked."""
-
-    w: Tensor
+    @property
+    def rows(self) -> slice:
+        """Their rows of the program's matrices."""
+        return slice(self.first, self.first + self.sites)
 
 
 class Program:
@@ -99,12 +113,13 @@ class Program:
     ) -> None:
         self.bench, self.recorder, M = bench, recorder, len(given)
         job, device = bench.job, bench.net.row.device
+        stacks = M > 1 and stackable(job, bench.net.module)
         steps = {job.local.steps_of(n) for n in job.federation.sizes()}
-        size = block_size(max(steps), M)
+        size = block_size(max(steps), 1 if stacks else M)
         self.ragged = len(steps) > 1 or max(steps) % size > 0
         self.table = Timetable(size, given, device)
-        self.total = torch.compile(total_of, dynamic=False) if compiled else total_of
-        self.plain = all(getattr(type(job.algorithm), hook) is getattr(Algorithm, hook) for hook in PLAIN)
+        self.compiled = compiled and type(job.algorithm).local is Algorithm.local
+        self.total = torch.compile(total_of, dynamic=False) if self.compiled else total_of
         self.W, self.G = matrix(M, job.layout.size, device), matrix(M, job.layout.trainable, device)
         self.losses = self.W.new_zeros(M)
         self.starts = torch.tensor(job.federation.starts, device=device)
@@ -117,8 +132,14 @@ class Program:
         nets = [SiteNet(copy.deepcopy(bench.net.module), job.layout, *row) for row in rows]
         received = (each(t, M) for t in (self.down, self.memory))
         self.slots = stacked([job.algorithm.start(net.w, *trees) for net, *trees in zip(nets, *received, strict=True)])
-        parts = (each(t, M) for t in (self.down, self.memory, self.survey, self.slots))
-        self.seats = [Seat(*one) for one in zip(nets, *parts, strict=True)]
+        trees = (self.down, self.memory, self.survey, self.slots)
+        parts = enumerate(zip(nets, *(each(t, M) for t in trees), strict=True))
+        self.seats = [Seat(m, 1, *one) for m, one in parts]
+        # A stack stands in for a net: what a plain step asks of one, it has.
+        stack = (
+            [Seat(0, M, cast(Net, SiteStack(bench.net.module, job.layout, self.W, self.G)), *trees)] if stacks else []
+        )
+        self.at_work = stack or self.seats
         self.replay = recorder.record(lambda: self._block(size), lambda: self._block(1))
 
     # -- what is recorded -------------------------------------------------------------------------------------------
@@ -128,71 +149,59 @@ class Program:
         fed, table = self.bench.job.federation, self.table
         at = table.index[:steps].flatten()
         x = fed.x.index_select(0, at if fed.at is None else fed.at.index_select(0, at))
-        labels, rows = fed.labels.take(at), table.index[0].numel()
-        losses = []
-        for h in range(steps):
-            a, b = h * rows, (h + 1) * rows
-            losses.append(self._step(h, x[a:b], labels.between(a, b)))
-        self.losses += torch.where(table.active[:steps], torch.stack(losses), 0.0).sum(0)
+        labels = fed.labels.take(at)
 
-    def _step(self, h: int, x: Tensor, labels: Any) -> Tensor:
-        """One local step of every site, and their losses."""
-        moving = {"row": self.W} | {f"slot {name}": t for name, t in self.slots.items()} if self.ragged else {}
-        before = {name: t.clone() for name, t in moving.items()}
-        slot = self._slots(h) if self.scratch else self.table.index[h]
-        batches = self._batches(h, x, labels, slot)
-        made = self.recorder.side_by_side(lambda m: self._local(m, batches[m]), len(batches))
-        if self.plain:
-            self._move_all(made[0][0])
+        def work(number: int) -> Tensor:
+            seat = self.at_work[number]
+            return torch.stack([self._step(seat, h, x, labels).view(-1) for h in range(steps)])
+
+        losses = torch.cat(self.recorder.side_by_side(work, len(self.at_work)), 1)
+        self.losses += torch.where(table.active[:steps], losses, 0.0).sum(0)
+
+    def _step(self, seat: Seat, h: int, x: Tensor, labels: Any) -> Tensor:
+        """One local step at a seat, and its loss."""
+        moving = [t[seat.rows] for t in (self.W, *self.slots.values())] if self.ragged else []
+        before = [t.clone() for t in moving]
+        batch, slot = self._batch(seat, h, x, labels)
+        loss, out = self._local(seat, batch)
         if self.scratch:
-            self.recorder.side_by_side(lambda m: self._remember(m, batches[m], made[m][2], slot[m]), len(batches))
-        for name, t in moving.items():
-            t.copy_(torch.where(self.table.active[h].view(-1, *[1] * (t.ndim - 1)), t, before[name]))
-        return torch.stack([loss for _, loss, _ in made])
+            self._remember(seat, batch, out, slot)
+        active = self.table.active[h, seat.rows]
+        for t, old in zip(moving, before, strict=True):
+            t.copy_(torch.where(active.view(-1, *[1] * (t.ndim - 1)), t, old))
+        return loss
 
-    def _slots(self, h: int) -> Tensor:
-        """Where what is remembered of the rows of a step lies."""
-        return torch.where(self.table.real[h] > 0, self.table.index[h], len(self.bench.job.federation.labels))
+    def _batch(self, seat: Seat, h: int, x: Tensor, labels: Any) -> tuple[Batch, Tensor]:
+        """The rows of a step, and where what is remembered of them lies."""
+        table, (M, B) = self.table, self.table.index.shape[1:]
+        a, b = (h * M + seat.first) * B, (h * M + seat.first + seat.sites) * B
+        index, real, share = (t.view(-1)[a:b] for t in (table.index, table.real, table.share))
+        slot = torch.where(real > 0, index, len(self.bench.job.federation.labels)) if self.scratch else index
+        rows = {name: t.index_select(0, slot) for name, t in self.scratch.items()}
+        if seat.sites > 1:
+            return Batch(x[a:b], labels.between(a, b), real, share.view(-1, B), rows, {}, {}), slot
+        drawn = {name: t[h, seat.first] for name, t in table.draws.items()}
+        return Batch(x[a:b], labels.between(a, b), real, share, rows, drawn, seat.survey), slot
 
-    def _batches(self, h: int, x: Tensor, labels: Any, slot: Tensor) -> list[Batch]:
-        """Every site's batch of a step."""
-        table, (M, B) = self.table, self.table.index[h].shape
-        rows = {name: t.index_select(0, slot.view(-1)) for name, t in self.scratch.items()}
-        batches = []
-        for m in range(M):
-            a, b = m * B, (m + 1) * B
-            of_rows, drawn = {n: t[a:b] for n, t in rows.items()}, {n: t[h, m] for n, t in table.draws.items()}
-            real, share, survey = table.real[h, m], table.share[h, m], self.seats[m].survey
-            batches.append(Batch(x[a:b], labels.between(a, b), real, share, of_rows, drawn, survey))
-        return batches
-
-    def _local(self, m: int, batch: Batch) -> tuple[Step, Tensor, Any]:
-        """A site's step; where the step is plain, all but the move itself, which is made for all sites at once."""
-        job, seat, local = self.bench.job, self.seats[m], self.bench.job.local
-        slots = dict(seat.slots)
+    def _local(self, seat: Seat, batch: Batch) -> tuple[Tensor, Any]:
+        """`Algorithm.local`, what it leaves in slots put at their addresses."""
+        job, local, slots = self.bench.job, self.bench.job.local, dict(seat.slots)
         step = Step(seat.net, batch, seat.down, seat.memory, slots, local.lr, local.momentum, local.weight_decay)
         seat.net.train(True)
-        if self.plain:
+        if self.compiled:
             loss, out = self.total(job.algorithm, job.objective, step)
-            g = job.algorithm.slope(loss, step)
-            if g is not seat.net.grad:
-                seat.net.grad.copy_(g)
+            job.algorithm.move(job.algorithm.slope(loss, step), step)
         else:
             loss, out = job.algorithm.local(job.objective, step)
-            for name, t in slots.items():
-                if t is not seat.slots[name]:
-                    seat.slots[name].copy_(t)
-        return step, loss.detach(), out
-
-    def _move_all(self, like: Step) -> None:
-        w = cast(Net, Rows(self.W[:, : self.G.shape[1]]))
-        self.bench.job.algorithm.move(self.G, replace(like, net=w, slots=self.slots))
+        for name, t in slots.items():
+            if t is not seat.slots[name]:
+                seat.slots[name].copy_(t)
+        return loss.detach(), out
 
     @torch.no_grad()
-    def _remember(self, m: int, batch: Batch, out: Any, slot: Tensor) -> None:
-        net = self.seats[m].net
-        net.train(False)
-        for name, values in self.bench.job.objective.remember(net, batch, out).items():
+    def _remember(self, seat: Seat, batch: Batch, out: Any, slot: Tensor) -> None:
+        seat.net.train(False)
+        for name, values in self.bench.job.objective.remember(seat.net, batch, out).items():
             self.scratch[name].index_copy_(0, slot, values)
 
     # -- a round ----------------------------------------------------------------------------------------------------
@@ -227,10 +236,10 @@ class Program:
         self.losses.zero_()
 
     def _start(self) -> None:
-        if self.plain:
+        algorithm = self.bench.job.algorithm
+        if type(algorithm).start is Algorithm.start:
             self.slots["v"].zero_()
             return
-        algorithm = self.bench.job.algorithm
         fresh = [algorithm.start(seat.net.w, seat.down, seat.memory) for seat in self.seats]
         for name, t in self.slots.items():
             lay(t, [one[name] for one in fresh])

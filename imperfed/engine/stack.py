@@ -43,8 +43,10 @@ def known(network: Network) -> bool:
 
     Exactly these types: a class of the user's own may compute otherwise. And no hooks, which would not be called.
     """
-    plain = type(network) is Network and all(
-        type(m) in (nn.Linear, *EACH_NUMBER_BY_ITSELF) or flat(m) for m in chain(network)
+    plain = (
+        type(network) is Network
+        and not network.halved
+        and all(type(m) in (nn.Linear, *EACH_NUMBER_BY_ITSELF) or flat(m) for m in chain(network))
     )
     hooked = any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in network.modules())
     return plain and not hooked and all(p.requires_grad for p in network.parameters())
@@ -68,26 +70,18 @@ def chain(network: Network) -> list[nn.Module]:
 class Stack:
     """M networks of one shape, used as one `Net` is: a batch holds the rows of all sites, one site after the other.
 
-    The numbers of all sites lie in one vector, parameter by parameter: [M, *shape] of the first, then of the next.
-    A plain step treats every number by itself, so that this order is as good as any.
+    A site's numbers are a row of the matrix given, its gradient a row of the other.
     """
 
-    def __init__(self, network: Network, layout: Layout, rows: Tensor) -> None:
-        self.sites, self.layout = len(rows), layout
-        self.w = torch.cat([part.reshape(-1) for part in rows.split(self._sizes(), 1)])
-        self.grad = torch.zeros_like(self.w)
-        self.ones = rows.new_ones(self.sites)
+    def __init__(self, network: Network, layout: Layout, numbers: Tensor, gradients: Tensor) -> None:
+        self.sites, self.w, self.grad = len(numbers), numbers, gradients
+        self.ones = numbers.new_ones(self.sites)
+        self.leaves = {name: nn.Parameter(layout.view(numbers, name)) for name in layout.fields}
+        for name, leaf in self.leaves.items():
+            leaf.grad = layout.view(gradients, name)
         names = {id(p): name for name, p in network.named_parameters()}
         self.layers = [self._layer(m, names) for m in chain(network)]
         self.depth = len(self.layers) - 1 - len(network.between)
-
-    def _sizes(self) -> list[int]:
-        return [field.shape.numel() for field in self.layout.fields.values()]
-
-    def rows(self, numbers: Tensor) -> Tensor:
-        """A vector that lies as `w` does, as a row a site."""
-        parts = numbers.split([self.sites * size for size in self._sizes()])
-        return torch.cat([part.view(self.sites, -1) for part in parts], 1)
 
     def _layer(self, module: nn.Module, names: dict[int, str]) -> Layer:
         if isinstance(module, nn.Flatten):
@@ -96,18 +90,11 @@ class Stack:
             return relu
         if not isinstance(module, nn.Linear):
             return module
-        weight = self._leaf(names[id(module.weight)])
+        weight = self.leaves[names[id(module.weight)]]
         if module.bias is None:
             return lambda x: torch.bmm(x, weight.mT)
-        bias = self._leaf(names[id(module.bias)])
+        bias = self.leaves[names[id(module.bias)]]
         return lambda x: torch.baddbmm(bias.unsqueeze(1), x, weight.mT)
-
-    def _leaf(self, name: str) -> Tensor:
-        """The tensors of one name of all sites, as a view of `w`, with their gradients as a view of `grad`."""
-        field, M = self.layout.fields[name], self.sites
-        leaf = nn.Parameter(self.w[M * field.offset : M * field.end].view(M, *field.shape))
-        leaf.grad = self.grad[M * field.offset : M * field.end].view(M, *field.shape)
-        return leaf
 
     def _apply(self, x: Tensor, layers: Sequence[Layer]) -> Tensor:
         z = x.view(self.sites, -1, *x.shape[1:])
@@ -126,7 +113,7 @@ class Stack:
         """No layer here cares."""
 
     def backward(self, losses: Tensor) -> Tensor:
-        """The gradient of every site's loss at its own weights, as `w` lies (overwritten by the next call)."""
+        """The gradient of every site's loss at its own weights, a row a site (overwritten by the next call)."""
         self.grad.zero_()
         torch.autograd.Variable._execution_engine.run_backward(
             (losses,), (self.ones,), False, False, (), allow_unreachable=True, accumulate_grad=True
@@ -139,20 +126,20 @@ def train_together(bench: Bench, round: int, sites: Sequence[int]) -> list[Answe
     job, starts = bench.job, bench.job.federation.starts
     downs = [bench.down(k) for k in sites]
     rows = [job.layout.join(d["w"], d["buffers"], bench.state.personal[k]) for d, k in zip(downs, sites, strict=True)]
-    stack = Stack(bench.net.module, job.layout, torch.stack(rows))
+    W = torch.stack(rows)
+    stack = Stack(bench.net.module, job.layout, W, torch.zeros_like(W))
     shelf = bench.rows(starts[sites[0]], starts[sites[-1] + 1])
     steps = in_step(job, round, sites)
     # A stack stands in for a net: what a plain step asks of one, it has.
     net = cast(Net, stack)
     done, losses, memory = descend(job.algorithm, job.objective, net, shelf, steps, {}, {}, job.local, pad=True)
-    slots = {name: stack.rows(t) for name, t in done.slots.items()}
     answers = []
-    for m, (k, row) in enumerate(zip(sites, stack.rows(stack.w), strict=True)):
+    for m, (k, row) in enumerate(zip(sites, W, strict=True)):
         a, b = (starts[i] - starts[sites[0]] for i in (k, k + 1))
         kept = {name: t[a:b] for name, t in memory.items()}
         end = Done(
             bench.net.load(row),
-            {name: t[m] for name, t in slots.items()},
+            {name: t[m] for name, t in done.slots.items()},
             downs[m],
             bench.memory(k),
             done.steps,

@@ -92,10 +92,10 @@ def text(classes: int, features: int, widths: tuple[int, ...]) -> Network:
 
 
 class ChannelsLast(nn.Module):
-    """The same numbers in the memory order in which small convolutions and poolings are fastest on a CPU."""
+    """On a CPU the same numbers in the memory order in which small convolutions and poolings are fastest there."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return x.to(memory_format=torch.channels_last)
+        return x.to(memory_format=torch.channels_last) if x.device.type == "cpu" else x
 
 
 def lenet5(shape: Shape, classes: int) -> Network:

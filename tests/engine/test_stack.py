@@ -55,12 +55,21 @@ def test_features_are_those_of_each_site() -> None:
     e = engine(PFedPLL(), LCP(), world(Candidates))
     rows = torch.randn(2, e.bench.job.layout.size)
     x = torch.randn(6, 6)
-    pair = stack.Stack(e.bench.net.module, e.bench.job.layout, rows)
+    pair = stack.Stack(e.bench.net.module, e.bench.job.layout, rows, torch.zeros_like(rows))
     for m in range(2):
         net = e.bench.net.load(rows[m])
         torch.testing.assert_close(pair.features(x)[3 * m : 3 * m + 3], net.features(x[3 * m : 3 * m + 3]))
         torch.testing.assert_close(pair(x)[3 * m : 3 * m + 3], net(x[3 * m : 3 * m + 3]))
-    assert torch.equal(pair.rows(pair.w), rows)
+
+
+def test_a_step_of_the_matrix_is_a_step_of_every_network() -> None:
+    e = engine(FedAvg(), Plain(), world(Exact))
+    rows, x = torch.randn(2, e.bench.job.layout.size), torch.randn(6, 6)
+    pair = stack.Stack(e.bench.net.module, e.bench.job.layout, rows, torch.zeros_like(rows))
+    rows.sub_(pair.backward(pair(x).square().view(2, -1).sum(1)), alpha=0.1)
+    for m in range(2):
+        net = e.bench.net.load(rows[m])
+        torch.testing.assert_close(pair(x)[3 * m : 3 * m + 3], net(x[3 * m : 3 * m + 3]))
 
 
 @dataclass(frozen=True)
