@@ -12,7 +12,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ WORKS = {
         Work("", mlp, "mlp", (108,), 16, 10, 10, 1280, 32, 40), "tf32", 0.0038, 100, True, 20
     ),
     "LeNet-5, K=100, batch 32, 10 steps": Timed(
-        Work("", lenet5, "lenet5", (1, 28, 28), 10, 100, 100, 320, 32, 10), "float32", 0.029, 50, True, 20
+        Work("", lenet5, "lenet5", (1, 28, 28), 10, 100, 100, 320, 32, 10), "tf32", 0.029, 50, True, 20
     ),
     "ResNet-18 (GroupNorm, bf16), K=4, batch 256, 10 steps": Timed(
         Work("", resnet(18), "resnet18", (3, 32, 32), 10, 4, 4, 2560, 256, 10), "bf16", 0.135, 3, True, 8
@@ -110,12 +110,11 @@ def after_three(case: Case, net: Network, hire: Hire, seed: int = 0) -> Engine:
     return e
 
 
-def weights() -> list[dict[str, Any]]:
+def weights() -> Iterator[dict[str, Any]]:
     """Every algorithm and objective: three rounds by the loop and by the graph, float32 without TF32."""
     Place(GPU, "float32", False).prepare()
     one, other = (after_three(cases()[0], network(), looped, seed) for seed in (0, 1))
     assert distance(everything(one), everything(other)) > CLOSE, "another seed must be told from the same"
-    found = []
     for case in cases():
         row: dict[str, Any] = {"case": str(case)}
         try:
@@ -128,9 +127,7 @@ def weights() -> list[dict[str, Any]]:
             row["same"] = row["distance"] <= CLOSE
         except Exception as error:
             row |= {"same": False, "error": f"{type(error).__name__}: {error}"}
-        found.append(row)
-        print(f"{row['case']:45} {row}", flush=True)
-    return found
+        yield row
 
 
 # -- seconds a round ---------------------------------------------------------------------------------------------------
@@ -198,9 +195,8 @@ def seconds(runner: Any, t: int) -> float:
     return time.perf_counter() - start
 
 
-def speed() -> list[dict[str, Any]]:
+def speed() -> Iterator[dict[str, Any]]:
     """The five works: the eager loop, our loop, and the graph, plain and compiled, in turn."""
-    found = []
     for name, timed in WORKS.items():
         Place(GPU, timed.precision, False).prepare()
         runners: dict[str, Any] = {"eager loop": RawGpu(timed), "our loop": engine(timed, looped)}
@@ -222,19 +218,16 @@ def speed() -> list[dict[str, Any]]:
         row["gain"], row["gain wanted"] = row["eager loop"] / ours, timed.gain
         row["best before"], row["ratio to it"] = timed.best, ours / timed.best
         row["why"] = [r.staff.why for r in runners.values() if isinstance(getattr(r, "staff", None), Graphs)]
-        found.append(row)
-        print(json.dumps(row, indent=1), flush=True)
+        yield row
         del runners
         torch.cuda.empty_cache()
-    return found
 
 
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-def memory() -> list[dict[str, Any]]:
+def memory() -> Iterator[dict[str, Any]]:
     """Peak device memory with ten sites a round, of ten, a hundred and a thousand sites that share the same rows."""
-    found = []
     for sites in (10, 100, 1000):
         work = Work("", lenet5, "lenet5", (1, 28, 28), 10, sites, 10, 64000 // sites, 32, 2)
         timed = Timed(work, "tf32", 1.0, None, False, 3)
@@ -245,22 +238,23 @@ def memory() -> list[dict[str, Any]]:
             e.round(t)
         assert isinstance(e.staff, Graphs)
         assert e.staff.programs
-        found.append({"sites": sites, "peak MB": round(torch.cuda.max_memory_allocated() / 1e6, 1)})
-        print(found[-1], flush=True)
+        yield {"sites": sites, "peak MB": round(torch.cuda.max_memory_allocated() / 1e6, 1)}
         del e
-    return found
 
 
 def main() -> None:
-    parts: dict[str, Callable[[], list[dict[str, Any]]]] = {"weights": weights, "speed": speed, "memory": memory}
+    parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {"weights": weights, "speed": speed, "memory": memory}
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", default=",".join(parts))
     options.add_argument("--out", default="gpu.json")
     said = options.parse_args()
     result: dict[str, Any] = {"device": torch.cuda.get_device_name(GPU), "torch": torch.__version__}
     for name in said.only.split(","):
-        result[name] = parts[name]()
-        Path(said.out).write_text(json.dumps(result, indent=1))
+        result[name] = []
+        for row in parts[name]():
+            result[name].append(row)
+            print(json.dumps(row), flush=True)
+            Path(said.out).write_text(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

@@ -289,11 +289,12 @@ def _compare(
     jobs: int = 0,
 ) -> None:
     from imperfed.compare import compare as compare_methods
+    from imperfed.processes import SideBySide
     from imperfed.tables import compare_table
 
     config, show = _configs(words), _show()
-    with show.interruptible():
-        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, jobs)
+    with show.interruptible(), SideBySide(jobs) as processes:
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes)
     compare_table(show.console, lines, seeds, folder)
 
 

@@ -5,30 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import multiprocessing
 import statistics
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from itertools import repeat
 from pathlib import Path
 
 from imperfed.config import Config
-from imperfed.data.federate import Scene
-from imperfed.device import Place
-from imperfed.errors import DivergedError, UsageError
-from imperfed.experiment import Watch, is_own, same_scene, scene_of, start
+from imperfed.errors import UsageError
+from imperfed.experiment import Watch, is_own
 from imperfed.files.declaration import read_declaration
 from imperfed.folder import Record, free, whole
+from imperfed.processes import Outcome, SideBySide
 from imperfed.products import headline
 
 SITES = "mean over sites"
-SIDE_BY_SIDE = 3
-"""Processes on one GPU; more only wait for each other."""
-Outcome = Record | str
-"""A run's summary, or what was said of it where it diverged."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +72,11 @@ def compare(
     out: Path,
     watch: Callable[[], Watch],
     paper: Mapping[str, float] | None = None,
-    jobs: int = 0,
+    processes: SideBySide | None = None,
 ) -> tuple[Path, list[Line]]:
     """Run every method with every seed (which is also the seed of the split) in a new folder below `out`.
 
-    `jobs`: seeds that run side by side, each in a process of its own; 0: as many as pay on the device.
+    Without `processes` one seed after the other, here.
     """
     if not methods:
         raise UsageError("no method was named; give names with commas between them")
@@ -97,7 +89,7 @@ def compare(
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
     ended: list[Sequence[Outcome]] = []
     lines: list[Line] = []
-    for outcomes in of_seeds(configs, folder, watch, jobs or paying(first)):
+    for outcomes in (processes or SideBySide(1)).outcomes(configs, folder, watch):
         ended.append(outcomes)
         lines = [line(method, [one[m] for one in ended], paper) for m, method in enumerate(methods)]
         write(folder, lines, seeds[: len(ended)])
@@ -110,48 +102,6 @@ def _measured(config: Config) -> bool:
         return config.split.test > 0
     declaration = read_declaration(config.run.data)
     return bool(declaration.test) or (declaration.measured and config.split.test > 0)
-
-
-def of_seeds(
-    configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch], jobs: int
-) -> Iterator[Sequence[Outcome]]:
-    """What came of the runs of every seed, in order."""
-    if jobs <= 1:
-        yield from (of_one_seed(runs, folder, watch) for runs in configs)
-        return
-    # Not forked: a process that has used a GPU cannot give it to its children.
-    with ProcessPoolExecutor(min(jobs, len(configs)), multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(of_one_seed, configs, repeat(folder), repeat(announcing))
-
-
-def paying(config: Config) -> int:
-    """Seeds side by side: several where a run leaves much of a GPU idle, one where it has all cores of a CPU."""
-    place = Place.of(config.run.device, config.run.precision, config.run.compile)
-    return 1 if place.device.type == "cpu" else SIDE_BY_SIDE
-
-
-def announcing() -> Watch:
-    """Follows a run of another process: its rounds would be too many lines."""
-    return Watch(begin=announce)
-
-
-def announce(config: Config, scene: Scene, round: int) -> None:
-    """Say which run begins."""
-    print(f"seed {config.run.seed}: {config.run.method} on {scene.federation.name}", flush=True)
-
-
-def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:
-    """What came of the runs of one seed; those on the same data have them read once."""
-    outcomes: list[Outcome] = []
-    before: tuple[Config, Scene] | None = None
-    for one in runs:
-        scene = before[1] if before and same_scene(before[0], one) else scene_of(one)
-        before = one, scene
-        try:
-            outcomes.append(start(one, folder, watch(), scene)[1])
-        except DivergedError as error:
-            outcomes.append(str(error))
-    return outcomes
 
 
 def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -> Line:

@@ -14,6 +14,7 @@ from imperfed.config import Config
 from imperfed.errors import UsageError, unknown
 from imperfed.experiment import Watch
 from imperfed.folder import free, whole
+from imperfed.processes import SideBySide
 from imperfed.study import Study, read_study, studies
 
 
@@ -53,11 +54,12 @@ def reproduce(
         raise UsageError("no seed was named")
     folder = free(out, "reproduce", study.title.replace(" ", "-").replace(",", ""))
     parts: list[Part] = []
-    for data in datasets:
-        one, began = study.on(data), time.perf_counter()
-        runs, lines = compare(one.methods, seeds, config(one.settings), folder, watch, one.paper, jobs)
-        parts.append(Part(data, lines, time.perf_counter() - began, runs))
-        write(folder, study, parts, seeds)
+    with SideBySide(jobs) as processes:
+        for data in datasets:
+            one, began = study.on(data), time.perf_counter()
+            runs, lines = compare(one.methods, seeds, config(one.settings), folder, watch, one.paper, processes)
+            parts.append(Part(data, lines, time.perf_counter() - began, runs))
+            write(folder, study, parts, seeds)
     return folder, parts
 
 

@@ -10,8 +10,8 @@ import torch
 from cli.terminal import TINY, done, imperfed, program
 
 from imperfed import study
-from imperfed.compare import paying
 from imperfed.config import resolve
+from imperfed.processes import paying
 from imperfed.study import read_study, studies
 
 FILE = """

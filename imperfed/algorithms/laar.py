@@ -133,7 +133,7 @@ def mixup(q: Tensor, step: Step) -> Tensor:
     x = gamma * batch.x + (1 - gamma) * batch.x[pi]  # x~ = gamma x + (1 - gamma) x_pi
     q = gamma * q + (1 - gamma) * q[pi]  # q~ = gamma q + (1 - gamma) q_pi
     with torch.no_grad():
-        alone, together = sureness(step, batch.x), sureness(step, x)
+        alone, together = sureness(step, torch.cat([batch.x, x])).chunk(2)
         sure = (gamma * alone + (1 - gamma) * alone[pi]) * together  # w = w1 w2
     return sure * weighted_ce(q, step.net(x))  # L_mix = w (-sum_j q~_j log p_j(x~))
 

@@ -1,0 +1,82 @@
+"""Runs of several seeds side by side, each seed in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from pathlib import Path
+from types import TracebackType
+
+from imperfed.config import Config
+from imperfed.data.federate import Scene
+from imperfed.device import Place
+from imperfed.errors import DivergedError
+from imperfed.experiment import Watch, same_scene, scene_of, start
+from imperfed.folder import Record
+
+ON_A_GPU = 3
+"""Processes that pay on one GPU: what one of them does on the host, another covers."""
+Outcome = Record | str
+"""A run's summary, or what was said of it where it diverged."""
+
+
+class SideBySide:
+    """Processes that are started when first needed and kept to the end; `jobs` = 0: as many as pay on the device."""
+
+    def __init__(self, jobs: int = 0) -> None:
+        self.jobs = jobs
+        self.pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> SideBySide:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.pool is not None:
+            self.pool.shutdown(cancel_futures=True)
+
+    def outcomes(
+        self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
+    ) -> Iterator[Sequence[Outcome]]:
+        """What came of the runs of every seed, in order."""
+        jobs = min(self.jobs or paying(configs[0][0]), len(configs))
+        if jobs <= 1:
+            yield from (of_one_seed(runs, folder, watch) for runs in configs)
+            return
+        if self.pool is None:
+            # Not forked: a process that has used a GPU cannot give it to its children.
+            self.pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+        yield from self.pool.map(of_one_seed, configs, repeat(folder), repeat(announcing))
+
+
+def paying(config: Config) -> int:
+    """Seeds side by side: several where a run leaves much of a GPU idle, one where it has all cores of a CPU."""
+    place = Place.of(config.run.device, config.run.precision, config.run.compile)
+    return 1 if place.device.type == "cpu" else ON_A_GPU
+
+
+def announcing() -> Watch:
+    """Follows a run of another process: its rounds would be too many lines."""
+    return Watch(begin=announce)
+
+
+def announce(config: Config, scene: Scene, round: int) -> None:
+    """Say which run begins."""
+    print(f"seed {config.run.seed}: {config.run.method} on {scene.federation.name}", flush=True)
+
+
+def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:
+    """What came of the runs of one seed; those on the same data have them read once."""
+    outcomes: list[Outcome] = []
+    before: tuple[Config, Scene] | None = None
+    for one in runs:
+        scene = before[1] if before and same_scene(before[0], one) else scene_of(one)
+        before = one, scene
+        try:
+            outcomes.append(start(one, folder, watch(), scene)[1])
+        except DivergedError as error:
+            outcomes.append(str(error))
+    return outcomes
