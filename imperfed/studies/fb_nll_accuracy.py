@@ -154,7 +154,8 @@ def table(found: dict[Piece, dict[str, float]], data: Iterable[str]) -> Iterator
         rows = [
             found.get(Piece(name, tasks, noise, s), {}) | found.get(Piece(name, tasks, "none", s), {}) for s in SEEDS
         ]
-        cells = [spread([row[column] for row in rows], 1) if all(rows) else "-" for column in columns]
+        whole = [all(column in row for row in rows) for column in columns]
+        cells = [spread([r[c] for r in rows], 1) if there else "-" for c, there in zip(columns, whole, strict=True)]
         yield f"| {name} | {tasks} | {noise} | " + " | ".join(cells) + " |"
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+from pathlib import Path
+
 import pytest
 import torch
 from crowd import CLASSES, rows
@@ -10,7 +14,7 @@ from imperfed.federation import Federation, Trusted
 from imperfed.labels import Exact
 from imperfed.studies.controls import Scores, corrected_by, means, probe
 from imperfed.studies.fb_nll import mean_features, spread
-from imperfed.studies.fb_nll_accuracy import methods
+from imperfed.studies.fb_nll_accuracy import CLEAN_LABELS, Piece, known, methods, pieces, table
 
 
 def noisy() -> tuple[Federation, torch.Tensor]:
@@ -50,3 +54,19 @@ def test_what_is_compared() -> None:
     assert [algorithm.name for algorithm, _ in compared.values()] == ["fedavg", "fedavg", "ifca", "fedavg", "fedavg"]
     assert [repair.groups if repair else 1 for _, repair in compared.values()] == [1, 1, 1, 3, 3]
     assert [repair.correct if repair else False for _, repair in compared.values()] == [False, True, False, False, True]
+
+
+def test_a_row_of_accuracies_is_told_when_all_its_seeds_are_there(tmp_path: Path) -> None:
+    file = tmp_path / "found.jsonl"
+    assert known(file) == {}
+    for piece in pieces(["mnist"]):
+        if piece.tasks == 2 and piece.noise in ("none", "uniform"):
+            clean = piece.noise == "none"
+            found = {CLEAN_LABELS: 90.0} if clean else dict.fromkeys(methods("mnist", 2), 70.0 + piece.seed)
+            with file.open("a") as opened:
+                opened.write(json.dumps({"piece": asdict(piece), "found": found}) + "\n")
+    assert known(file)[Piece("mnist", 2, "uniform", 1)]["FB-NLL"] == 71.0
+    rows = list(table(known(file), ["mnist"]))
+    cells = " | ".join(["71.0 (70.0)"] * 5)
+    assert f"| mnist | 2 | uniform | {cells} | 90.0 |" in rows
+    assert "| mnist | 3 | uniform | - | - | - | - | - | - |" in rows
