@@ -77,16 +77,6 @@ class SiteNet(Net):
         return self.grad
 
 
-class SiteStack(Stack):
-    """The same of several sites' networks."""
-
-    def backward(self, losses: Tensor) -> Tensor:
-        """The gradient of every site's loss at its own weights, a row a site (overwritten by the next call)."""
-        parts = torch.autograd.grad(losses, list(self.leaves.values()), self.ones, materialize_grads=True)
-        torch.cat([part.flatten(1) for part in parts], 1, out=self.grad)
-        return self.grad
-
-
 @dataclass(frozen=True)
 class Seat:
     """Sites that step as one, and views of what is theirs at fixed addresses: one site, or all of them as a stack."""
@@ -136,9 +126,7 @@ class Program:
         parts = enumerate(zip(nets, *(each(t, M) for t in trees), strict=True))
         self.seats = [Seat(m, 1, *one) for m, one in parts]
         # A stack stands in for a net: what a plain step asks of one, it has.
-        stack = (
-            [Seat(0, M, cast(Net, SiteStack(bench.net.module, job.layout, self.W, self.G)), *trees)] if stacks else []
-        )
+        stack = [Seat(0, M, cast(Net, Stack(bench.net.module, job.layout, self.W, self.G)), *trees)] if stacks else []
         self.at_work = stack or self.seats
         self.replay = recorder.record(lambda: self._block(size), lambda: self._block(1))
 

@@ -77,8 +77,6 @@ class Stack:
         self.sites, self.w, self.grad = len(numbers), numbers, gradients
         self.ones = numbers.new_ones(self.sites)
         self.leaves = {name: nn.Parameter(layout.view(numbers, name)) for name in layout.fields}
-        for name, leaf in self.leaves.items():
-            leaf.grad = layout.view(gradients, name)
         names = {id(p): name for name, p in network.named_parameters()}
         self.layers = [self._layer(m, names) for m in chain(network)]
         self.depth = len(self.layers) - 1 - len(network.between)
@@ -114,10 +112,13 @@ class Stack:
 
     def backward(self, losses: Tensor) -> Tensor:
         """The gradient of every site's loss at its own weights, a row a site (overwritten by the next call)."""
-        self.grad.zero_()
-        torch.autograd.Variable._execution_engine.run_backward(
-            (losses,), (self.ones,), False, False, (), allow_unreachable=True, accumulate_grad=True
+        leaves = tuple(self.leaves.values())
+        # What torch.autograd.grad comes down to, without its checks, which small networks feel.
+        parts = torch.autograd.Variable._execution_engine.run_backward(
+            (losses,), (self.ones,), False, False, leaves, allow_unreachable=True, accumulate_grad=False
         )
+        whole = [torch.zeros_like(leaf) if part is None else part for leaf, part in zip(leaves, parts, strict=True)]
+        torch.cat([part.flatten(1) for part in whole], 1, out=self.grad)
         return self.grad
 
 

@@ -1,8 +1,9 @@
-"""FB-NLL's table of accuracy: `python -m imperfed.studies.fb_nll_accuracy --data mnist,cifar10`.
+"""FB-NLL's table of accuracy: `python -m imperfed.studies.fb_nll_accuracy --data mnist,cifar10-features`.
 
 Every method is trained on the labels as given and as the repair leaves them. All methods of one split (a dataset, its
 tasks, a kind of noise, a seed) are one piece of work; what a piece found is appended to a file of JSON lines when it
-ends, and a piece that lies there is not done again. CIFAR-10 needs the extra `vision`, and a GPU or patience.
+ends, and a piece that lies there is not done again. CIFAR-10 needs the extra `vision`; its pictures themselves, not the
+features of a network, also need a GPU or patience.
 """
 
 from __future__ import annotations
@@ -50,16 +51,22 @@ LOCAL = Local(steps=20, lr=0.05, weight_decay=5e-4)
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained on a dataset, and the features by which its labels are corrected."""
+    """What is trained on what, and the features by which sites are grouped and labels corrected."""
 
+    data: str
     model: ModelSpec
     rounds: int
+    features: str
     class_features: str
+    inputs: str = "raw"
+    """The features that take the place of the pictures."""
 
 
+MLP = ModelSpec("mlp", hidden=64)
 RECIPES = {
-    "mnist": Recipe(ModelSpec("mlp", hidden=64), 50, "hog"),
-    "cifar10": Recipe(ModelSpec("lenet5"), 100, NETWORK),
+    "mnist": Recipe("mnist", MLP, 50, "hog", "hog"),
+    "cifar10-features": Recipe("cifar10", MLP, 50, "raw", "raw", NETWORK),
+    "cifar10": Recipe("cifar10", ModelSpec("lenet5"), 100, "hog", NETWORK),
 }
 
 Method = tuple[Algorithm, FBNLL | None]
@@ -67,7 +74,8 @@ Method = tuple[Algorithm, FBNLL | None]
 
 def methods(data: str, tasks: int) -> dict[str, Method]:
     """What is compared: an algorithm, and the repair before it."""
-    whole = FBNLL(groups=tasks, features="hog", class_features=RECIPES[data].class_features)
+    recipe = RECIPES[data]
+    whole = FBNLL(groups=tasks, features=recipe.features, class_features=recipe.class_features)
     return {
         "one model": (FedAvg(), None),
         "one model, corrected": (FedAvg(), replace(whole, groups=1)),
@@ -79,7 +87,7 @@ def methods(data: str, tasks: int) -> dict[str, Method]:
 
 @dataclass(frozen=True)
 class Piece:
-    """One split of one dataset."""
+    """One split of what a recipe is for."""
 
     data: str
     tasks: int
@@ -88,15 +96,20 @@ class Piece:
 
 
 @cache
-def pictures(data: str) -> Dataset:
-    """The dataset itself, as many rows as there is time for."""
-    return first(load(data), ROWS)
+def rows(data: str) -> Dataset:
+    """What a recipe is for, as many rows as there is time for."""
+    recipe = RECIPES[data]
+    dataset = first(load(recipe.data), ROWS)
+    if recipe.inputs == "raw":
+        return dataset
+    # Shaped as pictures of one pixel, which are not standardised.
+    return replace(dataset, x=features(recipe.inputs, dataset.x).float()[..., None, None])
 
 
 def work(piece: Piece, device: str) -> dict[str, float]:
     """Every method's accuracy in per cent; without noise only the reference's."""
     torch.set_num_threads(1)
-    dataset = pictures(piece.data)
+    dataset = rows(piece.data)
     split = Split(SITES, "tasks", tasks=piece.tasks, impurity=IMPURITY, trusted=CLEAN / len(dataset))
     scene = federate(dataset, split, Labelling("exact", noise=piece.noise), piece.seed)
     judge, found = Evaluator(scene.oracle), {}
@@ -129,7 +142,7 @@ def study(given: argparse.Namespace) -> None:
     """Do what the file does not have yet."""
     todo = [piece for piece in pieces(given.data) if piece not in known(given.out)]
     for data in sorted({piece.data for piece in todo}):
-        features(RECIPES[data].class_features, pictures(data).x)  # so that all processes find them on disk
+        features(RECIPES[data].class_features, rows(data).x)  # so that all processes find them on disk
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
         asked = {pool.submit(work, piece, given.device): piece for piece in todo}
         for number, future in enumerate(as_completed(asked), 1):

@@ -72,6 +72,16 @@ def test_a_step_of_the_matrix_is_a_step_of_every_network() -> None:
         torch.testing.assert_close(pair(x)[3 * m : 3 * m + 3], net(x[3 * m : 3 * m + 3]))
 
 
+def test_weights_that_a_loss_does_not_see_stay_where_they_are() -> None:
+    e = engine(FedAvg(), Plain(), world(Exact))
+    rows, x = torch.randn(2, e.bench.job.layout.size), torch.randn(6, 6)
+    pair = stack.Stack(e.bench.net.module, e.bench.job.layout, rows, torch.ones_like(rows))
+    g = pair.backward(pair.features(x).square().view(2, -1).sum(1))
+    head = e.bench.job.layout.fields["head.weight"]
+    assert (g[:, head.offset : head.end] == 0).all()
+    assert (g != 0).any()
+
+
 @dataclass(frozen=True)
 class Crowded(Plain):
     by_itself: ClassVar[bool] = False
