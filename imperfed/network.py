@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from imperfed.errors import UsageError
 
@@ -198,19 +197,6 @@ class Net:
         """The same gradient, itself differentiable; 0 for weights that the loss does not depend on."""
         grads = torch.autograd.grad(loss, self.parameters, create_graph=True, materialize_grads=True)
         return torch.cat([g.reshape(-1) for g in grads])
-
-    def along(self, u: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Its answers, and their derivative along the direction u of its weights; buffers stay as they are.
-
-        Both have a history. With it a Hessian can be multiplied by u without a second backward pass through the
-        network, which takes several times as long where there are convolutions.
-        """
-        buffers = {name: buffer.clone() for name, buffer in self.module.named_buffers()}
-        with forward_ad.dual_level():
-            named = ((n, p) for n, p in self.module.named_parameters() if n in self.layout.fields)
-            pairs = {n: forward_ad.make_dual(p, self.layout.view(u, n)) for n, p in named}
-            answers = forward_ad.unpack_dual(torch.func.functional_call(self.module, buffers | pairs, (x,)))
-            return answers.primal, answers.tangent
 
     def through(self, w: Tensor) -> Callable[[Tensor], Tensor]:
         """The network at other weights [shared | personal], which may have a history; mode and buffers are its own."""

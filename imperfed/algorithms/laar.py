@@ -7,7 +7,7 @@ independent re-implementations; part 2 is in one of them). Neither the paper's b
     symbol      where it lives                        does it travel
     w           server["w"]                           down and up, whole; F is the network at the weights received
     g_G         server["g"]                           down; up as "g" only where `global_grad` is "one-batch"
-    g_L         aligned                               never
+    g_L         step.net.gradient                     never
     q           rows["q"], one row an example         never; also the labels worked out
     gamma, pi   draws["gamma"], draws["keys"]         never
     F           step.net.at(down["w"], ...)           never
@@ -93,7 +93,7 @@ class LAAR(Algorithm):
         if self.lambda_mix:
             loss = loss + self.lambda_mix * step.batch.mean(mixup(q, step))
         if self.lambda_ga:
-            loss = loss + self.lambda_ga * aligned(objective, L_c, step)
+            loss = loss + self.lambda_ga * alignment(step.net.gradient(L_c), step.down["g"])
         return loss, q  # L_c + lambda_mix L_mix + lambda_ga L_ga
 
     def serve(self, w: Tensor, sites: int) -> Tree:
@@ -141,19 +141,6 @@ def mixup(q: Tensor, step: Step) -> Tensor:
 def sureness(step: Step, x: Tensor) -> Tensor:
     """The largest probability that the frozen global model gives: max_c F(x)_c."""
     return step.net.at(step.down["w"], step.down["buffers"], x).softmax(-1).amax(-1)
-
-
-def aligned(objective: Objective, L_c: Tensor, step: Step) -> Tensor:
-    """L_ga at g_L = grad L_c. Its gradient is that of L_c's derivative along u = dL_ga/dg_L, by the chain rule."""
-    parts = torch.autograd.grad(L_c, step.net.parameters, retain_graph=True, materialize_grads=True)
-    g_L = torch.cat([part.reshape(-1) for part in parts]).requires_grad_()
-    L_ga = alignment(g_L, step.down["g"])
-    (u,) = torch.autograd.grad(L_ga, g_L)
-    z, z_u = step.net.along(u, step.batch.x)
-    again = step.batch.mean(objective.loss(lambda x: z, step.batch)[0])
-    (dz,) = torch.autograd.grad(again, z, create_graph=True)
-    slope = (dz * z_u).sum()  # dL_c/du = sum dL_c/dz dz/du
-    return L_ga.detach() + slope - slope.detach()
 
 
 def alignment(g_L: Tensor, g_G: Tensor) -> Tensor:
