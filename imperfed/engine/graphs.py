@@ -1,8 +1,8 @@
 """The local steps of all sites on duty as one captured CUDA graph.
 
-A step of a small network takes the GPU less time than it takes the host to ask for it. Here the host asks once: a step
-of every site is recorded (`engine/program.py`), and the record is replayed for every step of every round. An exchange
-that is no local training, and a step that cannot be recorded, go through the loop; the log says so and why.
+A step of a small network takes the GPU less time than it takes the host to ask for it. Here the host asks once a round:
+all steps of all sites are recorded (`engine/program.py`), and the record is replayed in every round. An exchange that
+is no local training, and a step that cannot be recorded, go through the loop; the log says so and why.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Program:
         self.ragged = len(steps) > 1 or max(steps) % size > 0
         self.table = Timetable(size, given, device)
         self.compiled = compiled and type(job.algorithm).local is Algorithm.local
-        self.total = torch.compile(total_of, dynamic=False) if self.compiled else total_of
+        self.total = torch.compile(total_of, dynamic=False) if self.compiled else None
         self.W, self.G = matrix(M, job.layout.size, device), matrix(M, job.layout.trainable, device)
         self.losses = self.W.new_zeros(M)
         self.starts = torch.tensor(job.federation.starts, device=device)
@@ -176,7 +176,7 @@ class Program:
         job, local, slots = self.bench.job, self.bench.job.local, dict(seat.slots)
         step = Step(seat.net, batch, seat.down, seat.memory, slots, local.lr, local.momentum, local.weight_decay)
         seat.net.train(True)
-        if self.compiled:
+        if self.total is not None:
             loss, out = self.total(job.algorithm, job.objective, step)
             job.algorithm.move(job.algorithm.slope(loss, step), step)
         else:
