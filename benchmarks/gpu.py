@@ -1,6 +1,7 @@
 """The captured graph against the loop on one GPU: the same weights, seconds a round, memory. One run does it all.
 
     python benchmarks/gpu.py [--only weights,speed,memory] [--out gpu.json]
+    python benchmarks/gpu.py --fill docs/gpu.md      # the page's figures from the result file; nothing is run
 
 Everything compared is measured here and now, in turn, on the same machine.
 """
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gpu_table
 import torch
 from raw import LR, MOMENTUM, Work, lenet5, mlp
 from torch import Tensor, nn
@@ -246,15 +248,19 @@ def main() -> None:
     parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {"weights": weights, "speed": speed, "memory": memory}
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", default=",".join(parts))
-    options.add_argument("--out", default="gpu.json")
+    options.add_argument("--out", default=ROOT / "benchmarks/results/gpu.json", type=Path)
+    options.add_argument("--fill", type=Path, help="a page whose figures are written anew from --out")
     said = options.parse_args()
+    if said.fill:
+        said.fill.write_text(gpu_table.filled(said.fill.read_text(), json.loads(said.out.read_text())))
+        return
     result: dict[str, Any] = {"device": torch.cuda.get_device_name(GPU), "torch": torch.__version__}
     for name in said.only.split(","):
         result[name] = []
         for row in parts[name]():
             result[name].append(row)
             print(json.dumps(row), flush=True)
-            Path(said.out).write_text(json.dumps(result, indent=1))
+            said.out.write_text(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

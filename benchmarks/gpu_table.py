@@ -1,0 +1,57 @@
+"""The tables of the page on GPUs, made from the result file of `gpu.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+Result = dict[str, Any]
+
+BLOCK = re.compile(r"(<!-- gpu (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+"""A part of the page that is written anew: its beginning, which one it is, its end."""
+
+
+def milliseconds(seconds: float) -> str:
+    """Three figures."""
+    value = 1000 * seconds
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def speed(result: Result) -> str:
+    """A line a work, the fastest of ours in bold."""
+    columns = ("work", "precision", "eager loop", "our loop", "captured", "captured and compiled", "gain (aim)")
+    lines = [f"| {' | '.join(columns)} | before | ours / before |", "| --- " * 9 + "|"]
+    for row in result["speed"]:
+        ways = [milliseconds(row[way]) for way in ("eager loop", "our loop", "graph", "graph, compiled")]
+        best = 2 if row["ours"] == row["graph"] else 3
+        ways[best] = f"**{ways[best]}**"
+        aim = f" ({row['gain wanted']})" if row["gain wanted"] else ""
+        gain = f"{row['gain']:.3g}{aim}"
+        before = (milliseconds(row["best before"]), f"{row['ratio to it']:.2f}")
+        lines.append(f"| {' | '.join((row['work'], row['precision'], *ways, gain, *before))} |")
+    return "\n".join(lines)
+
+
+def weights(result: Result) -> str:
+    """How many pairs ran captured, and how far they are from the loop."""
+    rows = result["weights"]
+    captured, equal = sum(row["captured"] is True for row in rows), sum(row["distance"] == 0 for row in rows)
+    farthest = max(row["distance"] for row in rows)
+    return (
+        f"{len(rows)} pairs, {captured} of them captured; relative distance from the loop at most {farthest:.1e}, and "
+        f"{equal} of them equal bit for bit."
+    )
+
+
+def memory(result: Result) -> str:
+    """Peaks by the number of sites."""
+    return "; ".join(f"{row['sites']} sites: {row['peak MB']} MB" for row in result["memory"]) + "."
+
+
+PARTS: dict[str, Callable[[Result], str]] = {"speed": speed, "weights": weights, "memory": memory}
+
+
+def filled(page: str, result: Result) -> str:
+    """The page with its figures written anew."""
+    return BLOCK.sub(lambda m: f"{m[1]}\n{PARTS[m[2]](result)}\n\n{m[3]}", page)

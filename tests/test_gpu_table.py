@@ -1,0 +1,55 @@
+"""The figures of the page on GPUs are read off the result file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROW = {"work": "MLP", "precision": "tf32", "eager loop": 0.391, "our loop": 0.363, "graph": 0.0038144}
+RESULT: dict[str, Any] = {
+    "speed": [
+        ROW
+        | {"graph, compiled": 0.0031657, "ours": 0.0031657, "gain": 123.4, "gain wanted": 100}
+        | {"best before": 0.0038, "ratio to it": 0.833},
+        ROW
+        | {"graph, compiled": 0.005, "ours": 0.0038144, "gain": 102.5, "gain wanted": None}
+        | {"best before": 0.0038, "ratio to it": 1.0038},
+    ],
+    "weights": [{"captured": True, "distance": 0.0}, {"captured": "no local steps", "distance": 1.4e-6}],
+    "memory": [{"sites": 10, "peak MB": 2466.5}],
+}
+PAGE = """before
+
+<!-- gpu speed -->
+old
+<!-- end -->
+
+<!-- gpu weights -->
+<!-- end -->
+<!-- gpu memory -->
+<!-- end -->
+after
+"""
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1] / "benchmarks"), *sys.path])
+    import gpu_table
+
+    return gpu_table
+
+
+def test_the_page_has_the_files_figures(tables: Any) -> None:
+    page = tables.filled(PAGE, RESULT)
+    assert "| MLP | tf32 | 391 | 363 | 3.81 | **3.17** | 123 (100) | 3.8 | 0.83 |" in page
+    assert "| MLP | tf32 | 391 | 363 | **3.81** | 5 | 102 | 3.8 | 1.00 |" in page
+    assert "2 pairs, 1 of them captured; relative distance from the loop at most 1.4e-06, and 1 of them equal" in page
+    assert "10 sites: 2466.5 MB." in page
+    assert "old" not in page
+    assert page.startswith("before\n")
+    assert page.endswith("after\n")
+    assert tables.filled(page, RESULT) == page
