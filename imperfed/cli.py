@@ -41,7 +41,7 @@ Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes
 Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
 Seeds = Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Seeds side by side, a process each; 0: 3 on a GPU, 1 on a CPU.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Seeds side by side, a process each; 0: 3 on a large GPU, else 1.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 
 INTERRUPTED = 130

@@ -9,6 +9,8 @@ from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 
+import torch
+
 from imperfed.config import Config
 from imperfed.data.federate import Scene
 from imperfed.device import Place
@@ -16,8 +18,8 @@ from imperfed.errors import DivergedError
 from imperfed.experiment import Watch, same_scene, scene_of, start
 from imperfed.folder import Record
 
-ON_A_GPU = 3
-"""Processes that pay on one GPU: what one of them does on the host, another covers."""
+ON_A_GPU, ROOM = 3, 40e9
+"""Processes that pay on one GPU: what one of them does on the host, another covers. Bytes it must have for them."""
 Outcome = Record | str
 """A run's summary, or what was said of it where it diverged."""
 
@@ -53,9 +55,11 @@ class SideBySide:
 
 
 def paying(config: Config) -> int:
-    """Seeds side by side: several where a run leaves much of a GPU idle, one where it has all cores of a CPU."""
+    """Seeds side by side: several on a large GPU, one on a small one and on a CPU, all of which a run takes."""
     place = Place.of(config.run.device, config.run.precision, config.run.compile)
-    return 1 if place.device.type == "cpu" else ON_A_GPU
+    if place.device.type == "cpu" or torch.cuda.get_device_properties(place.device).total_memory < ROOM:
+        return 1
+    return ON_A_GPU
 
 
 def announcing() -> Watch:

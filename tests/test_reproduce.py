@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -79,9 +80,13 @@ def test_on_a_cpu_a_run_has_the_machine_to_itself() -> None:
     assert paying(resolve(words={"method": "cc", "data": "digits", "device": "cpu"})) == 1
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
-def test_on_a_gpu_seeds_run_side_by_side() -> None:
-    assert paying(resolve(words={"method": "cc", "data": "digits", "device": "cuda"})) > 1
+@pytest.mark.parametrize(("memory", "jobs"), [(141e9, 3), (8e9, 1)])
+def test_on_a_large_gpu_seeds_run_side_by_side(memory: float, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = SimpleNamespace(total_memory=memory)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    assert paying(resolve(words={"method": "cc", "data": "digits", "device": "auto"})) == jobs
 
 
 def test_a_run_of_another_process_says_that_it_begins(tmp_path: Path) -> None:
