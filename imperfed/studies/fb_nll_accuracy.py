@@ -140,7 +140,9 @@ def pieces(data: Iterable[str]) -> list[Piece]:
 
 def study(given: argparse.Namespace) -> None:
     """Do what the file does not have yet."""
-    todo = [piece for piece in pieces(given.data) if piece not in known(given.out)]
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    done = known(given.out)
+    todo = [piece for piece in pieces(given.data) if piece not in done]
     for data in sorted({piece.data for piece in todo}):
         features(RECIPES[data].class_features, rows(data).x)  # so that all processes find them on disk
     with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
@@ -164,11 +166,10 @@ def table(found: dict[Piece, dict[str, float]], data: Iterable[str]) -> Iterator
     yield "| data | tasks | noise | " + " | ".join(columns) + " |"
     yield "| --- " * (len(columns) + 3) + "|"
     for name, tasks, noise in product(data, TASKS, NOISES[1:]):
-        rows = [
-            found.get(Piece(name, tasks, noise, s), {}) | found.get(Piece(name, tasks, "none", s), {}) for s in SEEDS
-        ]
-        whole = [all(column in row for row in rows) for column in columns]
-        cells = [spread([r[c] for r in rows], 1) if there else "-" for c, there in zip(columns, whole, strict=True)]
+        kinds = [[found.get(Piece(name, tasks, kind, seed), {}) for kind in (noise, "none")] for seed in SEEDS]
+        seeds = [noisy | clean for noisy, clean in kinds]
+        whole = [all(column in one for one in seeds) for column in columns]
+        cells = [spread([one[c] for one in seeds], 1) if w else "-" for c, w in zip(columns, whole, strict=True)]
         yield f"| {name} | {tasks} | {noise} | " + " | ".join(cells) + " |"
 
 
@@ -180,6 +181,8 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fb_nll_accuracy.jsonl"))
     given = parser.parse_args(words)
+    if strange := [name for name in given.data if name not in RECIPES]:
+        parser.error(f"--data {','.join(strange)}: there are {', '.join(RECIPES)}")
     study(given)
     print("\n".join(table(known(given.out), given.data)))
 
