@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
@@ -51,7 +52,7 @@ class SideBySide:
         if self.pool is None:
             # Not forked: a process that has used a GPU cannot give it to its children.
             self.pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
-        yield from self.pool.map(of_one_seed, configs, repeat(folder), repeat(announcing))
+        yield from self.pool.map(aside, configs, repeat(folder))
 
 
 def paying(config: Config) -> int:
@@ -62,14 +63,18 @@ def paying(config: Config) -> int:
     return ON_A_GPU
 
 
-def announcing() -> Watch:
-    """Follows a run of another process: its rounds would be too many lines."""
-    return Watch(begin=announce)
+def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
+    """The runs of one seed in another process, which says when each begins: its rounds would be too many lines."""
+    began, number = time.perf_counter(), 0
 
+    def begin(config: Config, scene: Scene, round: int) -> None:
+        nonlocal number
+        left = (time.perf_counter() - began) / number * (len(runs) - number) if number else None
+        until = "" if left is None else f", about {left:.0f} s left"
+        number += 1
+        print(f"seed {config.run.seed}: {config.run.method}, {number} of {len(runs)}{until}", flush=True)
 
-def announce(config: Config, scene: Scene, round: int) -> None:
-    """Say which run begins."""
-    print(f"seed {config.run.seed}: {config.run.method} on {scene.federation.name}", flush=True)
+    return of_one_seed(runs, folder, lambda: Watch(begin=begin))
 
 
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:

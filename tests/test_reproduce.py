@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -90,10 +91,11 @@ def test_on_a_large_gpu_seeds_run_side_by_side(memory: float, jobs: int, monkeyp
 
 
 def test_a_run_of_another_process_says_that_it_begins(tmp_path: Path) -> None:
-    words = ("compare", "cc", "--seeds", "0,1", *TINY, "--jobs", 2, "--out", tmp_path)
+    words = ("compare", "cc,rc", "--seeds", "0,1", *TINY, "--jobs", 2, "--out", tmp_path)
     with program(*words) as process:
-        said = process.communicate()[0]
-    assert {"seed 0: cc on digits", "seed 1: cc on digits"} <= set(said.splitlines())
+        said = process.communicate()[0].splitlines()
+    assert {"seed 0: cc, 1 of 2", "seed 1: cc, 1 of 2"} <= set(said)
+    assert sum(bool(re.fullmatch(r"seed [01]: rc, 2 of 2, about \d+ s left", line)) for line in said) == 2
 
 
 def test_every_study_that_comes_along_can_be_read() -> None:
