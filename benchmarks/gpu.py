@@ -247,7 +247,7 @@ def memory() -> Iterator[dict[str, Any]]:
 def main() -> None:
     parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {"weights": weights, "speed": speed, "memory": memory}
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--only", default=",".join(parts))
+    options.add_argument("--only", default=",".join(parts), help="the file then has no others")
     options.add_argument("--out", default=ROOT / "benchmarks/results/gpu.json", type=Path)
     options.add_argument("--fill", type=Path, help="a page whose figures are written anew from --out")
     said = options.parse_args()

@@ -34,13 +34,14 @@ def speed(result: Result) -> str:
 
 
 def weights(result: Result) -> str:
-    """How many pairs ran captured, and how far they are from the loop."""
+    """How many pairs ran captured, how far they are from the loop, and which failed."""
     rows = result["weights"]
-    captured, equal = sum(row["captured"] is True for row in rows), sum(row["distance"] == 0 for row in rows)
-    farthest = max(row["distance"] for row in rows)
+    known, failed = [row for row in rows if "distance" in row], [row["case"] for row in rows if not row["same"]]
+    captured, equal = sum(row["captured"] is True for row in known), sum(row["distance"] == 0 for row in known)
+    farthest = max(row["distance"] for row in known)
     return (
         f"{len(rows)} pairs, {captured} of them captured; relative distance from the loop at most {farthest:.1e}, and "
-        f"{equal} of them equal bit for bit."
+        f"{equal} of them equal bit for bit." + (f" **Failed: {', '.join(failed)}.**" if failed else "")
     )
 
 

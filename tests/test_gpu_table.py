@@ -18,7 +18,10 @@ RESULT: dict[str, Any] = {
         | {"graph, compiled": 0.005, "ours": 0.0038144, "gain": 102.5, "gain wanted": None}
         | {"best before": 0.0038, "ratio to it": 1.0038},
     ],
-    "weights": [{"captured": True, "distance": 0.0}, {"captured": "no local steps", "distance": 1.4e-6}],
+    "weights": [
+        {"case": "a", "captured": True, "distance": 0.0, "same": True},
+        {"case": "b", "captured": "no local steps", "distance": 1.4e-6, "same": True},
+    ],
     "memory": [{"sites": 10, "peak MB": 2466.5}],
 }
 PAGE = """before
@@ -53,3 +56,14 @@ def test_the_page_has_the_files_figures(tables: Any) -> None:
     assert page.startswith("before\n")
     assert page.endswith("after\n")
     assert tables.filled(page, RESULT) == page
+
+
+def test_a_pair_that_failed_is_named(tables: Any) -> None:
+    failed = [
+        {"case": "c", "captured": True, "distance": 0.2, "same": False},
+        {"case": "d", "same": False, "error": "?"},
+    ]
+    told = tables.weights({"weights": RESULT["weights"] + failed})
+    assert told.startswith("4 pairs, 2 of them captured; relative distance from the loop at most 2.0e-01")
+    assert told.endswith("**Failed: c, d.**")
+    assert "Failed" not in tables.weights(RESULT)

@@ -109,6 +109,12 @@ def frozen() -> Network:
     return net
 
 
+def halved() -> Network:
+    net = network()
+    net.halved = True
+    return net
+
+
 def conv() -> Network:
     rep = nn.Sequential(nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 2, 3), nn.Flatten())
     return Network(rep, nn.Linear(8, 4))
@@ -128,10 +134,11 @@ def conv() -> Network:
         (FedAvg(), Plain(), Network(nn.Sequential(Halving(6, 8)), nn.Linear(8, 4)), LOCAL),
         (FedAvg(), Plain(), watched(), LOCAL),
         (FedAvg(), Plain(), frozen(), LOCAL),
+        (FedAvg(), Plain(), halved(), LOCAL),
     ],
     ids=[
         *("own gradient", "crowded", "convolution", "dropout", "buffers", "own forward", "large", "epochs"),
-        *("own layer", "hook", "frozen"),
+        *("own layer", "hook", "frozen", "half precision"),
     ],
 )
 def test_what_cannot_be_stacked_is_trained_one_by_one(
