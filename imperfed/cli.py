@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -235,6 +236,8 @@ def _words(
     settings: list[str], rounds: int | None, model: str | None, device: str | None, workers: int | None
 ) -> dict[str, str]:
     """What was said on the command line, as key=value."""
+    if device == "cpu":  # once torch sees a GPU, a run on the CPU can fork no workers (`engine/crew.py`)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     return _settings(settings) | _given(rounds=rounds, model=model, device=device, workers=workers)
 
 

@@ -30,6 +30,7 @@ from torch import Tensor
 from imperfed.core import Algorithm, Batch, Done, Hall, Objective, Site, Step, Tree, Updates
 from imperfed.errors import UsageError, not_negative
 from imperfed.labels import Annotated, Labels
+from imperfed.twice import Twice
 
 B1, B2, EPS = 0.9, 0.999, 1e-8
 """Adam's usual constants."""
@@ -83,7 +84,8 @@ class FedPSL(Algorithm):
         decay = step.weight_decay * w
         with torch.no_grad():  # what `remember` wants, of the rows of both halves
             out = objective.loss(net, step.batch)[1] if step.batch.rows else None
-        L_train = train.mean(objective.loss(net, train)[0])
+        with Twice():
+            L_train = train.mean(objective.loss(net, train)[0])
         g = net.gradient(L_train) if self.order == 2 else net.backward(L_train)
         g_train = g.detach()
         theta = w[:cut] - self.a * g_train[:cut]  # line 6: theta'

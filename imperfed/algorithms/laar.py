@@ -34,6 +34,7 @@ from imperfed.core import Algorithm, Batch, Desk, Exchange, Hall, Objective, Ste
 from imperfed.errors import UsageError, positive, unknown
 from imperfed.labels import Candidates
 from imperfed.losses import masked_best, weighted_ce
+from imperfed.twice import Twice
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ class LAAR(Algorithm):
         return {"gamma": gamma, "keys": torch.rand(steps, batch, generator=generator)}
 
     def total(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
-        values, q = objective.loss(step.net, step.batch)
+        with Twice():  # L_ga holds the gradient of L_c
+            values, q = objective.loss(step.net, step.batch)
         loss = L_c = step.batch.mean(values)
         if self.lambda_mix:
             loss = loss + self.lambda_mix * step.batch.mean(mixup(q, step))

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -145,10 +146,19 @@ def _work(bench: Any, pipe: Connection, parents_end: Connection, cores: set[int]
 
 
 def crew(bench: Any, workers: int) -> Crew:
-    """Processes where they help and the platform can fork them safely, otherwise the calling process."""
-    if workers > 1 and sys.platform == "linux":
+    """Processes where they help and can be forked safely, otherwise the calling process."""
+    if workers > 1 and sys.platform == "linux" and not unforkable():
         return Processes(bench, workers)
     return Alone(bench)
+
+
+def unforkable() -> bool:
+    """Whether autograd has threads for a GPU here: a forked process lacks them and cannot train, not even on a CPU."""
+    for thread in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # it has just ended
+            if thread.read_text().startswith("pt_autograd"):
+                return True
+    return False
 
 
 def cores() -> int:

@@ -9,13 +9,18 @@ import torch
 from torch import Tensor
 
 from imperfed.engine import post
-from imperfed.engine.crew import Crew, Failure, Task, cores, crew
+from imperfed.engine.crew import Crew, Failure, Task, cores, crew, unforkable
 from imperfed.engine.loop import Loop
 from imperfed.engine.site import Bench, Scores
 from imperfed.engine.stack import stackable
 from imperfed.engine.staff import Reply
 from imperfed.engine.state import shared
 from imperfed.errors import ImperfedError
+
+ONE_PROCESS = (
+    "sites are trained in one process: torch has begun to use this machine's GPU, after which no worker can be forked; "
+    "for workers, hide the GPU (set CUDA_VISIBLE_DEVICES to nothing) or give --device cpu on the command line"
+)
 
 
 class Workers(Loop):
@@ -36,6 +41,8 @@ class Workers(Loop):
     def crew(self) -> Crew:
         """The processes. Hired when first needed: they see what is in memory then."""
         if self.hired is None:
+            if self.wanted > 1 and unforkable():
+                self.notes.append(ONE_PROCESS)
             self.hired = crew(post.Post(self.bench, self.uploads), self.wanted)
         return self.hired
 

@@ -231,3 +231,14 @@ def test_a_disk_that_fills_up_is_no_traceback(tmp_path: Path, monkeypatch: pytes
     said = imperfed("run", "cc", "--data", write(tmp_path / "mine.npz"), *TINY, "--out", tmp_path / "out")
     assert said.code == 1
     assert said.err == "error: [Errno 28] No space left on device: 'metrics.jsonl'\n"
+
+
+def test_a_run_that_is_to_be_on_the_cpu_does_not_see_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise torch would begin to use it, and no worker could be forked."""
+    seen: list[str] = []
+    monkeypatch.setattr(
+        "imperfed.experiment.write_report", lambda folder: seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
+    )
+    for device in ("auto", "cpu"):
+        done("run", "cc", *QUICK, "--device", device, "--out", tmp_path, CUDA_VISIBLE_DEVICES="0")
+    assert seen == ["0", ""]

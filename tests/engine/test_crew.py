@@ -1,0 +1,58 @@
+"""Where workers cannot be forked, the calling process does their work, says so, and the results are the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from toy import Plain, Watched, differences, engine, everything, world
+
+from imperfed.core import Algorithm
+from imperfed.descend import Local
+from imperfed.engine.crew import Alone, Processes, unforkable
+from imperfed.engine.workers import ONE_PROCESS, Workers
+from imperfed.labels import Exact
+
+
+@contextmanager
+def thread_called(name: str) -> Iterator[None]:
+    """A thread that the system knows by this name, as torch names those it keeps for a GPU."""
+    named, ended = threading.Event(), threading.Event()
+
+    def live() -> None:
+        Path("/proc/thread-self/comm").write_text(name)
+        named.set()
+        ended.wait()
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    named.wait()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def made() -> tuple[Watched, type]:
+    """Three rounds by two workers, and who did them."""
+    e = engine(Algorithm(), Plain(), world(Exact), Local(steps=3, batch=4, lr=0.1), rounds=3, workers=2).go()
+    assert isinstance(e.staff, Workers)
+    return e, type(e.staff.crew)
+
+
+@pytest.mark.skipif(unforkable(), reason="this process has threads for a GPU already")
+def test_a_process_with_autograds_threads_for_a_gpu_does_the_work_itself() -> None:
+    forked, workers = made()
+    with thread_called("pt_autograd_0"):
+        alone, one = made()
+    with thread_called("pt_elsewhere"):
+        assert not unforkable()
+    assert (workers, one) == (Processes, Alone)
+    assert not differences(everything(forked), everything(alone))
+    told = [note for report in alone.reports for note in report.notes]
+    assert told == [ONE_PROCESS]
+    assert not any(report.notes for report in forked.reports)
