@@ -1,6 +1,7 @@
-"""The captured graph against the loop on one GPU: the same weights, seconds a round, memory. One run does it all.
+"""The captured graph against the loop on one GPU: the same weights, seconds a round, the same
+seed twice, memory. One run does it all.
 
-    python benchmarks/gpu.py [--only weights,speed,memory] [--out gpu.json]
+    python benchmarks/gpu.py [--only weights,speed,repeats,memory] [--out gpu.json]
     python benchmarks/gpu.py --fill docs/gpu.md      # the page's figures from the result file; nothing is run
 
 Everything compared is measured here and now, in turn, on the same machine.
@@ -114,7 +115,7 @@ def after_three(case: Case, net: Network, hire: Hire, seed: int = 0) -> Engine:
 
 def weights() -> Iterator[dict[str, Any]]:
     """Every algorithm and objective: three rounds by the loop and by the graph, float32 without TF32."""
-    Place(GPU, "float32", False).prepare()
+    Place(GPU, "float32").prepare()
     one, other = (after_three(cases()[0], network(), looped, seed) for seed in (0, 1))
     assert distance(everything(one), everything(other)) > CLOSE, "another seed must be told from the same"
     for case in cases():
@@ -200,7 +201,7 @@ def seconds(runner: Any, t: int) -> float:
 def speed() -> Iterator[dict[str, Any]]:
     """The five works: the eager loop, our loop, and the graph, plain and compiled, in turn."""
     for name, timed in WORKS.items():
-        Place(GPU, timed.precision, False).prepare()
+        Place(GPU, timed.precision).prepare()
         runners: dict[str, Any] = {"eager loop": RawGpu(timed), "our loop": engine(timed, looped)}
         runners["graph"] = engine(timed, captured(False))
         first = {which: seconds(runner, 0) for which, runner in runners.items()}
@@ -225,6 +226,27 @@ def speed() -> Iterator[dict[str, Any]]:
         torch.cuda.empty_cache()
 
 
+# -- the same seed twice ----------------------------------------------------------------------------------------------
+
+REPEATED = [name for name in WORKS if "ResNet-34" not in name]
+
+
+def repeats() -> Iterator[dict[str, Any]]:
+    """Two runs of one seed: whether they are equal to the last bit, with any kernels and with repeatable ones."""
+    for name in REPEATED:
+        timed = WORKS[name]
+        for fixed in (False, True):
+            Place(GPU, timed.precision, deterministic=fixed).prepare()
+            ends, times = [], list[float]()
+            for _ in range(2):
+                e = engine(timed, captured(False))
+                times += [seconds(e, t) for t in range(6)][1:]  # the first is recorded
+                ends.append(everything(e))
+            equal = all(torch.equal(ends[0][n], ends[1][n]) for n in ends[0])
+            told = {"deterministic": fixed, "equal": equal, "seconds": statistics.median(times)}
+            yield {"work": name, "precision": timed.precision} | told
+
+
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
@@ -245,7 +267,12 @@ def memory() -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {"weights": weights, "speed": speed, "memory": memory}
+    parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
+        "weights": weights,
+        "speed": speed,
+        "repeats": repeats,
+        "memory": memory,
+    }
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", default=",".join(parts), help="the file then has no others")
     options.add_argument("--out", default=ROOT / "benchmarks/results/gpu.json", type=Path)

@@ -45,12 +45,29 @@ def weights(result: Result) -> str:
     )
 
 
+def repeats(result: Result) -> str:
+    """A line a work: milliseconds a round, and whether two runs were equal, with any kernels and repeatable ones."""
+    lines = ["| work | precision | any kernels | two runs | `deterministic` | two runs |", "| --- " * 6 + "|"]
+    rows = result["repeats"]
+    for any_kernel, fixed in zip(rows[::2], rows[1::2], strict=True):
+        cells = [any_kernel["work"], any_kernel["precision"]]
+        for row in (any_kernel, fixed):
+            cells += [milliseconds(row["seconds"]), "equal" if row["equal"] else "differ"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def memory(result: Result) -> str:
     """Peaks by the number of sites."""
     return "; ".join(f"{row['sites']} sites: {row['peak MB']} MB" for row in result["memory"]) + "."
 
 
-PARTS: dict[str, Callable[[Result], str]] = {"speed": speed, "weights": weights, "memory": memory}
+PARTS: dict[str, Callable[[Result], str]] = {
+    "speed": speed,
+    "weights": weights,
+    "repeats": repeats,
+    "memory": memory,
+}
 
 
 def filled(page: str, result: Result) -> str:

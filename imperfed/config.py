@@ -64,6 +64,7 @@ class Run:
     compile: bool = (
         False  # torch.compile the network on a GPU: a minute at the start, pays on long runs of deep networks
     )
+    deterministic: bool = False  # the same seed, the same bits also of convolutions on a GPU, which take longer then
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from imperfed.config import Run
 from imperfed.engine.rounds import Hire
 from imperfed.engine.workers import Workers
 from imperfed.errors import UsageError, unknown
@@ -20,15 +21,17 @@ PRECISIONS = ("auto", "float32", "tf32", "bf16")
 
 @dataclass(frozen=True)
 class Place:
-    """A device, the precision of products on it, and whether networks are compiled for it."""
+    """A device, the precision of products on it, whether networks are compiled, and whether a run can be repeated."""
 
     device: torch.device
     precision: str
-    compiled: bool
+    compiled: bool = False
+    deterministic: bool = False
 
     @classmethod
-    def of(cls, device: str, precision: str, compiled: bool) -> Place:
+    def of(cls, run: Run) -> Place:
         """From the settings; `auto` is a GPU where there is one, and there products in TF32."""
+        device, precision = run.device, run.precision
         if device not in DEVICES:
             raise unknown("device", device, DEVICES)
         if precision not in PRECISIONS:
@@ -37,20 +40,21 @@ class Place:
         if device == "cuda" and not there:
             raise UsageError("device = cuda: this machine has no GPU that torch can use; leave it at auto, or cpu")
         on_gpu = there and device != "cpu"
-        if not on_gpu and (precision not in ("auto", "float32") or compiled):
+        if not on_gpu and (precision not in ("auto", "float32") or run.compile):
             raise UsageError("precision and compile are settings of a GPU, and this run is on the CPU; leave them out")
         chosen = "tf32" if precision == "auto" and on_gpu else precision.replace("auto", "float32")
-        return cls(
-            torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu"), chosen, compiled
-        )
+        where = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        return cls(where, chosen, run.compile, run.deterministic)
 
     def prepare(self) -> None:
         """Tell torch which products may be rounded; weights, sums and losses are float32 in any case."""
         tf32 = self.precision != "float32"
         torch.set_float32_matmul_precision("high" if tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = tf32
-        # Trying all kernels out takes time, as compiling does.
-        torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit = self.compiled, 0
+        # Trying all kernels out takes time, as compiling does; and the next time another may be the fastest.
+        torch.backends.cudnn.benchmark = self.compiled and not self.deterministic
+        torch.backends.cudnn.benchmark_limit = 0
+        torch.backends.cudnn.deterministic = self.deterministic
 
     @property
     def hire(self) -> Hire:
@@ -68,4 +72,5 @@ class Place:
         if self.device.type == "cpu":
             return {"device": "cpu", "precision": self.precision}
         name = torch.cuda.get_device_name(self.device)
-        return {"device": f"cuda ({name})", "precision": self.precision, "compiled": self.compiled}
+        how: dict[str, str | bool] = {"compiled": self.compiled, "deterministic": self.deterministic}
+        return {"device": f"cuda ({name})", "precision": self.precision} | how

@@ -61,7 +61,7 @@ class Experiment:
     def __init__(self, config: Config, scene: Scene | None = None, hire: Hire | None = None) -> None:
         """`scene`: where the data are there already; `hire`: who answers for the sites, if not this machine."""
         self.config = config
-        self.place = Place.of(config.run.device, config.run.precision, config.run.compile)
+        self.place = Place.of(config.run)
         self.place.prepare()
         self.scene, self.mending = _around(config, scene or scene_of(config))
         if config.method.trusts and self.scene.federation.trusted is None:

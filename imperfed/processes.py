@@ -57,7 +57,7 @@ class SideBySide:
 
 def paying(config: Config) -> int:
     """Seeds side by side: several on a large GPU, one on a small one and on a CPU, all of which a run takes."""
-    place = Place.of(config.run.device, config.run.precision, config.run.compile)
+    place = Place.of(config.run)
     if place.device.type == "cpu" or torch.cuda.get_device_properties(place.device).total_memory < ROOM:
         return 1
     return ON_A_GPU

@@ -1,8 +1,8 @@
-"""Convolutions whose gradient is itself differentiated, made of the operations that GPUs have fast kernels for.
+"""Convolutions whose gradient is itself differentiated, made of the operations that every step is made of.
 
-On a GPU torch takes the second derivative of a convolution from one whose kernel is the whole picture, which is slow:
-LAAR's step with LeNet-5 took twice as long. Here it is made of the convolution, and the gradients of its input and its
-kernel, with their arguments exchanged.
+Torch's own second derivative of a convolution, in a captured graph, keeps the sites' streams from computing side by
+side: with LeNet-5 a round of LAAR took twice as long. Here it is made of the convolution itself and the gradients of
+its input and its kernel, with their arguments exchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Geometry = tuple[Any, ...]
 
 
 class Twice(TorchFunctionMode):
-    """Within it, convolutions on a GPU are quick to differentiate twice; all else is torch's own."""
+    """Within it, convolutions on a GPU are differentiated twice in this way; all else is torch's own."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

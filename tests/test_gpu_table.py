@@ -22,6 +22,10 @@ RESULT: dict[str, Any] = {
         {"case": "a", "captured": True, "distance": 0.0, "same": True},
         {"case": "b", "captured": "no local steps", "distance": 1.4e-6, "same": True},
     ],
+    "repeats": [
+        {"work": "MLP", "precision": "tf32", "deterministic": False, "equal": False, "seconds": 0.0283},
+        {"work": "MLP", "precision": "tf32", "deterministic": True, "equal": True, "seconds": 0.0482},
+    ],
     "memory": [{"sites": 10, "peak MB": 2466.5}],
 }
 PAGE = """before
@@ -31,6 +35,8 @@ old
 <!-- end -->
 
 <!-- gpu weights -->
+<!-- end -->
+<!-- gpu repeats -->
 <!-- end -->
 <!-- gpu memory -->
 <!-- end -->
@@ -51,6 +57,7 @@ def test_the_page_has_the_files_figures(tables: Any) -> None:
     assert "| MLP | tf32 | 391 | 363 | 3.81 | **3.17** | 123 (100) | 3.8 | 0.83 |" in page
     assert "| MLP | tf32 | 391 | 363 | **3.81** | 5 | 102 | 3.8 | 1.00 |" in page
     assert "2 pairs, 1 of them captured; relative distance from the loop at most 1.4e-06, and 1 of them equal" in page
+    assert "| MLP | tf32 | 28.3 | differ | 48.2 | equal |" in page
     assert "10 sites: 2466.5 MB." in page
     assert "old" not in page
     assert page.startswith("before\n")

@@ -1,4 +1,4 @@
-"""Convolutions that are quick to differentiate twice: the same numbers as torch's own."""
+"""The second derivative of a convolution, made of ordinary ones: the same numbers as torch's own."""
 
 from __future__ import annotations
 

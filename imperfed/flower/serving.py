@@ -85,7 +85,7 @@ def begin(out: Path, config: Config, service: Service) -> RunFolder:
             raise UsageError(f"{out} holds a run with other settings; `imperfed resume {out}` goes on with those")
         return folder
     run = config.run
-    folder = RunFolder.create(out, config, Place.of(run.device, run.precision, run.compile).described())
+    folder = RunFolder.create(out, config, Place.of(run).described())
     folder.write("federation.toml", declaration.toml())
     folder.write("serve.json", json.dumps(asdict(service), indent=2))
     return folder

@@ -25,6 +25,7 @@ import torch
 from imperfed.algorithms import reference
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.ifca import IFCA
+from imperfed.config import Run
 from imperfed.core import Algorithm
 from imperfed.data.candidates import Labelling
 from imperfed.data.dataset import Dataset
@@ -122,7 +123,7 @@ def work(piece: Piece, device: str) -> dict[str, float]:
 
 def trained(piece: Piece, algorithm: Algorithm, federation: Federation, judge: Evaluator, device: str) -> float:
     """Mean test accuracy over the sites, each on rows of its own, after training; in per cent."""
-    recipe, place = RECIPES[piece.data], Place.of(device, "auto", False)
+    recipe, place = RECIPES[piece.data], Place.of(Run(device=device))
     place.prepare()
     network = build(recipe.model, tuple(federation.x.shape[1:]), len(federation.classes), piece.seed)
     how = Rounds(rounds=recipe.rounds, workers=1, evaluate_every=recipe.rounds)

@@ -21,19 +21,22 @@ from imperfed.labels import Exact
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
 
 
+GPU = torch.device("cuda", 0)
+
+
 def trained(algorithm: Algorithm, hire: Hire) -> Engine:
     federation, oracle = world(Exact)
     how, judge = Rounds(rounds=3, participation=0.75), Evaluator(oracle)
-    e = Engine(algorithm, Plain(), network(), federation, judge, LOCAL, how, 0, None, hire, torch.device("cuda", 0))
+    e = Engine(algorithm, Plain(), network(), federation, judge, LOCAL, how, 0, None, hire, GPU)
     e.run(lambda report: None, lambda: False, None)
     return e
 
 
 @pytest.mark.parametrize("algorithm", [FedAvg(), Scaffold()], ids=lambda a: a.name)
 def test_a_captured_run_is_the_loops(algorithm: Algorithm) -> None:
-    Place(torch.device("cuda", 0), "float32", False).prepare()
+    Place(GPU, "float32").prepare()
     loop = trained(algorithm, lambda bench, *_: Loop(bench))
-    graph = trained(algorithm, lambda bench, on_duty, _: Graphs(bench, on_duty, Cuda(torch.device("cuda", 0))))
+    graph = trained(algorithm, lambda bench, on_duty, _: Graphs(bench, on_duty, Cuda(GPU)))
     assert isinstance(graph.staff, Graphs)
     assert graph.staff.programs
     assert not differences(everything(graph), everything(loop), 1e-5)

@@ -1,0 +1,70 @@
+"""Where a run computes and how exactly, from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from imperfed.config import Run
+from imperfed.device import Place
+from imperfed.errors import UsageError
+
+GPU = torch.device("cuda", 0)
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    """What torch is told here holds for the whole process."""
+    cudnn = torch.backends.cudnn
+    names = ("allow_tf32", "benchmark", "benchmark_limit", "deterministic")
+    before, products = {name: getattr(cudnn, name) for name in names}, torch.get_float32_matmul_precision()
+    yield
+    for name, value in before.items():
+        setattr(cudnn, name, value)
+    torch.set_float32_matmul_precision(products)
+
+
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Place:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    return Place.of(Run(**settings))  # type: ignore[arg-type]
+
+
+def test_auto_is_the_gpu_where_there_is_one_and_products_in_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_a_gpu(monkeypatch) == Place(GPU, "tf32")
+    assert on_a_gpu(monkeypatch, device="cpu") == Place(torch.device("cpu"), "float32")
+    assert on_a_gpu(monkeypatch, precision="float32", compile=True) == Place(GPU, "float32", compiled=True)
+    assert on_a_gpu(monkeypatch, deterministic=True) == Place(GPU, "tf32", deterministic=True)
+
+
+@pytest.mark.parametrize("settings", [{"precision": "bf16"}, {"precision": "tf32"}, {"compile": True}])
+def test_settings_of_a_gpu_are_refused_on_a_cpu(settings: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="settings of a GPU"):
+        Place.of(Run(device="cpu", **settings))  # type: ignore[arg-type]
+
+
+def test_a_cpu_is_deterministic_in_any_case() -> None:
+    assert Place.of(Run(device="cpu", deterministic=True)).described() == {"device": "cpu", "precision": "float32"}
+
+
+@pytest.mark.parametrize(
+    ("place", "tf32", "tries", "fixed"),
+    [
+        (Place(GPU, "float32"), False, False, False),
+        (Place(GPU, "tf32"), True, False, False),
+        (Place(GPU, "bf16", compiled=True), True, True, False),
+        (
+            Place(GPU, "tf32", compiled=True, deterministic=True),
+            True,
+            False,
+            True,
+        ),  # the fastest is not always the same
+    ],
+)
+def test_what_torch_is_told(place: Place, tf32: bool, tries: bool, fixed: bool) -> None:
+    place.prepare()
+    cudnn = torch.backends.cudnn
+    assert (cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic) == (tf32, tries, fixed)
+    assert torch.get_float32_matmul_precision() == ("high" if tf32 else "highest")
