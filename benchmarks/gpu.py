@@ -1,10 +1,10 @@
 """The captured graph against the loop on one GPU: the same weights, seconds a round, the same
-seed twice, memory. One run does it all.
+seed twice, memory, a paper's table. One run does it all.
 
-    python benchmarks/gpu.py [--only weights,speed,repeats,memory] [--out gpu.json]
+    python benchmarks/gpu.py [--only weights,speed,repeats,memory,table] [--out gpu.json]
     python benchmarks/gpu.py --fill docs/gpu.md      # the page's figures from the result file; nothing is run
 
-Everything compared is measured here and now, in turn, on the same machine.
+Everything compared is measured here and now, in turn, on the same machine. The table needs MNIST and Fashion-MNIST.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import gpu_table
@@ -266,12 +268,28 @@ def memory() -> Iterator[dict[str, Any]]:
         del e
 
 
+# -- a whole table -----------------------------------------------------------------------------------------------------
+
+TABLE = ("reproduce", "pfedpll/table-4.2", "--only", "mnist,fashion-mnist")
+
+
+def table(command: Sequence[str] = TABLE) -> Iterator[dict[str, Any]]:
+    """A command as a user gives it, in a program of its own: the seconds it took from start to end, and its table."""
+    with TemporaryDirectory() as out:
+        begun = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "imperfed", *command, "--out", out], check=True, cwd=ROOT)
+        took = time.perf_counter() - begun
+        (page,) = Path(out).glob("*/table.md")
+        yield {"command": f"imperfed {' '.join(command)}", "seconds": round(took, 1), "table": page.read_text()}
+
+
 def main() -> None:
     parts: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
         "weights": weights,
         "speed": speed,
         "repeats": repeats,
         "memory": memory,
+        "table": table,
     }
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--only", default=",".join(parts), help="the file then has no others")

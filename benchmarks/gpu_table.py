@@ -1,4 +1,4 @@
-"""The tables of the page on GPUs, made from the result file of `gpu.py`."""
+"""The tables of pages on what was seen on a GPU, made from the result file of `gpu.py`."""
 
 from __future__ import annotations
 
@@ -62,11 +62,18 @@ def memory(result: Result) -> str:
     return "; ".join(f"{row['sites']} sites: {row['peak MB']} MB" for row in result["memory"]) + "."
 
 
+def table(result: Result) -> str:
+    """A command, the table it printed, and how long it took with its start."""
+    (row,) = result["table"]
+    return f"```\n{row['command']}\n```\n\n{row['table']}\nWith the start of the program: {row['seconds']:.0f} s."
+
+
 PARTS: dict[str, Callable[[Result], str]] = {
     "speed": speed,
     "weights": weights,
     "repeats": repeats,
     "memory": memory,
+    "table": table,
 }
 
 

@@ -27,6 +27,7 @@ RESULT: dict[str, Any] = {
         {"work": "MLP", "precision": "tf32", "deterministic": True, "equal": True, "seconds": 0.0482},
     ],
     "memory": [{"sites": 10, "peak MB": 2466.5}],
+    "table": [{"command": "imperfed reproduce this", "seconds": 279.7, "table": "| 96.85 |\n\nTime: 273 s in all.\n"}],
 }
 PAGE = """before
 
@@ -39,6 +40,8 @@ old
 <!-- gpu repeats -->
 <!-- end -->
 <!-- gpu memory -->
+<!-- end -->
+<!-- gpu table -->
 <!-- end -->
 after
 """
@@ -59,6 +62,8 @@ def test_the_page_has_the_files_figures(tables: Any) -> None:
     assert "2 pairs, 1 of them captured; relative distance from the loop at most 1.4e-06, and 1 of them equal" in page
     assert "| MLP | tf32 | 28.3 | differ | 48.2 | equal |" in page
     assert "10 sites: 2466.5 MB." in page
+    assert "imperfed reproduce this\n" in page
+    assert "| 96.85 |\n\nTime: 273 s in all.\n\nWith the start of the program: 280 s." in page
     assert "old" not in page
     assert page.startswith("before\n")
     assert page.endswith("after\n")
