@@ -142,10 +142,11 @@ def best(lines: Sequence[Line]) -> float:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean and sample standard deviation in per cent; nothing where there are no values."""
+    """Mean and sample standard deviation in per cent; one value has no deviation, and no value nothing."""
     if not values:
         return ""
-    return f"{100 * statistics.fmean(values):.2f} ± {100 * (statistics.stdev(values) if len(values) > 1 else 0):.2f}"
+    mean = f"{100 * statistics.fmean(values):.2f}"
+    return f"{mean} ± {100 * statistics.stdev(values):.2f}" if len(values) > 1 else mean
 
 
 def further(lines: Sequence[Line]) -> dict[str, list[str]]:
@@ -188,10 +189,15 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     columns["s a run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
     table = [columns, ["---"] * len(columns), *zip(*columns.values(), strict=True)]
     rows = [f"| {' | '.join(cells)} |" for cells in table]
-    rows.append(
-        f"\nSeeds {', '.join(map(str, seeds))}, each with its own split; ± is the sample standard deviation over them."
-    )
-    return "\n".join(rows) + "\n"
+    return "\n".join([*rows, f"\n{caption(seeds)}\n"])
+
+
+def caption(seeds: Sequence[int]) -> str:
+    """What the figures of a table are of."""
+    if len(seeds) == 1:
+        return f"Seed {seeds[0]}."
+    named = ", ".join(map(str, seeds))
+    return f"Seeds {named}, each with its own split; ± is the sample standard deviation over them."
 
 
 def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imperfed.compare import Line, compare, spread
+from imperfed.compare import Line, caption, compare, spread
 from imperfed.config import Config
 from imperfed.errors import UsageError, unknown
 from imperfed.experiment import Watch
@@ -81,10 +81,7 @@ def markdown(study: Study, parts: Sequence[Part], seeds: Sequence[int]) -> str:
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
     took = ", ".join(f"{part.data} {part.seconds:.0f} s" for part in parts)
     total = sum(part.seconds for part in parts)
-    return (
-        f"{study.title}. Seeds {', '.join(map(str, seeds))}, each with its own split; ± is the sample standard "
-        f"deviation over them.\n\n{table}\n\nTime: {took}; {total:.0f} s in all.\n"
-    )
+    return f"{study.title}. {caption(seeds)}\n\n{table}\n\nTime: {took}; {total:.0f} s in all.\n"
 
 
 def write(folder: Path, study: Study, parts: Sequence[Part], seeds: Sequence[int]) -> None:

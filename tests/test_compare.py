@@ -126,6 +126,9 @@ def test_the_table_has_mean_spread_papers_figure_and_the_best_in_bold() -> None:
     assert "| b | **70.00 ± 14.14** |  |  | 2.0 |" in text
     assert "Seeds 3, 5" in text
     assert Line("c", (0.5,), (), 1.0, None).spread == 0.0
+    alone = markdown([Line("c", (0.5,), (), 1.0, None)], [3])  # one run has no deviation
+    assert "| c | **50.00** |" in alone
+    assert alone.endswith("\n\nSeed 3.\n")
 
 
 def test_the_papers_figures_are_per_cent_and_of_known_methods() -> None:
