@@ -74,6 +74,8 @@ class Engine:
             defence.suits(federation)
         if defence and not all(e.trains or e.answer for e in exchanges):
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
+        self.figures: tuple[int, dict[int, Scores], Scores] | None = None
+        """The round after which figures were last taken, and they."""
         self.staff: Staff = hire(self.bench, self.on_duty, rounds.workers)
         self.before = self.open()
         if device != CPU:  # only then: opening exchanges may compute what no device but the host can
@@ -203,8 +205,10 @@ class Engine:
             )
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
-        """Figures of every site's model, and of the global one where there is one."""
-        return self.staff.evaluate()
+        """Figures of every site's model, and of the global one where there is one; taken once after a round."""
+        if self.figures is None or self.figures[0] != self.state.round:
+            self.figures = (self.state.round, *self.staff.evaluate())
+        return self.figures[1:]
 
     def beliefs(self) -> Tensor | None:
         """The probabilities of the labels worked out for every training row; None where none are worked out."""

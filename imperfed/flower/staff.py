@@ -37,7 +37,6 @@ class Sites:
         self.bench, self.on_duty = bench, on_duty
         bench.state.memory = {ANSWERED: torch.tensor([FIRST] * len(charters))}
         self.ahead: dict[tuple[int, int], dict[int, Letter | Failure]] = {}
-        self.figures: tuple[int, dict[int, Scores], Scores] | None = None
         self.turn = OPENING
         self.notes: list[str] = []
         self.recent = self.base = bench.state.memory[ANSWERED].clone()
@@ -71,12 +70,9 @@ class Sites:
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
         """Figures of every site that answers, and of the global model where there is one."""
-        round = self.bench.state.round
-        if self.figures is None or self.figures[0] != round:
-            with one_thread():
-                common = at_site.evaluate_common(self.bench)
-            self.figures = (round, self._evaluate(round) if self.bench.job.judge.sites else {}, common)
-        return self.figures[1:]
+        with one_thread():
+            common = at_site.evaluate_common(self.bench)
+        return self._evaluate(self.bench.state.round) if self.bench.job.judge.sites else {}, common
 
     def beliefs(self) -> Tensor | None:
         """None: the labels worked out stay where they were."""

@@ -231,7 +231,7 @@ def test_a_site_that_fails_leaves_no_training_mode_behind() -> None:
     net = network(nn.Dropout(0.5))
     e = engine(Faulty(how="raise", sites=(0,)), Plain(), SCENE, net=net, rounds=1).go()  # the smallest is asked last
     assert e.reports[0].failures.keys() == {0}
-    assert e.evaluate() == e.evaluate()
+    assert e.staff.evaluate() == e.staff.evaluate()
 
 
 def test_a_failure_is_no_reason_to_stop_the_others_work() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -168,6 +168,21 @@ def test_statistics_of_a_layer_that_stays_are_its_sites_own() -> None:
         of_sites = torch.stack([e.model(k)[name] for k in range(4)])
         assert of_sites.std(0).min() > 1e-4
         assert of_sites.abs().min() > 1e-4
+
+
+def test_figures_are_taken_once_after_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    e = engine(Algorithm(), Plain(), SCENE, rounds=3, evaluate_every=2)
+    taken, take = list[int](), e.staff.evaluate
+
+    def counted() -> Any:
+        taken.append(e.state.round)
+        return take()
+
+    monkeypatch.setattr(e.staff, "evaluate", counted)
+    e.go()
+    assert e.evaluate() == (e.reports[-1].personal, e.reports[-1].common)
+    assert taken == [2, 3]
+    assert e.reports[1].personal != e.reports[2].personal
 
 
 def test_judging_is_done_in_evaluation_mode_even_before_any_training() -> None:
