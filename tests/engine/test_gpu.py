@@ -18,7 +18,7 @@ from imperfed.engine.rounds import Engine, Hire
 from imperfed.evaluate import Evaluator
 from imperfed.labels import Exact
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU that torch can use")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or none in CUDA_VISIBLE_DEVICES")
 
 
 GPU = torch.device("cuda", 0)
