@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,9 +33,13 @@ class RunResult:
     folder: Path
     summary: Record
 
-    def predict(self, site: str, x: Tensor) -> Tensor:
-        """The probability of each class for new inputs, as they come: a table's rows are standardised first."""
+    def predict(self, site: str, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        """The probability of each class for new rows [n, ...] as they come: those of a table are standardised first."""
         from imperfed.data.scale import Scale
+
+        x, shape = torch.as_tensor(x), self.summary["input"]
+        if list(x.shape[1:]) != shape:
+            raise UsageError(f"predict takes rows of shape {shape}, [n, ...]; got {list(x.shape)}")
 
         scaled = (self.folder / "models" / "scale.safetensors").exists()
         scale = Scale(**RunFolder(self.folder).load_model("scale")) if scaled else lambda x: x

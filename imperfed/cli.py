@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
 from imperfed import cli_sites
 from imperfed.errors import ImperfedError, UsageError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from imperfed.config import Config
     from imperfed.progress import Show
 
+typer.core.HAS_RICH = False  # help is plain text, in which typer would otherwise escape brackets for rich
 app = typer.Typer(
     name="imperfed",
     help="Federated learning from imperfect labels: any method, on your data, one report.",
@@ -26,6 +28,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    suggest_commands=False,  # click does
 )
 
 Data = Annotated[
@@ -61,7 +64,7 @@ def run(
     settings: Set = [],  # noqa: B006 (read only; a list is what the option parser takes)
     out: Out = Path("runs"),
 ) -> None:
-    """Train one method. Without a name: the demo, candidate sets on handwritten digits, with two references beside."""
+    """Train one method. Without a name: the demo, candidate sets on handwritten digits, three references beside."""
     words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
     if what is None:
         _compare(DEMO, [seed or 0], words, out)
@@ -263,9 +266,12 @@ def _config(what: str, words: dict[str, str]) -> Config:
 
 def _numbers(seeds: str) -> list[int]:
     try:
-        return [int(s) for s in seeds.split(",")]
+        numbers = [int(s) for s in seeds.split(",")]
     except ValueError:
         raise UsageError(f"--seeds takes whole numbers with commas between them; got {seeds!r}") from None
+    if len(set(numbers)) < len(numbers):
+        raise UsageError(f"--seeds names a seed twice, which would count one run as two; got {seeds!r}")
+    return numbers
 
 
 def _configs(words: dict[str, Any]) -> Callable[[str, int], Config]:

@@ -7,6 +7,7 @@ import json
 import math
 import statistics
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -42,6 +43,8 @@ class Line:
     """Whether `labels` are the AUROC of missing labels filled in; otherwise the share of labels resolved."""
     over: str = SITES
     """What the figures are of."""
+    given: str = ""
+    """The kind of labels that the method learned from."""
 
     @property
     def mean(self) -> float:
@@ -80,6 +83,8 @@ def compare(
     """
     if not methods:
         raise UsageError("no method was named; give names with commas between them")
+    if twice := [method for method, times in Counter(methods).items() if times > 1]:
+        raise UsageError(f"named more than once: {', '.join(twice)}")
     # all settings are checked before any run
     configs = [[config(method, seed) for method in methods] for seed in seeds]
     first = configs[0][0]
@@ -122,6 +127,7 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
         tuple(diverged),
         filled,
         over(summaries),
+        next((s["facts"].get("labels", "") for s in summaries), ""),
     )
 
 
@@ -129,6 +135,13 @@ def over(summaries: Sequence[Record]) -> str:
     """What a run's leading figure is of."""
     common = bool(summaries) and not summaries[0]["personal"]["n"]
     return f"{summaries[0]['metric']} on the common test set" if common else SITES
+
+
+def unlike(lines: Sequence[Line]) -> str:
+    """Who learned from which labels, where that is not the same: methods that see the truth are not rivals."""
+    kinds = dict.fromkeys(line.given for line in lines if line.given)
+    told = [f"{kind} ({', '.join(x.method for x in lines if x.given == kind)})" for kind in kinds]
+    return f"Not all learned from the same labels: {'; '.join(told)}." if len(kinds) > 1 else ""
 
 
 def labels_title(lines: Sequence[Line]) -> str:
@@ -189,7 +202,7 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     columns["s a run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
     table = [columns, ["---"] * len(columns), *zip(*columns.values(), strict=True)]
     rows = [f"| {' | '.join(cells)} |" for cells in table]
-    return "\n".join([*rows, f"\n{caption(seeds)}\n"])
+    return "\n".join([*rows, f"\n{caption(seeds)} {unlike(lines)}".rstrip() + "\n"])
 
 
 def caption(seeds: Sequence[int]) -> str:

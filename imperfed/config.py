@@ -66,6 +66,11 @@ class Run:
     )
     deterministic: bool = False  # the same seed, the same bits also of convolutions on a GPU, which take longer then
 
+    @property
+    def title(self) -> str:
+        """What a run is called: its method, and its objective where one was chosen."""
+        return f"{self.method}+{self.objective}" if self.objective else self.method
+
 
 @dataclass(frozen=True)
 class Config:

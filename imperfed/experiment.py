@@ -129,6 +129,7 @@ class Experiment:
     def _head(self) -> Record:
         run = self.config.run
         return {
+            "title": run.title,
             "method": run.method,
             "objective": self.objective.name,
             "data": self.scene.federation.name,
@@ -197,8 +198,9 @@ def objective_of(config: Config, scene: Scene) -> Objective:
     if not objective.accepts(kind):
         able = [n for n, c in catalogue().items() if issubclass(c, Objective) and c.accepts(kind)]
         raise UsageError(
-            f"{objective.name!r} learns from {objective.labels.kind} labels, but {scene.federation.name} comes with "
-            f"{kind.kind} labels here. What learns from those: {', '.join(able)}"
+            f"{config.run.method}: its objective {objective.name!r} learns from {objective.labels.kind} labels, but "
+            f"{scene.federation.name} comes with {kind.kind} labels here. Objectives that learn from those: "
+            f"{', '.join(able)}"
         )
     return objective
 

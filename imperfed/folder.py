@@ -28,7 +28,7 @@ class RunFolder:
     @classmethod
     def create(cls, out: Path, config: Config, place: Mapping[str, Any]) -> RunFolder:
         """A new folder below `out`, or an error that names what stands in the way; `place`: where the run computes."""
-        path = free(out, f"{config.run.method}-{called(config.run.data)}", config.digest())
+        path = free(out, f"{config.run.title}-{called(config.run.data)}", config.digest())
         try:
             path.mkdir(parents=True)
         except OSError as error:

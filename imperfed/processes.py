@@ -72,7 +72,7 @@ def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
         left = (time.perf_counter() - began) / number * (len(runs) - number) if number else None
         until = "" if left is None else f", about {left:.0f} s left"
         number += 1
-        print(f"seed {config.run.seed}: {config.run.method}, {number} of {len(runs)}{until}", flush=True)
+        print(f"seed {config.run.seed}: {config.run.title}, {number} of {len(runs)}{until}", flush=True)
 
     return of_one_seed(runs, folder, lambda: Watch(begin=begin))
 

@@ -48,7 +48,7 @@ class Show:
         self.end()
         self.total, self.first, self.began = config.rounds.rounds, round, time.perf_counter()
         self.last_score = ""
-        self.console.print(f"{config.run.method} on {describe(scene)}", style="bold")
+        self.console.print(f"{config.run.title} on {describe(scene)}", style="bold")
         if self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("round"),
@@ -125,6 +125,8 @@ def describe(scene: Scene) -> str:
     text = f"{federation.name}: {len(sizes)} sites of {min(sizes)} to {max(sizes)} rows, {federation.labels.kind}"
     if "mean_size" in facts:
         text += f" of mean size {facts['mean_size']:.2f} among {len(federation.classes)} classes"
+    if "instead_of" in facts:
+        text += f" (the true ones, not the {facts['instead_of']} that the data come with)"
     if absent := facts.get("classes_at_nobody"):
         text += f", {len(federation.classes) - len(absent)} of {len(federation.classes)} classes held by some site"
     return text

@@ -12,12 +12,13 @@ from rich.table import Table
 
 from imperfed import suspicions
 from imperfed.algorithms import find
-from imperfed.compare import Line, best, further, labels_title
+from imperfed.compare import Line, best, further, labels_title, unlike
 from imperfed.evaluate import ANNOTATED, NEVER_ANNOTATED, VALIDATION, Scores, figure
 from imperfed.fairness import FAIR, in_words
 from imperfed.folder import Record
 from imperfed.listing import about
 from imperfed.products import over_sites
+from imperfed.report.words import many
 from imperfed.target import sentence
 
 NAMED = 3  # sites named in a table before they are counted
@@ -36,8 +37,7 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
     labels = summary["labels"]
     if not summary["personal"]["n"] and summary["global"]:  # sites without test sets, of which there may be thousands
         rows = sum(row["train"] for row in summary["sites"])
-        title = f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds"
-        console.print(f"{title}: {len(summary['sites'])} sites, {rows} training rows")
+        console.print(f"{heading(summary)}: {len(summary['sites'])} sites, {rows} training rows")
     else:
         sites_table(console, summary)
     if summary.get("by class"):
@@ -66,12 +66,17 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
     written(console, folder)
 
 
+def heading(summary: Record) -> str:
+    """What was run on what, and for how long."""
+    return f"{summary['title']} on {summary['data']}, {many(summary['rounds'], 'round')}"
+
+
 def sites_table(console: Console, summary: Record) -> None:
     """The figures of the sites."""
     metric, labels, personal = summary["metric"], summary["labels"], summary["personal"]
     apart = [name for name in APART if any(row.get(name) is not None for row in summary["sites"])]
     resolved = bool(labels) and ("filled in" not in labels or labels["accuracy"] is not None)
-    table = Table(title=f"{summary['method']} on {summary['data']}, {summary['rounds']} rounds", title_justify="left")
+    table = Table(title=heading(summary), title_justify="left")
     for name in ("site", "training rows", "test rows", f"{metric}, %", *(APART[name] for name in apart)):
         table.add_column(name, justify="left" if name == "site" else "right")
     if resolved:
@@ -82,9 +87,11 @@ def sites_table(console: Console, summary: Record) -> None:
     table.add_section()
     rows = str(sum(row["train"] for row in summary["sites"]))
     figures = [personal["mean"], *(mean([row[name] for row in summary["sites"]]) for name in apart)]
-    figures += [labels["auroc" if "filled in" in labels else "accuracy"]] if resolved else []
-    table.add_row("mean over sites", rows, str(personal["n"]), *map(per_cent, figures))
+    # Of the labels worked out a sentence below tells the share of all rows.
+    table.add_row("mean over sites", rows, str(personal["n"]), *map(per_cent, figures), *[""] * resolved)
     console.print(table)
+    if not personal["n"]:
+        console.print("there are no test rows (they need true labels), so no model was measured")
 
 
 def mean(values: Sequence[float | None]) -> float | None:
@@ -143,12 +150,14 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
         columns[labels_title(lines)] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
     columns |= further(lines)
     columns["s a run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
-    table = Table(title=f"{lines[0].over}, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
+    table = Table(title=f"test: {lines[0].over}, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
     for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
     for line, *cells in zip(lines, *columns.values(), strict=True):
         table.add_row(*cells, style="bold" if line.mean == top else None)
     console.print(table)
+    if differs := unlike(lines):
+        console.print(differs)
     for said in dict.fromkeys(said for line in lines for said in line.diverged):
         console.print(f"diverged: {said}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):

@@ -142,7 +142,7 @@ def test_the_papers_figures_are_per_cent_and_of_known_methods() -> None:
 
 def test_labels_filled_in_are_measured_by_their_auroc() -> None:
     filled = {"filled in": 9, "accuracy": 0.3, "auroc": 0.8}
-    one = {"personal": {"mean": 0.6, "n": 5}, "global": {}, "metric": "auroc", "seconds": 1.0}
+    one = {"personal": {"mean": 0.6, "n": 5}, "global": {}, "metric": "auroc", "seconds": 1.0, "facts": {}}
     lines = [
         compare.line("fedpsl", [one | {"labels": filled}], {}),
         compare.line("fedavg", [one | {"labels": filled | {"auroc": None}}], {}),
@@ -150,3 +150,28 @@ def test_labels_filled_in_are_measured_by_their_auroc() -> None:
     assert [x.labels for x in lines] == [(0.8,), ()]
     assert "labels filled in, AUROC, %" in markdown(lines, [0])
     assert "80.00" in markdown(lines, [0])
+
+
+def test_methods_that_see_the_truth_are_told_from_those_that_do_not(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz")
+    said = done("compare", "cc, cross-entropy", "--data", data, *TINY, "--out", tmp_path / "out")
+    told = "Not all learned from the same labels: candidates (cc); exact (cross-entropy)."
+    assert told in said.out
+    assert "exact (the true ones, not the candidates that the data come with)" in said.out
+    (folder,) = (tmp_path / "out").iterdir()
+    assert (folder / "table.md").read_text().endswith(f"Seed 0. {told}\n")
+    same = done("compare", "cc, proden", "--data", data, *TINY, "--out", tmp_path / "same")
+    assert "same labels" not in same.out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("cc", "--seeds", "3,5,3"), "--seeds names a seed twice"),
+        (("cc,rc,cc",), "named more than once: cc"),
+    ],
+)
+def test_nothing_is_counted_twice(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    said = imperfed("compare", *words, *QUICK, "--out", tmp_path)
+    assert (said.code, told in said.err) == (2, True)
+    assert not list(tmp_path.iterdir())

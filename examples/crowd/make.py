@@ -42,6 +42,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500, help="images a team, and for testing")
     options = parser.parse_args()
     folder = data_folder() / "cifar10"
+    if not folder.exists():
+        raise SystemExit(f"{folder}: not there; set IMPERFED_DATA to the folder that holds the data (docs/datasets.md)")
     data, votes = dict(np.load(folder / "cifar10_subset.npz")), np.load(folder / "cifar10n_labels.npz")
     names = [str(name) for name in data["class_names"]]
     said = np.stack([votes[f"random_label{i}"][data["train_index"]] for i in (1, 2, 3)], 1)

@@ -48,7 +48,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("federations/four_hospitals"))
     parser.add_argument("--rows", type=int, default=300, help="images a hospital, and for testing")
     options = parser.parse_args()
-    data = dict(np.load(data_folder() / "chestxray14" / "chestxray14_part1_64.npz"))
+    source = data_folder() / "chestxray14" / "chestxray14_part1_64.npz"
+    if not source.exists():
+        raise SystemExit(f"{source}: not there; set IMPERFED_DATA to the folder that holds the data (docs/datasets.md)")
+    data = dict(np.load(source))
     draw = np.random.default_rng(0)
     patients = draw.permutation(np.unique(data["patient"][data["split"] != TEST]))
     for site, own in zip(READS, np.array_split(patients, len(READS)), strict=True):  # a patient goes to one hospital

@@ -38,6 +38,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=500, help="images a lab, and for testing")
     options = parser.parse_args()
     folder = data_folder() / "cifar10"
+    if not folder.exists():
+        raise SystemExit(f"{folder}: not there; set IMPERFED_DATA to the folder that holds the data (docs/datasets.md)")
     data, told = dict(np.load(folder / "cifar10_subset.npz")), np.load(folder / "cifar10n_labels.npz")
     names, at, y = [str(name) for name in data["class_names"]], data["train_index"], data["y_train"]
     checked = np.concatenate([np.flatnonzero(y == c)[-CHECKED:] for c in range(len(names))])

@@ -38,7 +38,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("federations/phones"))
     parser.add_argument("--rows", type=int, default=12, help="windows a phone at most")
     options = parser.parse_args()
-    data = dict(np.load(data_folder() / "wisdm" / "wisdm_transformed.npz"))
+    source = data_folder() / "wisdm" / "wisdm_transformed.npz"
+    if not source.exists():
+        raise SystemExit(f"{source}: not there; set IMPERFED_DATA to the folder that holds the data (docs/datasets.md)")
+    data = dict(np.load(source))
     x, y, user, classes = data["x"], data["y"], data["user"], [str(name) for name in data["class_names"]]
     whole = ~np.isnan(x).any(1)
     tested = user > user.max() - TESTED

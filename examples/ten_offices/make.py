@@ -47,7 +47,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("federations/ten_offices"))
     parser.add_argument("--rows", type=int, default=250, help="people an office")
     options = parser.parse_args()
-    with (data_folder() / "compas" / "compas-scores-two-years.csv").open(newline="") as file:
+    source = data_folder() / "compas" / "compas-scores-two-years.csv"
+    if not source.exists():
+        raise SystemExit(f"{source}: not there; set IMPERFED_DATA to the folder that holds the data (docs/datasets.md)")
+    with source.open(newline="") as file:
         people = [row for row in csv.DictReader(file) if by_propublica(row)]
     draw = np.random.default_rng(0)
     draw.shuffle(people)

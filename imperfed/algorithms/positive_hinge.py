@@ -23,7 +23,7 @@ from torch.nn.functional import normalize
 
 from imperfed.core import Algorithm, Batch, Exchange, Hall, Objective, Step, Tree, Updates
 from imperfed.embeddings import cosine_scores
-from imperfed.errors import not_negative, positive
+from imperfed.errors import UsageError, not_negative, positive
 from imperfed.labels import Positive
 from imperfed.network import Network
 
@@ -56,6 +56,8 @@ class ClassEmbeddings(Algorithm):
     one_pass: bool = False  # one step a round on all rows instead of local.steps, all sites in a single pass
 
     def __post_init__(self) -> None:
+        if self.objective is not None and not self.objective.accepts(Positive):
+            raise UsageError(f"{self.name} learns from positive labels; {self.objective.name} does not")
         positive("method", lr_theta=self.lr_theta)
         not_negative("method", rate_w=self.rate_w)
 

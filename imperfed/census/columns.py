@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from imperfed.census.layout import IMAGES
-from imperfed.errors import DataError
+from imperfed.files.cells import NUMBER
+from imperfed.files.problems import LINED, Problems, shown
+from imperfed.files.tables import read_table
 
 MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
 """Distinct values up to which a column's values are remembered."""
+SPOILT = 0.05
+"""Share of cells up to which those that are no numbers are taken for mistakes."""
 SEPARATORS = ("|", ";", ",")
 DELIMITERS = (",", ";", "\t")
 PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
@@ -29,6 +33,8 @@ class Column:
     blanks: int
     numeric: bool
     """Whether every cell that is not blank is a number."""
+    odd: int
+    """Cells that are neither blank nor a number; 0 where `numeric`."""
     lists: bool
     unique: bool
     """Whether no value stands in two rows of a file."""
@@ -43,6 +49,7 @@ class Column:
             self.rows + other.rows,
             self.blanks + other.blanks,
             numeric,
+            self.odd + other.odd,
             self.lists and other.lists,
             self.unique and other.unique,
             values,
@@ -52,6 +59,11 @@ class Column:
     def few(self) -> bool:
         """Whether values come again and again, as names of classes and categories do."""
         return self.values is not None and 0 < len(self.values) <= max(2, (self.rows - self.blanks) // 2)
+
+    @property
+    def nearly_numeric(self) -> bool:
+        """Whether a few cells alone keep these from being numbers."""
+        return not self.lists and 0 < self.odd <= SPOILT * (self.rows - self.blanks)
 
     @property
     def paths(self) -> bool:
@@ -81,9 +93,19 @@ class Column:
         return tuple(sorted(found, key=float) if self.numeric else sorted(found))
 
 
-def profile(files: Iterable[Path], delimiter: str) -> list[dict[str, Column]]:
-    """The columns of every file, in the order in which they stand there."""
-    return [{name: _look(name, values) for name, values in _read(path, delimiter).items()} for path in files]
+def profile(files: Iterable[Path], delimiter: str, problems: Problems) -> list[dict[str, Column]]:
+    """The columns of every file, in the order in which they stand there; what cannot be read is noted."""
+    import pyarrow
+
+    found = []
+    for path in files:
+        try:
+            columns = _read(path, delimiter)
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            _note(path, delimiter, str(error).partition("\n")[0], problems)
+        else:
+            found.append({name: _look(name, values) for name, values in columns.items()})
+    return found
 
 
 def merged(profiles: Iterable[dict[str, Column]]) -> dict[str, Column]:
@@ -109,30 +131,37 @@ def _read(path: Path, delimiter: str) -> dict[str, Any]:
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
-    try:
-        if path.suffix.lower() == ".parquet":
-            table = parquet.read_table(path)
-        else:
-            parse = arrow_csv.ParseOptions(delimiter="\t" if path.suffix.lower() == ".tsv" else delimiter)
-            with arrow_csv.open_csv(path, parse_options=parse) as stream:
-                names = stream.schema.names
-            text = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
-            table = arrow_csv.read_csv(path, parse_options=parse, convert_options=text)
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        if path.suffix.lower() != ".parquet":
-            _check_text(path)
-        raise DataError(f"{path}: cannot be read as a table ({str(error).splitlines()[0]})") from error
+    if path.suffix.lower() == ".parquet":
+        table = parquet.read_table(path)
+    else:
+        mark = "\t" if path.suffix.lower() == ".tsv" else delimiter
+        parse = arrow_csv.ParseOptions(delimiter=mark, newlines_in_values=True)
+        with arrow_csv.open_csv(path, parse_options=parse) as stream:
+            names = stream.schema.names
+        text = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
+        table = arrow_csv.read_csv(path, parse_options=parse, convert_options=text)
     return {name.strip(): column for name, column in zip(table.column_names, table.columns, strict=True)}
 
 
-def _check_text(path: Path) -> None:
-    """Raise an error with the line that is not UTF-8, if there is one."""
+def _note(path: Path, delimiter: str, error: str, problems: Problems) -> None:
+    """Note why a file cannot be read: as the reader of sites says it, with lines, else in the words of `error`."""
+    noted = Problems()
+    read_table(path, {}, delimiter, noted, slowly=True)
+    if not noted and path.suffix.lower() in LINED:
+        _note_encoding(path, noted)
+    if not noted:
+        noted.add(path, None, None, error, "a table", "write it anew")
+    problems.take(noted)
+
+
+def _note_encoding(path: Path, problems: Problems) -> None:
+    """Note the first line that is not UTF-8, if there is one."""
     text = path.read_bytes()
     try:
         text.decode()
     except UnicodeDecodeError as error:
-        line = text[: error.start].count(b"\n") + 1
-        raise DataError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
+        line, found = text[: error.start].count(b"\n") + 1, shown(text[error.start : error.end])
+        problems.add(path, line, None, found, "UTF-8 text", "save the file as UTF-8")
 
 
 def _look(name: str, values: Any) -> Column:
@@ -147,12 +176,13 @@ def _look(name: str, values: Any) -> Column:
     distinct = said.unique()
     try:
         compute.cast(distinct, pyarrow.float64())
-        numeric = True  # also where all is blank: other files may have numbers there
+        numeric, odd = True, 0  # also where all is blank: other files may have numbers there
     except pyarrow.ArrowInvalid:
-        numeric = False
+        right = compute.match_substring_regex(said, f"^(?:{NUMBER.pattern})$")
+        numeric, odd = False, len(said) - compute.sum(right).as_py()
     rows, blanks = len(values), 0 if lists else len(values) - len(said)
     unique = len(distinct) == rows - blanks and not lists
-    return Column(name, rows, blanks, numeric, lists, unique, _kept(distinct.to_pylist(), numeric))
+    return Column(name, rows, blanks, numeric, odd, lists, unique, _kept(distinct.to_pylist(), numeric))
 
 
 def _kept(values: Collection[str], numeric: bool) -> frozenset[str] | None:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from imperfed.census.columns import find_delimiter, merged, profile
+from imperfed.census.flaws import absent
 from imperfed.census.layout import IMAGES, Layout, find_layout
 from imperfed.census.pixels import guess_size
 from imperfed.census.roles import Look, guess_attribute, guess_group, guess_id, guess_inputs, guess_labels, guess_site
 from imperfed.errors import DataError
 from imperfed.files.declaration import Declaration, Inputs, LabelColumns
+from imperfed.files.problems import Problems
 
 ARRAYS = ("candidates", "labels", "y", "target")
 """Names by which the labels of an .npz file are known."""
@@ -33,7 +35,7 @@ class Guess:
 def guess(path: Path) -> Guess:
     """What a federation.toml for these files would say."""
     layout = find_layout(path)
-    sites = {path.stem: path.relative_to(layout.folder).as_posix() for path in layout.files}
+    sites = {name: path.relative_to(layout.folder).as_posix() for name, path in layout.named().items()}
     besides: dict[str, Any] = dict(layout.besides)
     about = Declaration(
         layout.folder.resolve().name, sites if layout.others else layout.sites, folder=layout.folder, **besides
@@ -55,7 +57,9 @@ def guess(path: Path) -> Guess:
 def _table(about: Declaration, layout: Layout, why: str) -> Guess:
     """Every column gets its part, the ones that are told apart most surely first."""
     delimiter = find_delimiter(layout.files[0])
-    files = profile(layout.files, delimiter)
+    problems = Problems()
+    files = profile(layout.files, delimiter, problems)
+    problems.check(about.name)
     look = Look(layout, merged(files), files, [why, *_besides(layout)], delimiter)
     if not look.columns:
         raise DataError(
@@ -70,6 +74,7 @@ def _table(about: Declaration, layout: Layout, why: str) -> Guess:
     name = guess_id(look, image)
     group = guess_group(look)
     inputs = guess_inputs(look, image)
+    look.why += absent(layout, files)
     declaration = replace(about, delimiter=delimiter, site_column=site, id=name, group=group, inputs=inputs)
     return Guess(replace(declaration, labels=labels, attribute=attribute), tuple(look.why))
 

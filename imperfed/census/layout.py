@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imperfed.errors import DataError
+from imperfed.files.sites import places
 
 TABLES = (".csv", ".tsv", ".parquet", ".npz")
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
@@ -29,6 +30,10 @@ class Layout:
     """Test files and the like, as a declaration names them."""
     images: bool
     """Whether a site is a folder of images by class."""
+
+    def named(self) -> dict[str, Path]:
+        """The files of the sites by what `*` stands for in their paths; "" names one file for all."""
+        return {name: path for name, path in places(self.sites, self.folder).items() if path in self.files}
 
 
 def find_layout(path: Path) -> Layout:

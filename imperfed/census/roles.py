@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imperfed.census.columns import Column, values_by_site
+from imperfed.census.flaws import absent, spoilt
 from imperfed.census.layout import Layout
 from imperfed.census.pixels import guess_size
 from imperfed.errors import DataError
@@ -82,7 +83,7 @@ def guess_labels(look: Look, site: str) -> LabelColumns:
         return _a_column_a_class(look, marked)
     raise DataError(
         f"{look.layout.files[0]}: no column looks like labels; found {', '.join(look.columns)}. Call it label, or "
-        "write federation.toml with [labels]"
+        "write federation.toml with [labels]" + "".join(f"\n  {said}" for said in absent(look.layout, look.files))
     )
 
 
@@ -180,9 +181,18 @@ def guess_inputs(look: Look, image: str) -> Inputs:
     look.why.append(f"inputs: {many(len(numeric), 'column')} of numbers{of_words}")
     for c in rest:
         if c.name not in (*numeric, *words):
-            reason = "it has blank cells; fill or drop them" if c.blanks else "neither numbers nor a few words"
-            look.why.append(f"left out: {c.name}; {reason}")
+            look.why.append(f"left out: {c.name}; {_flaw(look, c)}")
+        elif c.nearly_numeric:
+            look.why.append(f"taken for words: {c.name}; {_flaw(look, c)}")
     return Inputs(numeric, words)
+
+
+def _flaw(look: Look, column: Column) -> str:
+    """Why a column is not among those of numbers."""
+    if column.blanks:
+        return "it has blank cells; fill or drop them"
+    cells = spoilt(look.layout, look.files, column.name, look.delimiter) if column.nearly_numeric else ""
+    return cells or "neither numbers nor a few words"
 
 
 def _words(name: str) -> list[str]:

@@ -120,7 +120,8 @@ def label(
     if labelling.kind == "annotated" or (labelling.kind == "auto" and several):
         return annotate(dataset, labelling, sites, stream(data_seed, "sets"))
     if labelling.kind == "exact" or (labelling.kind == "auto" and has_noise(labelling, dataset)):
-        return tell_exactly(dataset, labelling, sites, tasks, stream(data_seed, "noise"))
+        labels, made = tell_exactly(dataset, labelling, sites, tasks, stream(data_seed, "noise"))
+        return labels, made if dataset.candidates is None else made | {"instead_of": "candidates"}
     if labelling.candidates == "given" or (labelling.kind == "auto" and dataset.candidates is not None):
         if dataset.candidates is None:
             raise DataError(f"{dataset.name}: no candidate sets come with the data; name a generator instead of given")

@@ -50,6 +50,7 @@ def write_outcome(folder: RunFolder, seat: Seat, scene: Scene, net: Net, rounds:
         judge = replace(judge, annotated=judge.annotated[:1])  # without what is known of other sites
     run = seat.config.run
     head: Record = {
+        "title": run.title,
         "method": run.method,
         "objective": seat.job.objective.name,
         "data": scene.federation.name,

@@ -4,6 +4,7 @@ import torch
 from fixtures import double, near
 from positives import Hand, run, split, spread
 
+from imperfed.algorithms.cc import CC
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
 from imperfed.algorithms.fedaws import FedAwS
 from imperfed.descend import Local
@@ -107,6 +108,7 @@ def test_bytes_are_theta_and_one_row():
         ({"lam": -1.0}, r"method\.lam must be 0 or more"),
         ({"neighbours": -1}, r"method\.neighbours must be 0 or more"),
         ({"mined": True}, "set neighbours above 0"),
+        ({"objective": CC()}, "fedaws learns from positive labels; cc does not"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, object], complaint: str):

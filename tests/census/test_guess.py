@@ -84,6 +84,12 @@ def test_a_folder_a_site(tmp_path: Path) -> None:
     assert found.sites == "*/rows.csv"
 
 
+def test_a_folder_a_site_beside_one_for_tests(tmp_path: Path) -> None:
+    found = told(guess(write(tmp_path, north__rows=CROWD, south__rows=CROWD, test__rows=CROWD))).declaration
+    assert found.sites == {"north": "north/rows.csv", "south": "south/rows.csv"}
+    assert found.test == "test/rows.csv"
+
+
 OFFICES = (
     "hospital;age;sex;ethnicity;recorded;risk\n"
     "n;50;f;A|B;A;low\nn;61;m;A;A;high\nn;40;m;B;B;low\ns;40;f;B;B;low\ns;44;m;A|B;B;high\ns;58;f;A;A;low\n"
@@ -116,6 +122,69 @@ def test_what_no_model_can_be_given_is_left_out_and_said(tmp_path: Path) -> None
     assert found.declaration.inputs == Inputs(("w",))
     assert "left out: note; neither numbers nor a few words" in found.why
     assert "left out: weight; it has blank cells; fill or drop them" in found.why
+
+
+def test_a_column_that_a_site_lacks_is_left_out_and_the_site_is_named(tmp_path: Path) -> None:
+    rows = "w,pulse,label\n1,60,a\n2,70,b\n3,80,a\n4,90,b\n"
+    bare = "w,only,label\n1,5,a\n2,6,b\n3,7,a\n4,8,b\n"
+    found = guess(write(tmp_path, east__rows=bare, north__rows=rows, south__rows=rows))
+    assert found.declaration.inputs == Inputs(("w",))
+    assert "left out: pulse; site east has no such column" in found.why
+    assert "left out: only; sites north, south have no such column" in found.why
+
+
+def test_labels_that_a_site_lacks_are_said_where_none_are_found(tmp_path: Path) -> None:
+    rows = "w,v,label\n1.5,2,a\n2.5,3,b\n3.5,4,a\n4.5,5,b\n"
+    with pytest.raises(DataError, match="no column looks like labels") as error:
+        guess(write(tmp_path, north=rows, east="w,v\n1.6,6\n2.6,7\n"))
+    assert "left out: label; site east has no such column" in str(error.value)
+
+
+def ages(first: int, rows: int = 40, **others: str) -> str:
+    """Ages, in which no two rows agree; `l5="x"` is what stands in line 5 instead."""
+    cells = [others.get(f"l{line}", str(first + line)) for line in range(2, rows + 2)]
+    return "w,age,label\n" + "".join(f"{i}.5,{age},{'ab'[i % 2]}\n" for i, age in enumerate(cells))
+
+
+def test_the_cells_that_spoil_a_column_of_numbers_are_named(tmp_path: Path) -> None:
+    found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(100)))
+    assert found.declaration.inputs == Inputs(("w",))
+    blame = "numbers but for 'n/a' (north.csv, line 5); mend the cell, or drop its row"
+    assert f"left out: age; {blame}" in found.why
+    found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(100, l2="?", l9="12 years")))
+    blame = "'n/a' (north.csv, line 5), '?' (south.csv, line 2), '12 years' (south.csv, line 9)"
+    assert f"left out: age; numbers but for {blame}; mend the cells, or drop their rows" in found.why
+
+
+def test_the_cells_of_a_large_site_are_named_all_the_same(tmp_path: Path) -> None:
+    found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(100, 2000)))
+    assert any("'n/a' (north.csv, line 5)" in sentence for sentence in found.why)
+
+
+def test_rows_of_parquet_files_are_counted(tmp_path: Path) -> None:
+    for site, first in (("a", 0), ("b", 100)):
+        age = ["n/a" if (site, i) == ("b", 7) else str(first + i) for i in range(40)]
+        parquet.write_table(pa.table({"age": age, "label": ["x", "y"] * 20}), tmp_path / f"{site}.parquet")
+    assert any("'n/a' (b.parquet, row 7)" in sentence for sentence in guess(tmp_path).why)
+
+
+def test_numbers_that_are_taken_for_words_by_a_few_cells_are_said(tmp_path: Path) -> None:
+    found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(0), east=ages(0)))
+    assert "n/a" in found.declaration.inputs.categorical["age"]
+    blame = "numbers but for 'n/a' (north.csv, line 5); mend the cell, or drop its row"
+    assert f"taken for words: age; {blame}" in found.why
+
+
+def test_words_among_which_there_are_numbers_are_nobodys_fault(tmp_path: Path) -> None:
+    many = {f"l{line}": f"about {line}" for line in range(2, 8)}
+    found = guess(write(tmp_path, north=ages(0, **many), south=ages(100)))
+    assert "left out: age; neither numbers nor a few words" in found.why
+
+
+def test_of_columns_with_one_name_no_cell_is_named(tmp_path: Path) -> None:
+    twice = ages(0, l5="n/a").replace("w,age", "age,age")
+    found = guess(write(tmp_path, north=twice, south=ages(100).replace("w,age", "age,age")))
+    assert "left out: age; neither numbers nor a few words" in found.why
 
 
 def test_pairs_of_index_and_value_are_sparse_features(tmp_path: Path) -> None:
@@ -168,7 +237,7 @@ def test_npz_files(tmp_path: Path) -> None:
     [
         ("w,v,label\n1,2,a\n2,3,b\n3,4,a\n", "a column that names the site"),
         ("site,w,v\na,1.5,2.5\na,2.5,3.5\nb,3.5,4.5\nb,3.6,4.6\n", "no column looks like labels"),
-        ("site,w,label\na,1\n", "cannot be read as a table"),
+        ("site,w,label\na,1\n", "line 2: found 2 cells, expected 3 as in the header"),
     ],
 )
 def test_what_cannot_be_guessed_is_said_with_the_file(tmp_path: Path, text: str, said: str) -> None:
@@ -180,8 +249,41 @@ def test_what_cannot_be_guessed_is_said_with_the_file(tmp_path: Path, text: str,
 def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path: Path) -> None:
     write(tmp_path, a=CROWD, b=CROWD)
     (tmp_path / "b.csv").write_bytes(CROWD.replace("dog|cat", "d\xf6g|cat").encode("latin-1"))
-    with pytest.raises(DataError, match=r"b\.csv, line 6: not UTF-8"):
+    with pytest.raises(DataError, match=r"b\.csv, line 6: found b'\\xf6', expected UTF-8 text"):
         guess(tmp_path)
+
+
+def test_all_ragged_rows_of_all_files_are_told_at_once(tmp_path: Path) -> None:
+    write(tmp_path, a=CROWD.replace("r2,1.5,", "r2,"), b=CROWD, c=CROWD.replace("r4,", "r4,,").replace("r5,", ""))
+    with pytest.raises(DataError) as error:
+        guess(tmp_path)
+    first, *lines = str(error.value).splitlines()
+    assert first == f"{tmp_path.name}: 3 problems; nothing was trained or written"
+    assert [line.partition("; ")[0] for line in lines] == [
+        f"  {tmp_path / 'a.csv'}, line 3: found 3 cells, expected 4 as in the header",
+        f"  {tmp_path / 'c.csv'}, line 5: found 5 cells, expected 4 as in the header",
+        f"  {tmp_path / 'c.csv'}, line 6: found 3 cells, expected 4 as in the header",
+    ]
+
+
+def test_quoted_text_may_span_lines_in_files_of_any_size(tmp_path: Path) -> None:
+    rows = "w,note,label\n" + "".join(f'{i}.5,"one{" " * 70}\n\n, two {i}\n",{"ab"[i % 2]}\n' for i in range(20_000))
+    assert guess(write(tmp_path, a=rows, b=rows)).declaration.inputs == Inputs(("w",))
+
+
+def test_what_only_the_fast_reader_refuses_is_told_in_its_words(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"a\.csv: found straddling object .*, expected a table; write it anew"):
+        guess(write(tmp_path, a=f"w,note,label\n1,{'x' * 3_000_000},a\n2,y,b\n", b="w,note,label\n1,x,a\n2,y,b\n"))
+
+
+def test_files_that_are_no_tables_are_told_at_once(tmp_path: Path) -> None:
+    for site in ("a", "b"):
+        (tmp_path / f"{site}.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(DataError, match="2 problems") as error:
+        guess(tmp_path)
+    assert "b.parquet" in str(error.value)
+    with pytest.raises(DataError, match=r"a\.csv: found no rows"):
+        guess(write(tmp_path / "more", a="", b=CROWD))
 
 
 def test_files_that_have_nothing_in_common(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ def test_models_predict_and_labels_are_a_table(tmp_path: Path) -> None:
     probability = result.predict("site-2", x)  # rows as they come: scaled as the training rows were
     assert float((probability.argmax(1).numpy() == arrays()["y"]).mean()) > 0.8
     assert torch.allclose(probability.sum(1), torch.ones(len(x)))
+    assert torch.equal(result.predict("site-2", arrays()["x"]), probability)
+    with pytest.raises(UsageError, match=r"rows of shape \[4\], \[n, \.\.\.\]; got \[4\]"):
+        result.predict("site-2", x[0])
     table = result.labels("site-2")
     assert table.column_names == ["id", "given", "suggested", "confidence", "reason"]
     assert len(table) == result.summary["sites"][2]["train"]

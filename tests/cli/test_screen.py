@@ -54,6 +54,14 @@ def test_every_verb_has_help() -> None:
     for verb in ("run", "compare", "resume", "evaluate", "report", "list", "show"):
         assert f"  {verb} " in shown
         assert "Usage:" in done(verb, "--help").out
+    run = " ".join(done("run", "--help").out.split())
+    assert "[WHAT] A method's name, or an experiment file (.toml)." in run
+    assert "[default: runs]" in run
+    assert "\\" not in run
+
+
+def test_a_misspelt_verb_is_guessed_once() -> None:
+    assert imperfed("runn").err.count("Did you mean 'run'?") == 1
 
 
 def test_help_waits_for_nothing_heavy() -> None:

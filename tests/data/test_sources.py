@@ -102,6 +102,10 @@ def test_own_file(folder: Path) -> None:
     assert sources.load(str(folder / "own.npz")).name == "own"
     with pytest.raises(DataError, match=r"other\.npz: no such file"):
         sources.load(str(folder / "other.npz"))
+    with pytest.raises(DataError, match="elsewhere: no such file or folder"):
+        sources.load(str(folder / "elsewhere"))
+    with pytest.raises(UsageError, match="unknown dataset 'elsewhere'"):
+        sources.load("elsewhere")
 
 
 def test_verify_looks_at_unpacked_contents(folder: Path) -> None:

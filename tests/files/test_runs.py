@@ -153,6 +153,8 @@ def test_without_truth_labels_are_measured_by_and_never_called_true(tmp_path: Pa
     assert scene.facts["test_rows"] == [0, 0]
     assert scene.oracle.truth is None
     assert len(scene.federation.x) == 120
+    run = ("run", "cc", "--data", tmp_path / "sets", *QUICK, "--out", tmp_path / "runs")
+    assert "so no model was measured" in imperfed(*run).out
 
 
 def test_rows_of_one_group_stay_together(tmp_path: Path) -> None:

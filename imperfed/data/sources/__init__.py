@@ -43,8 +43,10 @@ def load(name_or_path: str) -> Dataset:
     if path.exists():
         raise UsageError(
             f"{path}: a dataset of your own is one file ending in {' or '.join(OWN_FILES)}, or a folder with a "
-            "federation.toml"
+            f"federation.toml, which `imperfed inspect {path}` writes"
         )
+    if len(path.parts) > 1:
+        raise DataError(f"{path}: no such file or folder")
     raise unknown("dataset", name_or_path, known)
 
 

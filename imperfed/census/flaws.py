@@ -1,0 +1,44 @@
+"""What keeps a column from being used: the sites that lack it, the cells that spoil its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from imperfed.census.columns import Column
+from imperfed.census.layout import Layout
+from imperfed.files.cells import NUMBER
+from imperfed.files.problems import Problems, listed, shown
+from imperfed.files.tables import read_table
+
+MOST_CELLS = 5
+"""Cells that are told one by one."""
+
+
+def absent(layout: Layout, files: Sequence[dict[str, Column]]) -> list[str]:
+    """A sentence for every column that some sites have and others have not, since a model needs it from all."""
+    sites = {path: name for name, path in layout.named().items()}
+    told = []
+    for column in dict.fromkeys(name for columns in files for name in columns):
+        without = [sites[path] for path, there in zip(layout.files, files, strict=True) if column not in there]
+        if without:
+            who = f"site {without[0]} has" if len(without) == 1 else f"sites {listed(without)} have"
+            told.append(f"left out: {column}; {who} no such column")
+    return told
+
+
+def spoilt(layout: Layout, files: Sequence[dict[str, Column]], name: str, delimiter: str) -> str:
+    """The cells of a column that are no numbers, and the fix; empty where the reader finds no such column.
+
+    To leave the cell blank is no fix, since a blank is no number either.
+    """
+    found = []
+    for path, columns in zip(layout.files, files, strict=True):
+        table = None if columns[name].numeric else read_table(path, {name: "text"}, delimiter, Problems(), slowly=True)
+        if table is None or name not in table.columns:
+            continue
+        place = path.relative_to(layout.folder).as_posix()
+        for row, cell in enumerate(map(str, table.columns[name].to_pylist())):
+            if not NUMBER.fullmatch(cell):
+                found.append(f"{shown(cell)} ({place}, {table.row_name(row)})")
+    fix = "mend the cell, or drop its row" if len(found) == 1 else "mend the cells, or drop their rows"
+    return f"numbers but for {listed(found, MOST_CELLS)}; {fix}" if found else ""
