@@ -38,7 +38,8 @@ class RunResult:
         from imperfed.data.scale import Scale
 
         x, shape = torch.as_tensor(x), self.summary["input"]
-        if list(x.shape[1:]) != shape:
+        fixed = shape[:1] if self.summary["features"] else shape  # sparse rows may have more slots, or fewer
+        if x.ndim != 1 + len(shape) or list(x.shape[1 : 1 + len(fixed)]) != fixed:
             raise UsageError(f"predict takes rows of shape {shape}, [n, ...]; got {list(x.shape)}")
 
         scaled = (self.folder / "models" / "scale.safetensors").exists()

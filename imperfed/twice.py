@@ -27,7 +27,7 @@ class Twice(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        in_words = any(isinstance(a, str) for a in (*args, *kwargs.values()))  # padding="same": torch counts it out
+        in_words = any(isinstance(a, str) for a in (*args, *kwargs.values()))  # padding="same": torch works it out
         if func in CONVOLUTIONS and not in_words and pays(*args, **kwargs):
             return convolution(*args, **kwargs)
         return func(*args, **kwargs)

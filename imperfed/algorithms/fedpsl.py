@@ -84,7 +84,7 @@ class FedPSL(Algorithm):
         decay = step.weight_decay * w
         with torch.no_grad():  # what `remember` wants, of the rows of both halves
             out = objective.loss(net, step.batch)[1] if step.batch.rows else None
-        with Twice():
+        with Twice():  # Eq. 11 has the derivative of its gradient
             L_train = train.mean(objective.loss(net, train)[0])
         g = net.gradient(L_train) if self.order == 2 else net.backward(L_train)
         g_train = g.detach()
