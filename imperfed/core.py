@@ -117,6 +117,8 @@ class Desk:
     """One batch drawn as for training."""
     secret: bytes
     """Known to all sites and not to the server."""
+    steps: int
+    """Local steps that the site makes in a round of training."""
 
     def whole(self) -> Batch:
         """All rows of the site as one batch."""

@@ -51,6 +51,13 @@ def positive(section: str, **settings: float) -> None:
             raise UsageError(f"setting {section}.{key} must be above 0; got {value:g}")
 
 
+def fraction(section: str, **settings: float) -> None:
+    """Refuse settings outside 0 .. 1, 1 itself excluded: momenta."""
+    for key, value in settings.items():
+        if not 0 <= value < 1:
+            raise UsageError(f"setting {section}.{key} must be 0 or more and below 1; got {value:g}")
+
+
 def not_negative(section: str, **settings: float) -> None:
     """Refuse settings below 0."""
     for key, value in settings.items():

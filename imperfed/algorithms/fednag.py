@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core import Algorithm, Done, Exchange, Hall, Step, Tree, Updates
-from imperfed.errors import UsageError
+from imperfed.errors import UsageError, fraction
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class FedNAG(Algorithm):
     public_weight: float = 0.0  # p_0, the weight of the server's own rows as one more worker; 1: they alone
 
     def __post_init__(self) -> None:
-        if not 0 <= self.gamma < 1:
-            raise UsageError(f"setting method.gamma must be 0 or more and below 1; got {self.gamma:g}")
+        fraction("method", gamma=self.gamma)
         if not 0 <= self.public_weight <= 1:
             raise UsageError(f"setting method.public_weight must lie in 0 .. 1; got {self.public_weight:g}")
 

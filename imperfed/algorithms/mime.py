@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core import Algorithm, Desk, Exchange, Hall, Objective, Step, Tree, Updates
-from imperfed.errors import UsageError, positive, unknown
+from imperfed.errors import fraction, positive, unknown
 
 FORMS = ("accumulate", "paper")
 
@@ -49,8 +49,7 @@ class Mime(Algorithm):
     alpha: float = 1.0  # alpha, the server's step
 
     def __post_init__(self) -> None:
-        if not 0 <= self.beta < 1:
-            raise UsageError(f"setting method.beta must be 0 or more and below 1; got {self.beta:g}")
+        fraction("method", beta=self.beta)
         if self.form not in FORMS:
             raise unknown("form of mime", self.form, FORMS)
         positive("method", alpha=self.alpha)

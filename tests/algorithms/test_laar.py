@@ -211,7 +211,7 @@ def test_one_batch_gradients_are_gathered_before_training_from_the_second_round_
     net = tiny_net(method)
     b = make_step(net, 2, pad=1).batch
     rows = b.rows["q"].clone()
-    answer = ask.answer(Desk(net, Disambiguation(), b.x, b.labels, b.rows, {}, {}, b, b""))
+    answer = ask.answer(Desk(net, Disambiguation(), b.x, b.labels, b.rows, {}, {}, b, b"", 1))
     expected = torch.autograd.grad(weighted_ce(b.rows["q"], net(b.x))[:2].mean(), net.parameters)
     torch.testing.assert_close(answer["g"], torch.cat([g.reshape(-1) for g in expected]))
     assert torch.equal(b.rows["q"], rows)

@@ -1,0 +1,86 @@
+"""DOMO (Xu and Huang, "Coordinating momenta for cross-silo federated learning", AAAI 2022).
+
+Source: the abstract and a public summary; fusion before the local steps as in a third party's code. Fusion at every
+step and the defaults are from memory, unverified.
+
+    symbol         where it lives                       does it travel
+    x              server["w"]                          down; under fusion=start as x - b M
+    y              step.w, shared part                  up
+    M = eta H m    server["M"]                          down, under fusion=step; the server's momentum
+    l              slots["v"], memory["l"]              never; mu_l is the run's `local.momentum`
+    H, eta         local steps and learning rate        never: settings of the run
+    p_k            Updates.by_size, n_k / n             n_k is the site's claim
+
+The momentum m is kept as the way it leads in a round, M = eta H m, since only that is ever used: with as many local
+steps at every site this is the paper's m to rounding. What a site sends follows from its y: its own steps have led from
+x - b M to y in either fusion, eta sum_h l_h = x - b M - y. With b = 0 nothing is fused: server and local momentum side
+by side. Weights that stay at a site take momentum steps, and nothing is fused into them.
+
+Departs from the paper in: M is sent, not inferred by the sites from two rounds' models, so that sites may be absent;
+where sites make unlike numbers of steps, each counts with the way it went.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Desk, Done, Hall, Site, Step, Tree, Updates
+from imperfed.errors import fraction, not_negative, positive, unknown
+
+FUSIONS = ("start", "step")
+
+
+@dataclass(frozen=True)
+class DOMO(Algorithm):
+    """Momentum at the server and at the sites; the sites set out along the server's."""
+
+    name: ClassVar[str] = "domo"
+    mu_s: float = 0.9  # mu_s, the server's momentum
+    alpha: float = 1.0  # alpha, the server's step
+    b: float = 0.9  # b, how much of the server's momentum is fused into local training
+    fusion: str = "start"  # when: at the "start" of a round (DOMO), or at every "step" (DOMO-S)
+    keep: bool = False  # whether a site keeps its own momentum l from round to round
+
+    def __post_init__(self) -> None:
+        fraction("method", mu_s=self.mu_s)
+        positive("method", alpha=self.alpha)
+        not_negative("method", b=self.b)
+        if self.fusion not in FUSIONS:
+            raise unknown("fusion of domo", self.fusion, FUSIONS)
+
+    def serve(self, w: Tensor, sites: int) -> Tree:
+        return {"M": torch.zeros_like(w)}
+
+    def open(self, site: Site) -> Tree:
+        return {"l": torch.zeros(site.layout.trainable)} if self.keep else {}
+
+    def send(self, server: Tree, site: int) -> Tree:
+        if self.fusion == "step":
+            return {"M": server["M"]}
+        return {"w": server["w"] - self.b * server["M"]}  # y = x - eta b H m
+
+    def begin(self, desk: Desk) -> Tree:
+        return desk.down | ({"bm": self.b * desk.down["M"] / desk.steps} if self.fusion == "step" else {})
+
+    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+        return {"v": memory["l"].clone() if self.keep else torch.zeros_like(w)}
+
+    def move(self, g: Tensor, step: Step) -> None:
+        super().move(g, step)  # l <- mu_l l + g, y <- y - eta l
+        if self.fusion == "step":
+            bm = step.down["bm"]
+            step.w[: len(bm)] -= bm  # ... - eta b m
+
+    def reply(self, done: Done) -> tuple[Tree, Tree]:
+        return {}, {"l": done.slots["v"].clone()} if self.keep else {}
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        x, M = server["w"], server["M"]
+        new = updates.average(updates.by_size())
+        M_new = self.mu_s * M + (x - self.b * M - new["w"])  # m <- mu_s m + sum_k p_k 1/H sum_h l_h
+        new["w"] = x - self.alpha * M_new  # x <- x - alpha eta H m: from x, not from where the sites set out
+        return server | new | {"M": M_new}

@@ -1,0 +1,81 @@
+"""FastSlowMo (Yang et al., "FastSlowMo: federated learning with combined worker and aggregator momenta", TAI 2022).
+
+Source: the abstract says that worker and aggregator both have momenta; the aggregator's step is as in a third party's
+code. The workers' sequence in the form "y" and all defaults are from memory, unverified.
+
+    symbol     where it lives                   does it travel
+    x          server["w"], down["w"]           down
+    x_k        step.w                           up, its shared part
+    v_k, y_k   slots["s"]                       down and up as "s", its shared part
+    y_a        server["y_a"]                    never
+    gamma      FastSlowMo.gamma                 never: a setting, as is gamma_a
+    p_k        Updates.by_size, n_k / n         n_k is the site's claim
+
+After a broadcast, two readings part. In the form "velocity" (a third party's) a worker goes on from x with the mean
+velocity v. In the form "y" (the authors' variables) it goes on with the mean sequence y, so that the aggregator's jump
+from y to x enters its velocity; that needs smaller constants. Both have their own momentum: `local.momentum` is not
+used. Weights that stay at a site take the same steps, from rest each round.
+
+Departs from the paper in: the default form, since the other is less stable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Done, Hall, Step, Tree, Updates
+from imperfed.errors import fraction, unknown
+
+FORMS = ("velocity", "y")
+
+
+@dataclass(frozen=True)
+class FastSlowMo(Algorithm):
+    """Nesterov steps at the sites, as in FedNAG, and Nesterov's momentum at the server as well."""
+
+    name: ClassVar[str] = "fastslowmo"
+    gamma: float = 0.5  # gamma, of the workers
+    gamma_a: float = 0.5  # gamma_a, of the aggregator
+    form: str = "velocity"  # what workers go on with: the mean "velocity", or the mean sequence "y"
+
+    def __post_init__(self) -> None:
+        fraction("method", gamma=self.gamma, gamma_a=self.gamma_a)
+        if self.form not in FORMS:
+            raise unknown("form of fastslowmo", self.form, FORMS)
+
+    def serve(self, w: Tensor, sites: int) -> Tree:
+        return {"y_a": w.clone(), "s": self.at_rest(w)}
+
+    def at_rest(self, w: Tensor) -> Tensor:
+        """The sequence of a worker that has not moved: v = 0, or y = x."""
+        return torch.zeros_like(w) if self.form == "velocity" else w.clone()
+
+    def send(self, server: Tree, site: int) -> Tree:
+        return {"s": server["s"]}
+
+    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+        return {"s": torch.cat([down["s"], self.at_rest(w[len(down["s"]) :])])}
+
+    def move(self, g: Tensor, step: Step) -> None:
+        x, s = step.w, step.slots["s"]
+        if self.form == "velocity":
+            v = s.mul_(self.gamma).sub_(g, alpha=step.lr)  # v_k <- gamma v_k - eta g
+            x.add_(v, alpha=self.gamma).sub_(g, alpha=step.lr)  # x_k <- x_k + gamma v_k - eta g
+        else:
+            y = torch.sub(x, g, alpha=step.lr)  # y_k' = x_k - eta g
+            x.copy_(y).add_(y - s, alpha=self.gamma)  # x_k <- y_k' + gamma (y_k' - y_k)
+            s.copy_(y)
+
+    def reply(self, done: Done) -> tuple[Tree, Tree]:
+        return {"s": done.slots["s"][: len(done.down["s"])]}, done.memory
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        p = updates.by_size()
+        new = updates.average(p)
+        y_a = new["w"]  # y_a' = sum_k p_k x_k: of the workers' x, not of their y
+        new["w"] = y_a + self.gamma_a * (y_a - server["y_a"])  # x <- y_a' + gamma_a (y_a' - y_a)
+        return server | new | {"y_a": y_a, "s": p @ updates["s"]}

@@ -1,0 +1,78 @@
+"""FedADC (Ozfatura, Ozfatura and Gunduz, "FedADC: accelerated federated learning with drift control", ISIT 2021).
+
+Source: the abstract, which says that momentum embedded in the local steps accelerates and controls drift at no further
+cost. The equations and the defaults are from memory, unverified; no code was found.
+
+    symbol        where it lives                   does it travel
+    x             server["w"], down["w"]           down
+    y             step.w, shared part              up
+    M = eta m     server["M"]                      down
+    eta m_bar     down["m_bar"], b_l M / H         never: a site works it out
+    H             Desk.steps, the site's own       never: a setting of the run
+    p_k           Updates.by_size, n_k / n         n_k is the site's claim
+
+The momentum m is kept as the way it leads, M = eta m, since only that is ever used. With b_l = b_g it reaches the
+server through the sites' shifted steps alone; with b_l = 0 this is SlowMo with plain local steps. The method has its
+own momentum: `local.momentum` is not used. Weights that stay at a site take plain SGD steps.
+
+Departs from the paper in: nothing known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.core import Algorithm, Desk, Hall, Objective, Step, Tree, Updates
+from imperfed.errors import fraction, positive
+
+
+@dataclass(frozen=True)
+class FedADC(Algorithm):
+    """The server's momentum embedded in the local steps, in equal parts."""
+
+    name: ClassVar[str] = "fedadc"
+    beta_local: float = 0.9  # b_l, the share of the momentum that goes into the local steps of a round
+    beta_global: float = 0.9  # b_g, the momentum
+    alpha: float = 1.0  # alpha, the server's step
+    nesterov: bool = True  # the gradient at the shifted point; false: at the point before, heavy ball
+
+    def __post_init__(self) -> None:
+        fraction("method", beta_local=self.beta_local, beta_global=self.beta_global)
+        positive("method", alpha=self.alpha)
+
+    def serve(self, w: Tensor, sites: int) -> Tree:
+        return {"M": torch.zeros_like(w)}
+
+    def send(self, server: Tree, site: int) -> Tree:
+        return {"M": server["M"]}
+
+    def begin(self, desk: Desk) -> Tree:
+        return desk.down | {"m_bar": self.beta_local * desk.down["M"] / desk.steps}  # m_bar = b_l m / H
+
+    def shift(self, step: Step) -> None:
+        """y <- y - eta m_bar."""
+        m_bar = step.down["m_bar"]
+        step.w[: len(m_bar)] -= m_bar
+
+    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+        if self.nesterov:
+            self.shift(step)
+        return super().local(objective, step)
+
+    def move(self, g: Tensor, step: Step) -> None:
+        step.w.sub_(g, alpha=step.lr)  # y <- y - eta g(y)
+        if not self.nesterov:
+            self.shift(step)
+
+    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+        x, M = server["w"], server["M"]
+        new = updates.average(updates.by_size())
+        M_new = (
+            x - new["w"] + (self.beta_global - self.beta_local) * M
+        )  # m <- sum_k p_k (x - y_k) / eta + (b_g - b_l) m
+        new["w"] = x - self.alpha * M_new  # x <- x - alpha eta m
+        return server | new | {"M": M_new}
