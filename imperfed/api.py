@@ -20,6 +20,7 @@ from imperfed.config import resolve
 from imperfed.errors import UsageError, unknown
 from imperfed.experiment import Watch, load_net, start
 from imperfed.folder import Record, RunFolder
+from imperfed.labels import KINDS
 from imperfed.network import Network
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ class RunResult:
     summary: Record
 
     def predict(self, site: str, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        """The probability of each class for new rows [n, ...] as they come: those of a table are standardised first."""
+        """The probability of each class for new rows [n, ...] as they come: those of a table are standardised first.
+
+        Where classes do not exclude one another (annotated labels), it is the probability that each is present.
+        """
         from imperfed.data.scale import Scale
 
         x, shape = torch.as_tensor(x), self.summary["input"]
@@ -45,7 +49,7 @@ class RunResult:
         scaled = (self.folder / "models" / "scale.safetensors").exists()
         scale = Scale(**RunFolder(self.folder).load_model("scale")) if scaled else lambda x: x
         with torch.no_grad():
-            return torch.softmax(self.model(site)(scale(x).float()), -1)
+            return KINDS[self.summary["facts"]["labels"]].probabilities(self.model(site)(scale(x).float()))
 
     def model(self, site: str) -> Network:
         """The network with which a site predicts. It takes inputs as it was trained on: tables standardised."""

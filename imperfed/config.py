@@ -142,6 +142,8 @@ def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | No
     run = _fill(Run, _chosen("run", given) | said, "run")
     if "+" in run.method:
         name, _, minimises = run.method.partition("+")
+        if run.objective not in ("", minimises):
+            raise UsageError(f"{run.method} names an objective, and setting run.objective another: {run.objective}")
         run = dataclasses.replace(run, method=name, objective=minimises)
     method, objective = _method(run)
     own = objective() if objective else method().objective

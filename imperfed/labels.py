@@ -39,6 +39,11 @@ class Labels(ABC):
         """The same labels on a device."""
         return type(self)(self.values.to(device), self.classes)
 
+    @staticmethod
+    def probabilities(logits: Tensor) -> Tensor:
+        """The probability of each class: they compete, unless the kind says otherwise."""
+        return torch.softmax(logits, -1)
+
     @abstractmethod
     def check(self, where: str) -> None:
         """Raise `DataError` naming the first row that breaks this kind's invariants."""
@@ -138,6 +143,11 @@ class Annotated(Labels):
     """Several classes an example, each present (1), absent (0) or not annotated (-1): int8 values [n, C]."""
 
     kind: ClassVar[str] = "annotated"
+
+    @staticmethod
+    def probabilities(logits: Tensor) -> Tensor:
+        """The probability that each class is present, whatever the others are."""
+        return torch.sigmoid(logits)
 
     def check(self, where: str) -> None:
         self._check_matrix(where, torch.int8)

@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,7 @@ def listing(what: str, as_json: bool, console: Console) -> None:
 
 
 def show(name: str, as_json: bool, console: Console) -> None:
-    """Print all about one method, repair, attack, defence, dataset or model."""
+    """Print all about one entry of the catalogue."""
     around = {name: thing for found in AROUND.values() for name, thing in found().items()}
     if name in catalogue():
         entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
@@ -147,8 +148,10 @@ def show(name: str, as_json: bool, console: Console) -> None:
             entry["verified"] = f"differs: {', '.join(differing)}" if differing else "all files as known"
     elif name in models():
         entry = next(e for e in model_entries() if e["name"] == name)
+    elif name in studies():
+        entry = next(e for e in study_entries() if e["name"] == name)
     else:
-        raise unknown("name", name, [*catalogue(), *around, *sources(), *models()])
+        raise unknown("name", name, [*catalogue(), *around, *sources(), *models(), *studies()])
     if as_json:
         print(json.dumps(entry, indent=2))
         return
@@ -182,14 +185,14 @@ def settings(method: type[Any]) -> dict[str, tuple[Any, str]]:
 
 
 def comments(method: type[Any]) -> dict[str, str]:
-    """The comment behind each field in the source."""
-    source = inspect.getsource(method).split("\n")
-    tree = ast.parse(inspect.cleandoc("\n".join(source)))
-    body = tree.body[0]
-    assert isinstance(body, ast.ClassDef)
+    """The comment behind each field in the source, its own or inherited."""
     found = {}
-    for node in body.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            _, mark, comment = source[(node.end_lineno or node.lineno) - 1].partition("#")
-            found[node.target.id] = f"{mark}{comment}"
+    for cls in filter(is_dataclass, reversed(method.__mro__)):
+        source = inspect.getsource(cls).split("\n")
+        body = ast.parse(inspect.cleandoc("\n".join(source))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for node in body.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                _, mark, comment = source[(node.end_lineno or node.lineno) - 1].partition("#")
+                found[node.target.id] = f"{mark}{comment}"
     return found

@@ -92,10 +92,10 @@ def write_labels(folder: RunFolder, belief: Tensor | None, scene: Scene, judge: 
         folder.save_table(f"labels/{site}.parquet", label_table(federation, a, b, suggested, confidence))
         shares.append(judge.labels(a, b, suggested[a:b]))
     return {
-        "accuracy": judge.labels(0, len(federation.x), suggested),
+        "accuracy": judge.labels(0, len(suggested), suggested),
         "picking at random": float((1.0 / federation.labels.values.sum(1)).mean()),
         "mean confidence": float(confidence.mean()),
-        "n": len(federation.x),
+        "n": len(suggested),
         "sites": shares,
         "together": together(federation.labels).tolist(),
         "mistaken": judge.mistaken(suggested, len(federation.classes)),

@@ -50,4 +50,4 @@ class MaskedBCE(Objective):
         return masked_mean(bce, values >= 0), None  # mean over A of -N_neg/N_pos y log p - (1 - y) log(1 - p)
 
     def believe(self, logits: Tensor, labels: Annotated, rows: Tree) -> Tensor:
-        return torch.where(labels.values >= 0, (labels.values == 1).to(logits.dtype), torch.sigmoid(logits))
+        return torch.where(labels.values >= 0, (labels.values == 1).to(logits.dtype), labels.probabilities(logits))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from imperfed.files.declaration import called
 from imperfed.report import missing, repair, sections
 from imperfed.report.fair import fairness
 from imperfed.report.reading import Event, Run
@@ -33,7 +33,7 @@ def content(run: Run) -> dict[str, Any]:
     own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
     later = (sections.candidate_sets(run), *own, sections.confidence(run), sections.data(run))
     return {
-        "title": f"{settings.method} on {run.summary['data'] if run.summary else Path(settings.data).stem}",
+        "title": f"{settings.method} on {run.summary['data'] if run.summary else called(settings.data)}",
         "about": about(run),
         "unfinished": "" if run.summary else f"not finished: round {run.round} of {run.config.rounds.rounds}",
         "tiles": tiles(run),

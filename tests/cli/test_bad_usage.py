@@ -26,6 +26,7 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
         (["fedavgg"], ["algorithm 'fedavgg'", "Did you mean 'fedavg'?"]),
         (["fedavg+ccc"], ["objective 'ccc'", "Did you mean 'cc'?"]),
         (["fedavg", "--set", "objective=prodem"], ["objective 'prodem'", "Did you mean 'proden'?"]),
+        (["fedavg+cc", "--set", "objective=lw"], ["fedavg+cc names an objective", "another: lw"]),
         (["cc+lw"], ["'cc' is an objective already", "'lw'"]),
         (["cc", "--data", "digit"], ["dataset 'digit'", "Did you mean 'digits'?"]),
         (["cc", "--data", "."], ["one file ending in .npz or .mat"]),

@@ -48,6 +48,18 @@ def test_datasets_say_where_they_are_looked_for_and_come_from(tmp_path: Path) ->
     assert entries["mnist"]["present"] == "no"
 
 
+def test_inherited_settings_are_explained_too() -> None:
+    shown = done("show", "fedalc").out
+    assert "lam = 10.0    # lambda" in shown  # FedAwS's
+    assert "clip_w = 0.001    # S: private steps" in shown  # of both
+
+
+def test_a_study_shows_its_datasets_and_methods() -> None:
+    shown = done("show", "pfedpll/table-4.2").out
+    assert "mnist, fashion-mnist" in shown
+    assert "abs-gce" in shown
+
+
 def test_a_method_shows_its_symbols_settings_and_source() -> None:
     shown = done("show", "pfedpll").out
     assert "w^rep           every weight below `corr`" in shown

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from pyarrow import parquet
 
 from cli.terminal import Said, done, imperfed, records, summary
+from imperfed.api import RunResult
+from imperfed.data.scale import Scale
 from imperfed.folder import RunFolder
 from imperfed.report import write_report
 
@@ -55,6 +58,14 @@ def test_figures_class_by_class_and_apart(said: Said) -> None:
     own = [r for r in records(said.folder) if r["metric"].startswith("test/personal/auroc") and r["round"] == 2]
     assert {r["metric"] for r in own} == {f"test/personal/auroc{s}" for s in ("", " annotated", " never annotated")}
     assert math.isclose(found["personal"]["mean"], sum(r["auroc"] for r in found["sites"]) / 3)
+
+
+def test_a_class_is_predicted_whatever_the_others_are(said: Said) -> None:
+    x = np.load(said.folder.parent / "ward.npz")["x"]
+    run, scale = RunResult(said.folder, summary(said.folder)), Scale(**RunFolder(said.folder).load_model("scale"))
+    with torch.no_grad():
+        logits = run.model("site-1")(scale(torch.from_numpy(x)).float())
+    assert torch.equal(run.predict("site-1", x), torch.sigmoid(logits))
 
 
 def test_a_class_of_nobody_is_named_in_the_log_once(said: Said) -> None:
