@@ -61,9 +61,7 @@ class Run:
     data_seed: int = 0  # split and candidate sets
     device: str = "auto"  # auto: a GPU where there is one
     precision: str = "auto"  # of products on a GPU: float32, tf32 (auto) or bf16; weights are float32 in any case
-    compile: bool = (
-        False  # torch.compile the network on a GPU: a minute at the start, pays on long runs of deep networks
-    )
+    compile: bool = False  # torch.compile on a GPU: slow at the start (up to 40 s), pays on long runs of deep networks
     deterministic: bool = False  # the same seed, the same bits also of convolutions on a GPU, which take longer then
 
     @property

@@ -12,7 +12,7 @@ from imperfed.engine.rounds import Hire
 from imperfed.engine.workers import Workers
 from imperfed.errors import UsageError, unknown
 
-# Of the streams that compute side by side only so many do; read when a process first uses the GPU.
+# CUDA computes on at most so many streams at once; it reads the variable when a process first uses the GPU.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 DEVICES = ("auto", "cpu", "cuda")

@@ -1,4 +1,4 @@
-"""Results on a console: fractions become per cent here and nowhere else."""
+"""Results on a console: fractions become per cent."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from imperfed.algorithms.cc import CC
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.pfedpll import LCP, PFedPLL
 from imperfed.algorithms.proden import PRODEN
-from imperfed.config import Config, options, read, resolve
+from imperfed.config import CHOSEN, FIXED, Config, Run, options, read, resolve
 from imperfed.errors import UsageError
 from imperfed.presets import PRESETS
 
@@ -131,3 +131,14 @@ def test_every_setting_is_in_the_file_and_changes_the_digest() -> None:
 def _keys(config: Config, section: str) -> dict[str, Any]:
     part = getattr(config, section)
     return {} if part is None else options(type(part))
+
+
+def test_the_page_of_settings_names_them_all() -> None:
+    page = (Path(__file__).parents[1] / "docs/command-line.md").read_text(encoding="utf-8")
+    rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
+    generators = {"uniform", "flip", "edge", "matrix", "matrix_q", "rho", "normalise", "temperature", "mean_size"}
+    noises = {"noise_rate", "noisy_sites", "noise_floor"}  # on the pages that the row leads to
+    for section, schema in {"run": Run, **FIXED}.items():
+        missing = [k for k in options(schema) if f"`{k}`" not in rows[section] and k not in generators | noises]
+        assert not missing, f"{section}: {missing}"
+    assert set(CHOSEN) <= set(rows)

@@ -20,9 +20,7 @@ class Rounds:
     workers: int = 0  # worker processes; 0: one a core; 1: the calling process
     evaluate_every: int = 1
     checkpoint_every: int = 10
-    on_failure: str = (
-        "skip"  # a site that fails is left out of the round (skip), asked again (retry), or ends it (stop)
-    )
+    on_failure: str = "skip"  # leave a failed site out of the round; "retry": ask it again; "stop": end the run
     retries: int = 2
     quorum: float = 0.5  # share of a round's sites that must answer
     target: float = 0.0  # figure, as a fraction, of which the first round and the time until then are told; 0: none
