@@ -51,8 +51,8 @@ class Mail:
     def __post_init__(self) -> None:
         self.nodes: dict[str, int] = {}
         self.cards: dict[str, Card] = {}
-        self.strangers: set[int] = set()
-        self.silent: dict[int, float] = {}
+        self.there: set[int] = set()
+        self.refused: dict[int, float] = {}
         self.owners: dict[int, str] = {}
         self.bytes: dict[int, dict[str, int]] = {}
 
@@ -78,38 +78,37 @@ class Mail:
         return [self.cards[name] for name in self.names]
 
     def look(self) -> set[int]:
-        """The nodes that are there now; those never seen before are asked who they are."""
-        there = set(self.grid.get_node_ids())
-        # One that did not say who it is must not hold up every round: it is asked again after a while.
-        waiting = {n for n, since in self.silent.items() if time.monotonic() - since < self.patience.hello}
-        new = sorted(there - set(self.nodes.values()) - self.strangers - waiting)
+        """The nodes that are there now; those that are no site yet are asked who they are."""
+        before, self.there = self.there, set(self.grid.get_node_ids())
+        if before - self.there:  # somebody has left: one of those not taken in may stand for it, or be it come back
+            self.refused.clear()
+        # One that was not taken in must not hold up every round, nor fill the log: it is asked again after a while.
+        waiting = {n for n, since in self.refused.items() if time.monotonic() - since < self.patience.hello}
+        new = sorted(self.there - set(self.nodes.values()) - waiting)
         for node, given in self._exchange("query.hello", {n: self.greeting.letter() for n in new}, "hello").items():
-            self._welcome(node, given, there)
-        return there
+            self._welcome(node, given)
+        return self.there
 
-    def _welcome(self, node: int, given: Letter | Failure, there: set[int]) -> None:
+    def _welcome(self, node: int, given: Letter | Failure) -> None:
         try:
             if isinstance(given, Failure):
                 raise RefusedError(given.reason)
             card = card_of(given)
-            self._check(card, node, there)
+            self._check(card, node)
         except RefusedError as error:
             self.tell(f"node {node} is not taken in: {error}")
-            if not isinstance(given, Failure):  # one that gave no answer may give one later
-                self.strangers.add(node)
-            elif given == silence(self.patience.hello):
-                self.silent[node] = time.monotonic()
+            self.refused[node] = time.monotonic()
             return
         self.tell(f"{card.name} is there{' again' if card.name in self.cards else ''}, with {card.rows} rows")
         self.nodes[card.name], self.owners[node] = node, card.name
         self.cards.setdefault(card.name, card)
 
-    def _check(self, card: Card, node: int, there: set[int]) -> None:
+    def _check(self, card: Card, node: int) -> None:
         if self.admitted is not None and self.admitted.get(card.name) != node:
             raise RefusedError(f"it says it is {card.name!r}, but its key is not that site's")
         if card.name not in self.names:
             raise RefusedError(f"{card.name!r} is no site of this run: {', '.join(self.names)}")
-        if self.nodes.get(card.name) in there:
+        if self.nodes.get(card.name) in self.there:
             raise RefusedError(f"{card.name!r} is there already")
         if card.name in self.cards and self.cards[card.name].rows != card.rows:
             raise RefusedError(f"{card.name!r} held {self.cards[card.name].rows} rows, and now {card.rows}")

@@ -23,7 +23,7 @@ from imperfed.errors import DataError, DivergedError, QuorumError
 from imperfed.experiment import Experiment
 from imperfed.flower.grid import Node
 from imperfed.flower.mail import AWAY, Patience
-from imperfed.flower.wire import Letter, packed, unpacked
+from imperfed.flower.wire import FAILED, Letter, packed, unpacked
 from imperfed.labels import Candidates, Exact
 
 Answer = Callable[[Message], Message]
@@ -292,6 +292,40 @@ def test_strangers_and_doubles_are_not_taken_in(tmp_path: Path) -> None:
     told = (apart.folder / "run" / "mail.txt").read_text()
     assert "node 7 is not taken in: 'nobody' is no site of this run: site0, site1, site2, site3" in told
     assert "node 300 is not taken in: 'site1' is there already" in told
+
+
+def test_a_site_that_restarts_is_taken_in_when_its_old_node_is_gone(tmp_path: Path) -> None:
+    """Without keys it comes under another number, while the old one is still listed."""
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    apart.grid.nodes[555] = apart.node(apart.holdings[SITE])
+    apart.server.mail.look()
+    assert apart.server.mail.nodes["site2"] == 100 + SITE
+    del apart.grid.nodes[100 + SITE]
+    apart.server.mail.look()
+    assert apart.server.mail.nodes["site2"] == 555
+
+
+def test_a_site_that_cannot_say_hello_is_asked_seldom_and_again_when_it_comes_back(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+    node, asked = apart.grid.nodes[100 + SITE], []
+
+    def unready(message: Message, answer: Answer) -> Message:
+        asked.append(message)
+        return Message(packed(Letter({FAILED: "DataError; its log says why"})), reply_to=message)
+
+    node.mishap = unready
+    mail = apart.coordinator().mail
+    for _ in range(3):
+        mail.look()
+    assert len(asked) == 1
+    mail.refused[100 + SITE] -= AT_ONCE.hello
+    mail.look()
+    assert len(asked) == 2
+    node.mishap, node.online = None, False
+    mail.look()
+    node.online = True
+    mail.look()
+    assert mail.nodes["site2"] == 100 + SITE
 
 
 def test_a_name_without_its_key_is_not_taken_in(tmp_path: Path) -> None:
