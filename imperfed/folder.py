@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from imperfed.config import Config, read, resolve
+from imperfed.disk import lengthen
 from imperfed.errors import DataError, UsageError
 from imperfed.files.declaration import called
 
@@ -66,17 +68,14 @@ class RunFolder:
 
     def append(self, records: Iterable[Record]) -> None:
         """Further lines of `metrics.jsonl`."""
-        with (self.path / "metrics.jsonl").open("a") as f:
-            f.writelines(json.dumps(record, allow_nan=False) + "\n" for record in records)
+        lengthen(self.path / "metrics.jsonl", (json.dumps(record, allow_nan=False) for record in records))
 
     def records(self) -> Iterator[Record]:
-        """The lines of `metrics.jsonl`; a last line cut short by a crash is passed over."""
+        """The lines of `metrics.jsonl`; one cut short by a crash is passed over."""
         path = self.path / "metrics.jsonl"
-        for line in path.read_text().splitlines() if path.exists() else ():
-            try:
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            with suppress(json.JSONDecodeError):
                 yield json.loads(line)
-            except json.JSONDecodeError:
-                return
 
     def forget_from(self, round: int) -> None:
         """Drop the records of rounds that a resumed run will do again."""
@@ -85,8 +84,7 @@ class RunFolder:
 
     def log(self, line: str) -> None:
         """A line of `log.txt`."""
-        with (self.path / "log.txt").open("a") as f:
-            f.write(f"{datetime.now().isoformat(timespec='seconds')} {line}\n")
+        lengthen(self.path / "log.txt", [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
 
     def save_model(self, name: str, tree: dict[str, Tensor]) -> Path:
         """A model's named tensors."""

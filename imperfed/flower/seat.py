@@ -13,6 +13,7 @@ from imperfed.config import Config
 from imperfed.core import Site, Tree
 from imperfed.data.federate import Scene
 from imperfed.data.holding import Holding
+from imperfed.disk import lengthen
 from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.site import Bench, Job
 from imperfed.engine.state import State
@@ -47,8 +48,7 @@ class Place:
     def log(self, line: str) -> None:
         """A line in the site's own log."""
         self.state.mkdir(parents=True, exist_ok=True)
-        with (self.state / "log.txt").open("a", encoding="utf-8") as f:
-            f.write(line + "\n")
+        lengthen(self.state / "log.txt", [line])
 
 
 @dataclass

@@ -16,6 +16,7 @@ from imperfed.config import Config
 from imperfed.core import Tree
 from imperfed.data.holding import Card, Central
 from imperfed.data.scale import Scale
+from imperfed.disk import lengthen
 from imperfed.engine.site import Bench
 from imperfed.errors import UsageError
 from imperfed.experiment import Experiment, Watch
@@ -108,8 +109,7 @@ class Coordinator:
 
     def say(self, line: str) -> None:
         """A line of `mail.txt`: who was asked, who answered, how long it took."""
-        with (self.folder.path / "mail.txt").open("a", encoding="utf-8") as f:
-            f.write(f"{datetime.now().isoformat(timespec='seconds')} {line}\n")
+        lengthen(self.folder.path / "mail.txt", [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
 
     def charters(self, cards: Sequence[Card], scale: Scale) -> list[Charter]:
         """What every site is told of the run with each message."""
