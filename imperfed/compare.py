@@ -14,10 +14,11 @@ from importlib import resources
 from pathlib import Path
 
 from imperfed.config import Config
+from imperfed.disk import whole
 from imperfed.errors import UsageError
 from imperfed.experiment import Watch, is_own
 from imperfed.files.declaration import read_declaration
-from imperfed.folder import Record, free, whole
+from imperfed.folder import Record, free
 from imperfed.processes import Outcome, SideBySide
 from imperfed.products import headline
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from imperfed.config import Config, read, resolve
-from imperfed.disk import lengthen
+from imperfed.disk import lengthen, whole
 from imperfed.errors import DataError, UsageError
 from imperfed.files.declaration import called
 
@@ -124,19 +124,6 @@ def free(out: Path, name: str, digest: str) -> Path:
     while path.exists():
         number += 1
         path = out / f"{stem}-{number}"
-    return path
-
-
-def whole(path: Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a hidden file beside the path, then put it in place; one left by a crash is written over."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partly = path.with_name(f".{path.name}.partly")
-    try:
-        write(partly)
-        partly.replace(path)
-    except BaseException:
-        partly.unlink(missing_ok=True)
-        raise
     return path
 
 

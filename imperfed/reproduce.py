@@ -11,9 +11,10 @@ from typing import Any
 
 from imperfed.compare import Line, caption, compare, spread
 from imperfed.config import Config
+from imperfed.disk import whole
 from imperfed.errors import UsageError, unknown
 from imperfed.experiment import Watch
-from imperfed.folder import free, whole
+from imperfed.folder import free
 from imperfed.processes import SideBySide
 from imperfed.study import Study, read_study, studies
 

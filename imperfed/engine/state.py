@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import mmap
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core import Algorithm, Objective, Site, Tree
+from imperfed.disk import durably
 from imperfed.errors import DataError
 from imperfed.federation import Federation
 from imperfed.network import Layout
@@ -114,12 +114,8 @@ class State:
         """Write a checkpoint whole or not at all."""
         from safetensors.torch import save_file
 
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partly = path.with_suffix(".tmp")
-        save_file({n: t.contiguous() for n, t in self.flat().items()}, partly, {"round": json.dumps(self.round)})
-        with partly.open("rb") as f:
-            os.fsync(f.fileno())
-        partly.replace(path)
+        tree, told = {n: t.contiguous() for n, t in self.flat().items()}, {"round": json.dumps(self.round)}
+        durably(path, lambda partly: save_file(tree, partly, told))
 
     def restore(self, path: Path) -> None:
         """Take over a checkpoint of the same run."""

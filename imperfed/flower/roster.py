@@ -8,8 +8,9 @@ from pathlib import Path
 
 from imperfed.core import Tree
 from imperfed.data.holding import Card
+from imperfed.disk import durably
 from imperfed.flower.charter import card_letter, card_of
-from imperfed.flower.store import Store, durably
+from imperfed.flower.store import Store
 from imperfed.flower.wire import Letter
 
 TENSORS = "cards"
@@ -25,7 +26,8 @@ def write_cards(path: Path, cards: Sequence[Card]) -> None:
         for name, t in tensors.items()
     }
     Store(path).keep(TENSORS, tree)
-    durably(path / "cards.json", json.dumps([dict(letter.words) for letter in letters], indent=2).encode())
+    words = json.dumps([dict(letter.words) for letter in letters], indent=2)
+    durably(path / "cards.json", lambda partly: partly.write_text(words, encoding="utf-8"))
 
 
 def read_cards(path: Path) -> dict[str, Card]:

@@ -9,34 +9,18 @@ there whole or not at all.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from imperfed.core import Tree
+from imperfed.disk import durably
 from imperfed.errors import DataError
 
 Key = tuple[int, int]
 """A round, and the number of the exchange in it."""
 FIRST: Key = (-1, 0)
 """Before round 0. This state is not kept: it follows from the settings and the site's own rows."""
-
-
-def durably(path: Path, content: bytes) -> None:
-    """Put a file in its place whole or not at all, also if the machine stops."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partly = path.with_name(f".{path.name}.partly")
-    with partly.open("wb") as f:
-        f.write(content)
-        f.flush()
-        os.fsync(f.fileno())
-    partly.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name itself
-    finally:
-        os.close(folder)
 
 
 @dataclass(frozen=True)
@@ -72,7 +56,8 @@ class Store:
         """Keep a tree under a name."""
         from safetensors.torch import save
 
-        durably(self.path / f"{name}.safetensors", save({n: t.contiguous() for n, t in tree.items()}))
+        content = save({n: t.contiguous() for n, t in tree.items()})
+        durably(self.path / f"{name}.safetensors", lambda partly: partly.write_bytes(content))
 
     def kept(self, name: str) -> Tree | None:
         """The tree under a name, if there is one."""
