@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from imperfed.errors import DataError, UsageError
+from imperfed.files.rules import name_trouble
 from imperfed.flower.keys import SiteKeys
 from imperfed.flower.membership import Membership, Way
 from imperfed.flower.processes import Stopped, alone, orderly
@@ -50,8 +50,8 @@ class Joining:
             "test": str(self.test.resolve()) if self.test else "",
             "secret": str((self.keys / "secret").resolve()) if self.keys else "",
         }
-        if not re.fullmatch(r"[\w.-]+", told["name"]):
-            raise UsageError(f"{told['name']!r} cannot be a site's name; give one with --name")
+        if trouble := name_trouble(told["name"]):
+            raise UsageError(f"the site's name would be {trouble}; give another with --name")
         return told
 
 

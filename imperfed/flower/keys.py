@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,8 +26,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from imperfed.errors import DataError, UsageError
+from imperfed.files.rules import name_trouble
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LOOPBACK = ("localhost", "127.0.0.1")  # the gate and the server's own processes speak to SuperLink there
 SECRET_BYTES = 32
 
@@ -138,8 +137,8 @@ def _refuse(out: Path, sites: Sequence[str], hosts: Sequence[str], days: float) 
     if not sites or len(set(sites)) < len(sites):
         raise UsageError("--sites takes the sites' names with commas between them, each once")
     for name in sites:
-        if not NAME.fullmatch(name):
-            raise UsageError(f"a site's name has up to 64 letters, digits and . _ -, the first no sign; got {name!r}")
+        if trouble := name_trouble(name):
+            raise UsageError(f"--sites has {trouble}; choose another name")
     if not hosts or not all(hosts):
         raise UsageError("--host takes the coordinator's name or address as the sites will type it")
     if not days > 0:

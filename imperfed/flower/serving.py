@@ -11,6 +11,7 @@ from imperfed.config import Config
 from imperfed.device import Place
 from imperfed.errors import ImperfedError, UsageError
 from imperfed.files.declaration import Declaration, parse, read_declaration
+from imperfed.files.rules import name_trouble
 from imperfed.flower.control import Settings
 from imperfed.flower.keys import CoordinatorKeys
 from imperfed.flower.own import central_of, refuse
@@ -63,6 +64,9 @@ def home_of(folder: RunFolder) -> Path:
 
 def named(declaration: Declaration, said: Sequence[str], keys: CoordinatorKeys | None) -> tuple[str, ...]:
     """The sites in the order of their numbers: as said, else as declared by name, else those that have keys."""
+    for name in said:
+        if trouble := name_trouble(name):
+            raise UsageError(f"--sites has {trouble}; choose another name")
     if said:
         return tuple(said)
     if isinstance(declaration.sites, Mapping):

@@ -110,7 +110,8 @@ def test_nothing_is_overwritten(keys: Path) -> None:
     [
         (["a", "a"], ["h"], 1, "each once"),
         ([], ["h"], 1, "each once"),
-        (["../a"], ["h"], 1, "letters, digits"),
+        (["../a"], ["h"], 1, "cannot be the name of a file"),
+        (["a", "scale"], ["h"], 1, "'scale', which is the name of another file of a run"),
         (["a"], [], 1, "--host"),
         (["a"], ["höst"], 1, "ASCII"),
         (["a"], ["h"], 0, "--days"),

@@ -170,6 +170,7 @@ def test_what_serve_refuses(tmp_path: Path) -> None:
         return result.exception
 
     assert "nobody has said who the sites are" in str(refused(data, "pfedpll"))
+    assert "'scale', which is the name of another file" in str(refused(data, "pfedpll", "--sites", "north,scale"))
     assert "no key of south" in str(refused(data, "pfedpll", "--sites", "north,south", "--keys", own))
     assert "--insecure" in str(refused(data, "pfedpll", "--sites", "a", "--host", "192.0.2.1"))
     assert "give no rows away" in str(refused(data, "pfedpll", "--keys", own, "--set", "split.public=0.5"))
@@ -177,8 +178,9 @@ def test_what_serve_refuses(tmp_path: Path) -> None:
 
 
 def test_what_join_refuses(tmp_path: Path) -> None:
-    file = tmp_path / "a b.csv"
+    file, taken = tmp_path / "a b.csv", tmp_path / "global.csv"
     file.touch()
+    taken.touch()
     assert Joining("h:1", file, tmp_path, name="x").site()["name"] == "x"
     for joining, message in (
         (Joining("h", file, tmp_path), "HOST:PORT"),
@@ -187,8 +189,9 @@ def test_what_join_refuses(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=message):
             joining.way()
-    with pytest.raises(UsageError, match="cannot be a site's name"):
-        Joining("h:1", file, tmp_path).site()
+    assert Joining("h:1", file, tmp_path).site()["name"] == "a b"
+    with pytest.raises(UsageError, match=r"'global', which is the name of another file of a run; .* --name"):
+        Joining("h:1", taken, tmp_path).site()
     with pytest.raises(DataError, match="no such file"):
         Joining("h:1", tmp_path / "absent.csv", tmp_path).site()
     make_keys(tmp_path / "keys", ["north"], ["h"], days=1)
