@@ -75,13 +75,23 @@ class Gate:
             log.warning("refused %s %s from %s: %s", scope["method"], printable(scope["raw_path"]), who, refusal[1])
             await answer(send, *refusal)
             return
+        begun = False
+
+        async def passed_back(message: Scope) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
         try:
-            await self.forward(scope, receive, send)
+            await self.forward(scope, receive, passed_back)
+            return
         except httpx.HTTPError as error:
             log.warning("no answer behind the gate: %r", error)
-            await answer(send, 503, "the coordinator does not answer")
+            failure = 503, "the coordinator does not answer"
         except TimeoutError:
-            await answer(send, 408, "the request did not arrive in time")
+            failure = 408, "the request did not arrive in time"
+        if not begun:  # of an answer that has begun the caller sees that it is cut short: the connection is closed
+            await answer(send, *failure)
 
     def refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Status and reason if a request may not pass."""

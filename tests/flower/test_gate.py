@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import pytest
 
 pytest.importorskip("flwr")
 
+import httpx
+
 from imperfed.errors import UsageError
 from imperfed.flower import gate as gate_module
-from imperfed.flower.gate import Door, Gate
+from imperfed.flower.gate import Door, Gate, Scope
 from imperfed.flower.keys import make_keys
 
 PULL = "/v1/fleet/pull-messages"
@@ -220,6 +223,28 @@ def test_a_silent_superlink_is_said_to_be_one() -> None:
     door = Door(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", 0, None, None).open()
     assert speak(door, post(PULL)).startswith(b"HTTP/1.1 503")
     door.close()
+
+
+class CutShort(httpx.AsyncByteStream):
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"half"
+        raise httpx.ReadError("gone")
+
+
+def test_an_answer_that_is_cut_short_gets_no_second_head() -> None:
+    gate, sent = Gate("http://127.0.0.1:1", ca=None), []
+    gate.client = httpx.AsyncClient(transport=httpx.MockTransport(lambda _: httpx.Response(200, stream=CutShort())))
+    scope = {"type": "http", "method": "POST", "raw_path": PULL.encode(), "query_string": b""}
+
+    async def receive() -> Scope:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Scope) -> None:
+        sent.append(message)
+
+    asyncio.run(gate(scope | {"headers": [(b"content-length", b"0")]}, receive, send))
+    assert [message.get("status", message.get("body")) for message in sent] == [200, b"half"]
+    assert sent[-1]["more_body"]
 
 
 def test_sites_without_keys_may_register_themselves_where_that_was_asked_for(upstream: Upstream) -> None:
