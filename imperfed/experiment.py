@@ -224,8 +224,9 @@ def network_of(config: Config, shape: tuple[int, ...], classes: int, features: i
 
 
 def start(config: Config, out: Path, watch: Watch, scene: Scene | None = None) -> tuple[RunFolder, Record]:
-    """A new run in a new folder below `out`; `scene`: its data, where they are there already."""
-    watch.prepare(config)
+    """A new run in a new folder below `out`; `scene`: its data, where they have been prepared already."""
+    if scene is None:
+        watch.prepare(config)
     with closing(Experiment(config, scene)) as experiment:
         folder = RunFolder.create(out, config, experiment.place.described())
         for note in experiment.scene.facts.get("attack", ()):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from itertools import repeat
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import TracebackType
 
@@ -16,13 +17,18 @@ from imperfed.config import Config
 from imperfed.data.federate import Scene
 from imperfed.device import Place
 from imperfed.errors import DivergedError
-from imperfed.experiment import Watch, same_scene, scene_of, start
+from imperfed.experiment import Interrupted, Watch, same_scene, scene_of, start
 from imperfed.folder import Record
 
 ON_A_GPU, ROOM = 3, 40e9
 """Processes that pay on one GPU: what one of them does on the host, another covers. Bytes it must have for them."""
 Outcome = Record | str
 """A run's summary, or what was said of it where it diverged."""
+LOOK = 0.1
+"""Seconds between two looks whether to stop."""
+# Not forked: a process that has used a GPU cannot give it to its children.
+SPAWN = multiprocessing.get_context("spawn")
+_stopping: Event
 
 
 class SideBySide:
@@ -31,6 +37,7 @@ class SideBySide:
     def __init__(self, jobs: int = 0) -> None:
         self.jobs = jobs
         self.pool: ProcessPoolExecutor | None = None
+        self.stopping = SPAWN.Event()
 
     def __enter__(self) -> SideBySide:
         return self
@@ -38,8 +45,13 @@ class SideBySide:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.pool is not None:
-            self.pool.shutdown(cancel_futures=True)
+        if self.pool is None:
+            return
+        self.stopping.set()  # whatever ended the others' run, they end with a checkpoint
+        if kind is KeyboardInterrupt:  # unless it is to be at once
+            for child in multiprocessing.active_children():
+                child.terminate()
+        self.pool.shutdown(cancel_futures=True)
 
     def outcomes(
         self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
@@ -49,10 +61,28 @@ class SideBySide:
         if jobs <= 1:
             yield from (of_one_seed(runs, folder, watch) for runs in configs)
             return
+        interrupted, stop = [], watch().stop
+        for future in self._begun(jobs, configs, folder):
+            while wait([future], LOOK).not_done:
+                if stop():
+                    self.stopping.set()
+            if isinstance(error := future.exception(), Interrupted):
+                interrupted.append(str(error))
+            elif not interrupted:
+                yield future.result()
+        if interrupted:
+            raise Interrupted("\n".join(interrupted))
+
+    def _begun(self, jobs: int, configs: Sequence[Sequence[Config]], folder: Path) -> list[Future[list[Outcome]]]:
+        """The runs of every seed, given to the processes."""
         if self.pool is None:
-            # Not forked: a process that has used a GPU cannot give it to its children.
-            self.pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
-        yield from self.pool.map(aside, configs, repeat(folder))
+            self.pool = ProcessPoolExecutor(jobs, SPAWN, _listen, (self.stopping,))
+        # A terminal sends Ctrl-C to all, but only this process decides what it means: the others inherit the mask.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            return [self.pool.submit(aside, runs, folder) for runs in configs]
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def paying(config: Config) -> int:
@@ -63,8 +93,16 @@ def paying(config: Config) -> int:
     return ON_A_GPU
 
 
+def _listen(stopping: Event) -> None:
+    """In another process, before its first runs: remember where it will be told to stop."""
+    global _stopping
+    _stopping = stopping
+
+
 def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
     """The runs of one seed in another process, which says when each begins: its rounds would be too many lines."""
+    if _stopping.is_set():
+        raise Interrupted(f"seed {runs[0].run.seed} was not begun")
     began, number = time.perf_counter(), 0
 
     def begin(config: Config, scene: Scene, round: int) -> None:
@@ -74,7 +112,7 @@ def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
         number += 1
         print(f"seed {config.run.seed}: {config.run.title}, {number} of {len(runs)}{until}", flush=True)
 
-    return of_one_seed(runs, folder, lambda: Watch(begin=begin))
+    return of_one_seed(runs, folder, lambda: Watch(begin=begin, stop=_stopping.is_set))
 
 
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:
@@ -82,10 +120,12 @@ def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]
     outcomes: list[Outcome] = []
     before: tuple[Config, Scene] | None = None
     for one in runs:
+        watching = watch()
+        watching.prepare(one)
         scene = before[1] if before and same_scene(before[0], one) else scene_of(one)
         before = one, scene
         try:
-            outcomes.append(start(one, folder, watch(), scene)[1])
+            outcomes.append(start(one, folder, watching, scene)[1])
         except DivergedError as error:
             outcomes.append(str(error))
     return outcomes

@@ -11,8 +11,9 @@ import pytest
 import torch
 from cli.terminal import TINY, done, imperfed, program
 
-from imperfed import study
+from imperfed import processes, study
 from imperfed.config import resolve
+from imperfed.experiment import Watch
 from imperfed.processes import paying
 from imperfed.study import read_study, studies
 
@@ -96,6 +97,15 @@ def test_a_run_of_another_process_says_that_it_begins(tmp_path: Path) -> None:
         said = process.communicate()[0].splitlines()
     assert {"seed 0: cc, 1 of 2", "seed 1: cc, 1 of 2"} <= set(said)
     assert sum(bool(re.fullmatch(r"seed [01]: rc, 2 of 2, about \d+ s left", line)) for line in said) == 2
+
+
+def test_that_data_are_prepared_is_said_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(processes, "scene_of", lambda config: said.append("read"))
+    monkeypatch.setattr(processes, "start", lambda *_: (None, {}))
+    watch = Watch(prepare=lambda config: said.append("prepare"))
+    processes.of_one_seed([resolve(words={"method": "cc", "data": "digits"})], tmp_path, lambda: watch)
+    assert said == ["prepare", "read"]
 
 
 def test_every_study_that_comes_along_can_be_read() -> None:

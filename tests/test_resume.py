@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.terminal import FLIP, done, products, program, records
+from cli.terminal import FLIP, TINY, done, products, program, records
 
 SETTINGS = (
     *("run", "pfedpll", "--rounds", "16", "--workers", "2", *FLIP),
@@ -124,6 +124,21 @@ def test_interrupted_as_by_ctrl_c(uninterrupted: Path, tmp_path: Path) -> None:
     log = (run / "log.txt").read_text()
     assert f"interrupted after round {len(shown)}; checkpoint written" in log
     assert f"resumed after round {len(shown)}" in log
+
+
+def test_seeds_side_by_side_are_interrupted_with_a_checkpoint_each(tmp_path: Path) -> None:
+    words = ("compare", "cc", "--seeds", "0,1,2", *TINY, "--rounds", 5000, "--jobs", 2, "--out", tmp_path)
+    with program(*words) as process:
+        wait_for(lambda: len([*tmp_path.glob("*/*/metrics.jsonl")]) == 2, 120)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopping after this round, with a checkpoint" in out
+    runs = [*tmp_path.glob("*/*/checkpoints/last.safetensors")]
+    assert len(runs) == 2
+    assert set(err.splitlines()) == {"seed 2 was not begun"} | {
+        f"interrupted; go on with: imperfed resume {run.parent.parent}" for run in runs
+    }
 
 
 def test_a_finished_run_is_left_as_it_is(uninterrupted: Path, tmp_path: Path) -> None:
