@@ -62,7 +62,8 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
             console.print(f"  {line}")
     for line in suspicions.told(summary.get("suspicions", {})):
         console.print(line)
-    console.print(f"{summary['seconds']:.1f} s. Written:")
+    took = "" if summary["seconds"] is None else f"{summary['seconds']:.1f} s. "
+    console.print(f"{took}Written:")
     written(console, folder)
 
 

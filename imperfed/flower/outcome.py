@@ -56,7 +56,7 @@ def write_outcome(folder: RunFolder, seat: Seat, scene: Scene, net: Net, rounds:
         "data": scene.federation.name,
         "seed": run.seed,
         "data_seed": run.data_seed,
-        "seconds": 0.0,
+        "seconds": None,  # the run was the coordinator's
     }
     write_summary(folder, scene, judge, head, Outcome(rounds, personal, {}, labels, areas))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 from rehearsal import Apart, settled
+from rich.console import Console
 
 from imperfed import experiment
 from imperfed.experiment import Watch, held_by_sites, start
 from imperfed.flower import outcome
 from imperfed.folder import RunFolder
+from imperfed.tables import run_table
 
 WAYS: dict[str, dict[str, Any]] = {
     "candidate sets": {"method": "pfedpll", "labels.candidates": "flip", "labels.edge": "raw"},
@@ -72,7 +75,11 @@ def test_a_whole_run(way: str, tables: Path, tmp_path: Path, monkeypatch: pytest
         mine = json.loads((own.path / "summary.json").read_text())
         assert mine["sites"][0][known["metric"]] == known["sites"][k][known["metric"]]
         assert mine["sent"] == known["sent"]
-        assert site in (own.path / "report.html").read_text()
+        page = (own.path / "report.html").read_text()
+        assert site in page
+        assert "seconds since" not in page
+        run_table(console := Console(file=io.StringIO(), record=True), mine, own.path)
+        assert "\nWritten:\n" in console.export_text()
 
 
 def assert_same_files(own: RunFolder, whole: RunFolder, site: str) -> None:
