@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
@@ -37,7 +38,7 @@ class SideBySide:
     def __init__(self, jobs: int = 0) -> None:
         self.jobs = jobs
         self.pool: ProcessPoolExecutor | None = None
-        self.stopping = SPAWN.Event()
+        self.stopping: Event
 
     def __enter__(self) -> SideBySide:
         return self
@@ -47,7 +48,7 @@ class SideBySide:
     ) -> None:
         if self.pool is None:
             return
-        self.stopping.set()  # whatever ended the others' run, they end with a checkpoint
+        self.stopping.set()  # those that still run end with a checkpoint
         if kind is KeyboardInterrupt:  # unless it is to be at once
             for child in multiprocessing.active_children():
                 child.terminate()
@@ -76,6 +77,7 @@ class SideBySide:
     def _begun(self, jobs: int, configs: Sequence[Sequence[Config]], folder: Path) -> list[Future[list[Outcome]]]:
         """The runs of every seed, given to the processes."""
         if self.pool is None:
+            self.stopping = SPAWN.Event()
             self.pool = ProcessPoolExecutor(jobs, SPAWN, _listen, (self.stopping,))
         # A terminal sends Ctrl-C to all, but only this process decides what it means: the others inherit the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -94,9 +96,11 @@ def paying(config: Config) -> int:
 
 
 def _listen(stopping: Event) -> None:
-    """In another process, before its first runs: remember where it will be told to stop."""
+    """In another process, before its first runs: know how it will be told to stop, after a round or at once."""
     global _stopping
     _stopping = stopping
+    # A run that is simply ended would leave its workers to the end of their steps, and the pool would wait for them.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
 
 
 def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
