@@ -119,6 +119,8 @@ class Desk:
     """Known to all sites and not to the server."""
     steps: int
     """Local steps that the site makes in a round of training."""
+    weight_decay: float = 0.0
+    """Of these steps."""
 
     def whole(self) -> Batch:
         """All rows of the site as one batch."""

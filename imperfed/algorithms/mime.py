@@ -9,19 +9,19 @@ is among the values the paper tries is from memory.
     y                step.w, shared part              up
     m                server["m"]                      down; frozen during a round
     c                server["c"]                      down, not under `lite`; the mean of the full gradients at x
-    grad f_k(x)      full_gradient                    up as "g", in an exchange before training
+    grad f_k(x)      Mime.gradient                    up as "g", in an exchange before training
     g(y), g(x)       of one batch in `local`          never
     U, V             Mime.mix                         never
     p_k              Updates.by_size, n_k / n         n_k is the site's claim
 
-The method has its own momentum, so `local.momentum` is not used. Weights that stay at a site take plain SGD steps. Both
-gradients of a step are of the same rows, in training mode, with the same dropout; the pass at x leaves no trace in the
-normalisation buffers, which are averaged by p_k without the server's step.
+The method has its own momentum, so `local.momentum` is not used. Weights that stay at a site take plain SGD steps. Weight
+decay is part of every gradient: those of a step, and the full ones from which c and m come. Both gradients of a step are
+of the same rows, in training mode, with the same dropout; the pass at x leaves no trace in the normalisation buffers,
+which are averaged by p_k without the server's step.
 
 Departs from the paper in: momentum accumulates, as in fedjax, so that eta means what it means under other momenta here
 (`form=paper` is the paper's, which at equal eta comes 1 - beta times as far); the averages are weighted by n_k, as in
-fedjax (the paper's are uniform); full gradients are taken in training mode, in slices; weight decay acts beside the
-momentum, on y, and is no part of c and m.
+fedjax (the paper's are uniform); full gradients are taken in training mode, in slices.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Mime(Algorithm):
         return Exchange("gradient", self.collect, self.gradient), Exchange("train", self.merge)
 
     def gradient(self, desk: Desk) -> Tree:
-        """grad f_k(x)."""
-        return {"g": desk.full_gradient()}
+        """grad f_k(x), with the weight decay that a step at x would have."""
+        return {"g": desk.full_gradient().add_(desk.down["w"], alpha=desk.weight_decay)}
 
     def collect(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """The mean of the full gradients."""
@@ -79,10 +79,8 @@ class Mime(Algorithm):
         S = len(step.down["w"])
         shift = 0.0 if self.lite else step.down["c"] - self.at_server(objective, step)
         loss, out = self.total(objective, step)
-        g = step.net.backward(loss)
+        g = self.slope(loss, step)
         g[:S] = self.mix(g[:S] + shift, step.down["m"])  # U(d, m) with d = g(y) - g(x) + c; MimeLite: d = g(y)
-        if step.weight_decay:
-            g.add_(step.w, alpha=step.weight_decay)
         step.w.sub_(g, alpha=step.lr)  # y <- y - eta U
         return loss.detach(), out
 
@@ -90,8 +88,10 @@ class Mime(Algorithm):
         """g(x): the gradient of the same batch at the server's weights, after which the network is as it was."""
         x, y = step.down["w"], step.net.row.clone()
         step.w[: len(x)] = x
-        with torch.random.fork_rng(devices=[]):  # the pass at y will draw the same dropout
-            g = step.net.backward(self.total(objective, step)[0])[: len(x)].clone()
+        # Steps that draw random numbers are never captured, and while one is, a GPU's generator cannot be looked at.
+        gpu = [x.device] if x.is_cuda and not torch.cuda.is_current_stream_capturing() else []
+        with torch.random.fork_rng(devices=gpu):  # the pass at y will draw the same dropout
+            g = self.slope(self.total(objective, step)[0], step)[: len(x)].clone()
         step.net.load(y)
         return g
 

@@ -160,8 +160,8 @@ def sit_down(bench: Bench, site: int, p: Plan, opening: bool = False, seated: Ne
     net = seated or bench.take_place(site, down["w"], down["buffers"])
     first = Plan(p.rows[:1], {name: t[:1] for name, t in p.draws.items()})
     _, batch = next(batches(shelf, shelf.rows, first, pad=False))
-    memory, steps = bench.memory(site), job.local.steps_of(len(shelf.x))
-    return Desk(net, job.objective, shelf.x, shelf.labels, shelf.rows, down, memory, batch, job.secret, steps)
+    memory, steps, decay = bench.memory(site), job.local.steps_of(len(shelf.x)), job.local.weight_decay
+    return Desk(net, job.objective, shelf.x, shelf.labels, shelf.rows, down, memory, batch, job.secret, steps, decay)
 
 
 def train(bench: Bench, round: int, site: int) -> Answer:

@@ -46,16 +46,17 @@ def transcription(hand: Hand, method: Mime) -> tuple[Hand, np.ndarray]:
     m = np.zeros(S)
     for t, who in hand.rounds:
         starts = {k: np.concatenate([hand.x, hand.own[k]]) for k in who}
-        c = hand.p(who) @ np.array([hand.g(k, starts[k])[:S] for k in who])
+        c = hand.p(who) @ np.array([hand.g(k, starts[k])[:S] for k in who]) + local.weight_decay * hand.x
         ends = []
         for k in who:
             y = starts[k]
             for xi in hand.batches(t, k):
-                d = hand.g(k, y, xi)
+                d = hand.g(k, y, xi) + local.weight_decay * y
                 if not method.lite:
-                    d[:S] += c - hand.g(k, np.concatenate([hand.x, y[S:]]), xi)[:S]
+                    g_x = hand.g(k, np.concatenate([hand.x, y[S:]]), xi)[:S] + local.weight_decay * hand.x
+                    d[:S] += c - g_x
                 d[:S] = new * d[:S] + method.beta * m
-                y = y - local.lr * (d + local.weight_decay * y)
+                y = y - local.lr * d
             ends.append(y[:S])
             hand.own[k] = y[S:]
         hand.x = hand.x - method.alpha * (hand.x - hand.p(who) @ np.array(ends))
@@ -83,15 +84,18 @@ def test_three_rounds_of_unequal_clients_with_one_absent(method: Mime, personal:
     near(e.state.personal, np.stack(list(hand.own.values())), tolerance=1e-12)
 
 
+@pytest.mark.parametrize("decay", [0.0, 1.0])
+@pytest.mark.parametrize("lite", [False, True])
 @pytest.mark.parametrize("form", ["paper", "accumulate"])
-def test_with_one_step_it_is_the_centralised_optimiser(form: str):
+def test_with_one_step_it_is_the_centralised_optimiser(form: str, lite: bool, decay: float):
     x, m, expected = 2.0, 0.0, []
     for _ in range(3):
-        c = ((x - 1) + 3 * (x + 1)) / 2
+        c = ((x - 1) + 3 * (x + 1)) / 2 + decay * x
         m = (0.3 if form == "paper" else 1.0) * c + 0.7 * m
         x -= 0.1 * m
         expected.append(x)
-    assert path(Mime(beta=0.7, form=form), local=ONCE)[1] == pytest.approx(expected, abs=1e-5)
+    method, local = Mime(beta=0.7, form=form, lite=lite), replace(ONCE, weight_decay=decay)
+    assert path(method, local=local)[1] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("form", ["paper", "accumulate"])
