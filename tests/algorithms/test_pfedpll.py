@@ -197,6 +197,23 @@ def test_falls_back_to_the_sizes_and_says_so(case: str):
     assert "n_k/n" in hall.notes[0]
 
 
+def test_no_weight_is_negative_where_sites_have_hardly_moved():
+    server, _, hall = meeting(PUBLIC.float())
+    near_by = server["w"] + 1e-6 * torch.randn(50, 9, generator=torch.Generator().manual_seed(0))
+    updates = Updates(tuple(range(50)), torch.ones(50), {"w": near_by, "buffers": torch.zeros(50, 0)})
+    assert (PFedPLL().scores(server, updates, hall) >= 0).all()
+
+
+def test_a_site_is_scored_with_its_own_running_statistics():
+    net = Net(normed := Network(nn.BatchNorm1d(2), nn.Linear(2, 2)), Layout.of(normed, lambda name: False))
+    layout = net.layout
+    server = {"w": net.row[: layout.shared].clone(), "buffers": layout.buffers(net.row).clone()}
+    moved = server["buffers"] + torch.tensor([[0.0], [0.1], [0.5]]) * torch.arange(4)
+    updates = Updates((0, 1, 2), torch.ones(3), {"w": server["w"].expand(3, -1), "buffers": moved})
+    still, little, far = PFedPLL().scores(server, updates, Hall(net, PUBLIC.float(), 0, 0.01, torch.Generator()))
+    assert still == 0 < little < far
+
+
 @double()
 def test_without_kl_the_sizes_are_the_weights():
     server, updates, hall = meeting(PUBLIC)
