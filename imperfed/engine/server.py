@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import mean
 
 import torch
 
 from imperfed.auxiliary import Defence
 from imperfed.core import Done, Exchange, Hall, Suspicion, Tree, Updates
-from imperfed.descend import Shelf, descend, plan
+from imperfed.descend import Local, Shelf, descend, plan
 from imperfed.engine.seeds import SERVER, generator, seeded
 from imperfed.engine.site import Bench
 from imperfed.errors import DivergedError, ImperfedError
@@ -39,18 +40,25 @@ class Server:
             halls.append(hall)
         return halls
 
+    def local(self) -> Local:
+        """How the server trains on rows of its own: with as many steps as a site makes on average."""
+        job = self.bench.job
+        steps = [job.local.steps_of(n) for n in job.federation.sizes()]
+        return replace(job.local, steps=round(mean(steps)), epochs=0)
+
     def training(self, round: int) -> Callable[[Tree], Done]:
         """How the server trains on its own rows in this round."""
         job, trusted = self.bench.job, self.bench.job.federation.trusted
+        local = self.local()
 
         def train(down: Tree) -> Done:
             assert trusted is not None
             objective, labels = job.objective, trusted.labels.told_as(job.objective.labels)
             shelf = Shelf(trusted.x, labels, objective.open(labels), objective.survey(labels))
-            p = plan(job.algorithm, job.local, len(trusted.x), generator(job.seed, round, SERVER, "batches"))
+            p = plan(job.algorithm, local, len(trusted.x), generator(job.seed, round, SERVER, "batches"))
             self.net.load(job.layout.join(down["w"], down["buffers"], self.bench.state.personal[0]))
             with seeded(job.seed, round, SERVER, "layers train"):
-                return descend(job.algorithm, job.objective, self.net, shelf, p, down, {}, job.local)[0]
+                return descend(job.algorithm, job.objective, self.net, shelf, p, down, {}, local)[0]
 
         return train
 

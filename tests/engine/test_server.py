@@ -141,6 +141,12 @@ def test_the_server_trains_on_its_own_rows_as_a_site_would() -> None:
         engine(Served(), Plain(), (replace(federation, trusted=None), oracle)).go()
 
 
+def test_with_passes_the_server_makes_as_many_steps_as_a_site_does_on_average() -> None:
+    passes = replace(LOCAL, epochs=3, batch=8)  # 6, 9, 12 and 12 steps at the sites; the server's 24 rows make 9
+    runs = [engine(Served(), Plain(), SCENE, local, rounds=1).go() for local in (passes, replace(LOCAL, steps=10))]
+    assert torch.equal(runs[0].state.server["w"], runs[1].state.server["w"])
+
+
 @dataclass(frozen=True)
 class Collecting(Algorithm):
     """Asks every site for its first inputs before round 0, as many as its number; the answers differ in shape."""
