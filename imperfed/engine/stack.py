@@ -24,6 +24,8 @@ Layer = Callable[[Tensor], Tensor]
 
 SMALL = 1 << 18
 """Weights up to which products are cheaper than the calls around them."""
+TOGETHER = 5
+"""Sites of a round in one program at most: more gain little, and would leave cores without work."""
 EACH_NUMBER_BY_ITSELF = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.SiLU, nn.Softplus, nn.LeakyReLU, nn.Identity)
 PLAIN_STEP = ("draws", "begin", "start", "total", "correct", "move", "slope", "local")
 """Hooks that must be the base class's: then a local step is the objective's gradient and SGD with momentum."""

@@ -12,7 +12,7 @@ from imperfed.engine import post
 from imperfed.engine.crew import Crew, Failure, Task, cores, crew, unforkable
 from imperfed.engine.loop import Loop
 from imperfed.engine.site import Bench, Scores
-from imperfed.engine.stack import stackable
+from imperfed.engine.stack import TOGETHER, stackable
 from imperfed.engine.staff import Reply
 from imperfed.engine.state import shared
 from imperfed.errors import ImperfedError
@@ -73,8 +73,9 @@ class Workers(Loop):
         return Reply(loss, model | {name: torch.from_numpy(array) for name, array in further.items()})
 
     def _shares(self, sites: Sequence[int]) -> list[tuple[int, ...]]:
-        """Sites that are trained in one program. Cut by the machine's cores: the number of workers changes nothing."""
-        size, in_order = -(-self.on_duty // cores()), sorted(sites)
+        """Sites that are trained in one program. Rounding depends on how they are cut, so nothing of the machine may."""
+        stacks = 2 * -(-self.on_duty // (2 * TOGETHER))  # an even number, for two cores
+        size, in_order = -(-self.on_duty // stacks), sorted(sites)
         return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch import Tensor, nn
-from toy import LOCAL, Plain, Watched, engine, network, world
+from toy import LOCAL, Plain, Watched, differences, engine, everything, network, world
 
 from imperfed.algorithms import catalogue
 from imperfed.algorithms.fedavg import FedAvg
@@ -162,12 +162,22 @@ class Stumbling(Plain):
         return super().loss(net, batch)
 
 
-def test_a_site_that_fails_is_named_and_does_not_take_the_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "cores", lambda: 1)
+def test_a_site_that_fails_is_named_and_does_not_take_the_others_along() -> None:
     report = engine(FedAvg(), Stumbling(), world(Exact), replace(LOCAL, steps=8)).round(0)
     assert report.failures.keys() == {2}
     assert "stumbled" in report.failures[2]
     assert report.losses.keys() == {0, 1, 3}
+
+
+def test_neither_cores_nor_hiredchange_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(cores: int, hired: int) -> dict[str, Tensor]:
+        monkeypatch.setattr(workers, "cores", lambda: cores)
+        e = engine(FedAvg(), Plain(), world(Exact, (9, 12, 20, 31, 26, 14, 17)), workers=hired)
+        assert e.staff.stacks
+        return everything(e.go())
+
+    runs = [trained(cores, hired) for cores, hired in ((1, 1), (3, 1), (7, 1), (2, 2), (3, 3))]
+    assert not [differences(runs[0], run) for run in runs[1:] if differences(runs[0], run)]
 
 
 @pytest.mark.parametrize("name", [n for n, c in catalogue().items() if issubclass(c, Objective)])
