@@ -33,15 +33,20 @@ def class_directions(F: Tensor, y: Tensor, classes: int, rank: int) -> Tensor:
 
 def usable_rank(rank: int, features: int, y: Tensor, classes: tuple[str, ...]) -> int:
     """The rank of Eq. 7, as far as the clean rows and the number of features allow it."""
-    rank = min(rank, max(1, features // QUARTER))
-    counts = y.bincount(minlength=len(classes))
-    fewest = int(counts.min())
+    fewest, name = scarcest(y, classes)
     if fewest < FEWEST:
         raise DataError(
-            f"the server holds {fewest} clean rows of class {classes[int(counts.argmin())]!r}; label correction needs "
+            f"the server holds {fewest} clean rows of class {name!r}; label correction needs "
             f"{FEWEST} of every class: raise split.trusted, or set repair.correct = false"
         )
-    return min(rank, fewest) if fewest >= MANY else min(rank, RANK_OF_FEW)
+    without_a_fold = fewest - -(-fewest // FOLDS)
+    return min(rank, max(1, features // QUARTER), without_a_fold if fewest >= MANY else RANK_OF_FEW)
+
+
+def scarcest(y: Tensor, classes: tuple[str, ...]) -> tuple[int, str]:
+    """How many clean rows there are of the class that has the fewest, and its name."""
+    fewest, c = y.bincount(minlength=len(classes)).min(0)
+    return int(fewest), classes[int(c)]
 
 
 def cross_fitted(F: Tensor, y: Tensor, classes: int, rank: int) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core import Tree
+from imperfed.errors import UsageError
 from imperfed.repairs import calibration
 from imperfed.repairs.calibration import lead, log_projections, margins
 from imperfed.repairs.features import features, phi
@@ -126,8 +127,18 @@ class Correction:
         if self.phase1 == "margin":
             down["leads"] = calibration.mixture_leads(F, y, C)
         elif self.phase1 == "paper":
+            self.check_width(F, y)
             down["V_clean"] = calibration.class_directions(F, y, C, self.M).float()
         return server | {"F": F}, (down,) * len(answers)
+
+    def check_width(self, F: Tensor, y: Tensor) -> None:
+        """Refuse to compare more directions than a clean class has."""
+        fewest, name = calibration.scarcest(y, self.classes)
+        if fewest < min(self.M, F.shape[1]):
+            raise UsageError(
+                f"repair.phase1 = paper compares repair.M = {self.M} directions, and the server holds {fewest} clean rows "
+                f"of class {name!r}: raise split.trusted, set repair.M = {fewest}, or leave repair.phase1 at margin"
+            )
 
     def compare(self, server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:
         """How alike every clean class finds each set of directions it was shown; s [L, C]."""

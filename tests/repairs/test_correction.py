@@ -10,7 +10,7 @@ import torch
 from crowd import CLASSES, TASK_OF, clean, rows, site
 from torch import Tensor
 
-from imperfed.errors import DataError
+from imperfed.errors import DataError, UsageError
 from imperfed.labels import Exact
 from imperfed.repairs import calibration
 from imperfed.repairs.correction import KEPT, ROW, WHOLE, Correction
@@ -157,8 +157,24 @@ def test_the_rank_follows_the_clean_rows() -> None:
     assert calibration.usable_rank(10, 200, y, CLASSES) == 5
     assert calibration.usable_rank(3, 200, y, CLASSES) == 3
     assert calibration.usable_rank(10, 200, torch.arange(4).repeat(20), CLASSES) == 10
-    assert calibration.usable_rank(50, 200, torch.arange(4).repeat(20), CLASSES) == 20
+    assert calibration.usable_rank(50, 200, torch.arange(4).repeat(20), CLASSES) == 15
     assert calibration.usable_rank(10, 12, torch.arange(4).repeat(20), CLASSES) == 3
+
+
+def test_every_fold_leaves_rows_enough_for_the_rank() -> None:
+    y = torch.arange(4).repeat_interleave(torch.tensor([21, 22, 24, 27]))
+    F = torch.randn(len(y), 100, generator=draw(), dtype=torch.float64)
+    rank = calibration.usable_rank(18, 100, y, CLASSES)
+    assert rank == 15
+    assert calibration.cross_fitted(F, y, 4, rank).isfinite().all()
+
+
+def test_the_papers_phase_1_with_fewer_clean_rows_than_directions_is_refused() -> None:
+    view, _ = scattered(80, 0.0)
+    paper = replace(CORRECTION, phase1="paper", M=9)
+    with pytest.raises(UsageError, match=r"repair\.M = 9 directions, and the server holds 8 clean rows of class 'a'"):
+        held(paper, view, each=8)
+    held(replace(paper, M=8), view, each=8)
 
 
 def test_margins_of_clean_rows_are_of_directions_they_had_no_part_in() -> None:
