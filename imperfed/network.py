@@ -162,6 +162,7 @@ class Net:
             else:
                 owner, _, leaf = name.rpartition(".")
                 setattr(network.get_submodule(owner), leaf, views[name])
+        self.frozen = {n: p for n, p in named.items() if n not in layout.fields and p.is_floating_point()}
         # Only then does the mode matter, and switching it at every step has a price.
         self.modal = any(looks_at_mode(m) for m in network.modules())
 
@@ -203,11 +204,20 @@ class Net:
         weights = {n: self.layout.view(w, n) for n, f in self.layout.fields.items() if f.trainable}
         return lambda x: torch.func.functional_call(self.module, weights, (x,))
 
+    def in_passing(self, x: Tensor) -> Tensor:
+        """The network's answer, which leaves no trace in its buffers."""
+        if self.layout.trainable == self.layout.size:
+            return self(x)
+        buffers = {n: self.layout.view(self.row, n).clone() for n, f in self.layout.fields.items() if not f.trainable}
+        logits: Tensor = torch.func.functional_call(self.module, buffers, (x,))
+        return logits
+
     def at(self, w: Tensor, buffers: Tensor, x: Tensor, features: bool = False) -> Tensor:
         """The network's answer at other shared weights, its own personal part kept; in evaluation mode."""
         row = torch.cat([w, self.w[self.layout.shared :], buffers, self.row[self.layout.shared_end :]])
         # BatchNorm refuses running statistics with a history, which they would inherit from a `w` that has one.
         tree = {n: t if self.layout.fields[n].trainable else t.detach() for n, t in self.layout.tree(row).items()}
+        tree |= {n: t.to(row.dtype) for n, t in self.frozen.items()}
         was = self.module.training
         self.train(False)
         out: Tensor = torch.func.functional_call(self.module, tree, (x,), {"features": features})

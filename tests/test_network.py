@@ -244,6 +244,27 @@ def test_at_is_loading_the_shared_part_and_leaves_the_net_alone(mode: bool) -> N
     assert not torch.allclose(net.load(before)(X), logits)
 
 
+def test_at_takes_frozen_weights_along_to_another_precision() -> None:
+    network = toy()
+    network.rep[0].requires_grad_(False)
+    net = net_of(network)
+    w, buffers = net.w, net.layout.buffers(net.row)
+    exact = net.at(w.double(), buffers.double(), X.double())
+    assert exact.dtype == torch.float64
+    torch.testing.assert_close(exact.float(), net.at(w, buffers, X))
+
+
+def test_in_passing_gives_the_same_answer_and_leaves_the_buffers_alone() -> None:
+    net = net_of(toy(), relation)
+    before = net.row.clone()
+    answer, g = net.in_passing(X), net.backward(cross_entropy(net.in_passing(X), Y)).clone()
+    assert torch.equal(net.row, before)
+    logits = net(X)
+    assert torch.equal(logits, answer)
+    assert torch.equal(net.backward(cross_entropy(logits, Y)), g)
+    assert not torch.equal(net.row, before)
+
+
 def test_at_can_be_differentiated_in_the_weights_it_is_given() -> None:
     net = net_of(toy(), relation)
     net.train(False)

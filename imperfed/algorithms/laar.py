@@ -14,8 +14,8 @@ independent re-implementations; part 2 is in one of them). Neither the paper's b
 
 Departs from the paper in: what makes the alignment adaptive is in neither re-implementation, so its weight is a
 constant; g_G is by default the last round's movement of the global model, which costs no upload ("one-batch" is what
-the re-implementations do). The alignment is left out in the first round, when g_G is 0. Batch normalisation sees the
-mixed batch in training mode too; F runs in evaluation mode and changes nothing.
+the re-implementations do). The alignment is left out in the first round, when g_G is 0. The mixed batch goes
+through the network in training mode and leaves no trace in the normalisation buffers; F runs in evaluation mode.
 
 The pull of the alignment does not shrink with the loss: with two layers on 8 x 8 digits `lambda_ga` = 1, the value of
 the re-implementations, drowned the other terms, and 0.01 did no harm.
@@ -137,7 +137,7 @@ def mixup(q: Tensor, step: Step) -> Tensor:
     with torch.no_grad():
         alone, together = sureness(step, torch.cat([batch.x, x])).chunk(2)
         sure = (gamma * alone + (1 - gamma) * alone[pi]) * together  # w = w1 w2
-    return sure * weighted_ce(q, step.net(x))  # L_mix = w (-sum_j q~_j log p_j(x~))
+    return sure * weighted_ce(q, step.net.in_passing(x))  # L_mix = w (-sum_j q~_j log p_j(x~))
 
 
 def sureness(step: Step, x: Tensor) -> Tensor:

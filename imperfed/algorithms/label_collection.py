@@ -93,8 +93,8 @@ class Collecting:
 def embeddings(desk: Desk) -> Tensor:
     """g_0(x) of all rows, in float64."""
     w, buffers = desk.down["w"].double(), desk.down["buffers"].double()
-    parts = desk.x.double().split(PART)
-    return torch.cat([normalize(desk.net.at(w, buffers, x, features=True)) for x in parts])
+    parts = desk.x.split(PART)
+    return torch.cat([normalize(desk.net.at(w, buffers, x.double(), features=True)) for x in parts])
 
 
 HASHED: dict[str, Callable[[Desk], Tensor]] = {"embedding": embeddings, "input": lambda desk: desk.x.flatten(1)}

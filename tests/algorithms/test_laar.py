@@ -3,7 +3,9 @@ from dataclasses import replace
 import pytest
 import torch
 from fixtures import UNIFORM, Answers, S, Y, Z, assert_stable, batch, double, losses, near, one_step, silent, tiny_net
-from torch import Tensor
+from torch import Tensor, nn
+from toy import LOCAL as TOY
+from toy import engine, network, world
 
 from imperfed.algorithms.cc import CC
 from imperfed.algorithms.fedavg import FedAvg
@@ -58,6 +60,8 @@ class Table:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.look(LOCAL, x)
+
+    in_passing = __call__
 
     def at(self, w: Tensor, buffers: Tensor, x: Tensor) -> Tensor:
         assert not torch.is_grad_enabled()
@@ -169,6 +173,17 @@ def test_total_is_the_weighted_sum():
     L_c = values.mean()
     expected = L_c + 0.7 * mixup(q, step).mean() + 1.3 * alignment(net.gradient(L_c), step.down["g"])
     torch.testing.assert_close(LAAR(lambda_mix=0.7, lambda_ga=1.3).total(Disambiguation(), step)[0], expected)
+
+
+def test_the_mixed_batch_leaves_no_trace_in_the_running_statistics():
+    once = replace(TOY, steps=1)
+    runs = [
+        engine(method, Disambiguation(), world(Candidates), once, network(nn.BatchNorm1d(8)), rounds=1).go()
+        for method in (LAAR(lambda_ga=0.0), FedAvg())
+    ]
+    w, buffers = ([run.state.server[name] for run in runs] for name in ("w", "buffers"))
+    assert torch.equal(*buffers)
+    assert not torch.equal(*w)
 
 
 def test_without_its_two_terms_it_is_its_objective_under_fedavg():
