@@ -168,6 +168,10 @@ class Updates:
         """Weights n_k / n."""
         return self.n / self.n.sum()
 
+    def uniform(self) -> Tensor:
+        """Weights 1 / M, of the M sites that answered."""
+        return torch.full_like(self.n, 1 / len(self.n))
+
     def only(self, kept: Tensor) -> Updates:
         """The answers of these rows (indices), in their order."""
         who = tuple(self.who[i] for i in kept.tolist())

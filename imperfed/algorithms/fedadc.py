@@ -71,8 +71,7 @@ class FedADC(Algorithm):
     def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         x, M = server["w"], server["M"]
         new = updates.average(updates.by_size())
-        M_new = (
-            x - new["w"] + (self.beta_global - self.beta_local) * M
-        )  # m <- sum_k p_k (x - y_k) / eta + (b_g - b_l) m
-        new["w"] = x - self.alpha * M_new  # x <- x - alpha eta m
-        return server | new | {"M": M_new}
+        # m <- sum_k p_k (x - y_k) / eta + (b_g - b_l) m
+        new["M"] = x - new["w"] + (self.beta_global - self.beta_local) * M
+        new["w"] = x - self.alpha * new["M"]  # x <- x - alpha eta m
+        return server | new

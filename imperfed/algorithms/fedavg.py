@@ -1,5 +1,7 @@
 """FedAvg (McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017).
 
+Source: well known and from memory; no code was read for it.
+
 The defaults of `Algorithm` are FedAvg: this file only gives them their name.
 
     symbol    where it lives              does it travel

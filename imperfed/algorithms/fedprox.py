@@ -22,7 +22,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from imperfed.core import Algorithm, Hall, Step, Tree, Updates
@@ -51,6 +50,5 @@ class FedProx(Algorithm):
         return g
 
     def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        uniform = torch.full_like(updates.n, 1 / len(updates.n))
-        p = updates.by_size() if self.aggregation == "weighted" else uniform
+        p = updates.by_size() if self.aggregation == "weighted" else updates.uniform()
         return server | updates.average(p)  # w_{t+1} = sum_k p_k w_k

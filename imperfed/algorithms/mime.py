@@ -14,10 +14,10 @@ is among the values the paper tries is from memory.
     U, V             Mime.mix                         never
     p_k              Updates.by_size, n_k / n         n_k is the site's claim
 
-The method has its own momentum, so `local.momentum` is not used. Weights that stay at a site take plain SGD steps. Weight
-decay is part of every gradient: those of a step, and the full ones from which c and m come. Both gradients of a step are
-of the same rows, in training mode, with the same dropout; the pass at x leaves no trace in the normalisation buffers,
-which are averaged by p_k without the server's step.
+The method has its own momentum, so `local.momentum` is not used. Weights that stay at a site take plain SGD steps.
+Weight decay is part of every gradient: of those of a step, and of the full ones that c and m are made of. Both
+gradients of a step are of the same rows, in training mode, with the same dropout; the pass at x leaves no trace in the
+normalisation buffers, which are averaged by p_k without the server's step.
 
 Departs from the paper in: momentum accumulates, as in fedjax, so that eta means what it means under other momenta here
 (`form=paper` is the paper's, which at equal eta comes 1 - beta times as far); the averages are weighted by n_k, as in

@@ -74,7 +74,7 @@ class Scaffold(Algorithm):
         return {"dc": new - c_k}, {"c": new}
 
     def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        new = updates.average(torch.full_like(updates.n, 1 / len(updates.n)))
+        new = updates.average(updates.uniform())
         new["w"] = torch.lerp(server["w"], new["w"], self.alpha)  # x <- x + alpha 1/M sum_k (y_k - x)
         new["c"] = server["c"] + updates["dc"].sum(0) / server["K"]  # c <- c + 1/K sum_k (c_k^+ - c_k)
         return server | new

@@ -73,7 +73,7 @@ class Workers(Loop):
         return Reply(loss, model | {name: torch.from_numpy(array) for name, array in further.items()})
 
     def _shares(self, sites: Sequence[int]) -> list[tuple[int, ...]]:
-        """Sites that are trained in one program. Rounding depends on how they are cut, so nothing of the machine may."""
+        """Sites that are trained in one program. As the cut changes the rounding, nothing of the machine changes it."""
         stacks = 2 * -(-self.on_duty // (2 * TOGETHER))  # an even number, for two cores
         size, in_order = -(-self.on_duty // stacks), sorted(sites)
         return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]

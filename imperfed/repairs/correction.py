@@ -136,8 +136,8 @@ class Correction:
         fewest, name = calibration.scarcest(y, self.classes)
         if fewest < min(self.M, F.shape[1]):
             raise UsageError(
-                f"repair.phase1 = paper compares repair.M = {self.M} directions, and the server holds {fewest} clean rows "
-                f"of class {name!r}: raise split.trusted, set repair.M = {fewest}, or leave repair.phase1 at margin"
+                f"repair.phase1 = paper compares repair.M = {self.M} directions, and the server holds {fewest} clean "
+                f"rows of class {name!r}: raise split.trusted, or set repair.M = {fewest} or repair.phase1 = margin"
             )
 
     def compare(self, server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:
