@@ -52,9 +52,7 @@ class FBNLL(Repair):
     phase1: str = "margin"  # whole labels: margin, paper (by threshold), off
     threshold: float = 0.5  # phase1 = paper: the similarity that exactly one clean class must exceed
     gate: float = 0.05  # share of clean labels that phase 2 may change; 1: the paper
-    rank: int = (
-        10  # directions of a clean class in Eq. 7: at most d/4 and 3/4 of its rows; 5 where it has below 20
-    )
+    rank: int = 10  # directions of a clean class in Eq. 7: at most d/4 and 3/4 of its rows; 5 where it has below 20
     features: str = "auto"  # phi for groups: raw, pca, hog, efficientnet-lite0, module:function
     class_features: str = ""  # phi for correction; empty: the same
     known_tasks: tuple[int, ...] = ()  # the task of every class, where known: Eq. 7 then stays within a site's task

@@ -13,6 +13,7 @@ from averaging import (
 )
 from bowls import BATCHES, START, THREE, Bowl, Hand, bowls, keeping_the_head, path, stretched, three
 from fixtures import double, near
+from torch import nn
 from toy import Plain, differences, engine, network, world
 
 from imperfed.algorithms.fedavg import FedAvg
@@ -134,6 +135,14 @@ def test_two_models_go_down_and_two_come_up():
 
 def test_buffers_are_averaged():
     assert_buffers_are_averaged(FedNAG())
+
+
+def test_the_servers_own_running_statistics_have_its_weight():
+    alone, mixed = (learn(FedNAG(public_weight=p), net=network(nn.BatchNorm1d(8)), rounds=1) for p in (1.0, 0.25))
+    sent, own = mixed.seen[-1], alone.state.server["buffers"]
+    sites = sent.by_size() @ sent["buffers"]
+    torch.testing.assert_close(mixed.state.server["buffers"], 0.75 * sites + 0.25 * own)
+    assert (own - sites).abs().max() > 0.01
 
 
 def test_it_composes():

@@ -1,10 +1,20 @@
+from dataclasses import replace
+
+import pytest
 import torch
 from fixtures import UNIFORM, Answers, S, W, Y, Z, assert_stable, batch, gradient, losses, near, one_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
+from toy import LOCAL, engine, network, world
 
+from imperfed.algorithms.cavl import CAVL
 from imperfed.algorithms.cc import CC
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.lw import LW
+from imperfed.algorithms.proden import PRODEN
 from imperfed.algorithms.rc import RC
+from imperfed.core import Objective
 from imperfed.labels import Candidates
 from imperfed.losses import masked_softmax
 
@@ -37,6 +47,16 @@ def test_confidences_come_from_the_pass_after_the_step():
     before, after, rows = one_step(RC())
     torch.testing.assert_close(rows["W"], masked_softmax(after, Y))
     assert not torch.allclose(rows["W"], masked_softmax(before, Y), atol=1e-3)
+
+
+@pytest.mark.parametrize("objective", [RC(), CAVL(), LW()], ids=lambda o: o.name)
+def test_the_second_pass_leaves_no_trace_in_running_statistics(objective: Objective):
+    once = replace(LOCAL, steps=1)
+    runs = [
+        engine(FedAvg(), o, world(Candidates), once, network(nn.BatchNorm1d(8)), rounds=1).go()
+        for o in (objective, PRODEN())  # which makes no second pass
+    ]
+    assert torch.equal(*(run.state.server["buffers"] for run in runs))
 
 
 def test_certainty_of_a_non_candidate_is_not_zero_over_zero():

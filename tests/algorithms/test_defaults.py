@@ -1,0 +1,42 @@
+"""What a method is when nothing is set: another value is another method, and every figure of the pages would change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from imperfed.algorithms import catalogue
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "fedprox": {"mu": 0.01, "aggregation": "weighted"},
+    "scaffold": {"option": 2, "alpha": 1.0},
+    "fedmom": {"beta": 0.9, "alpha": 1.0},
+    "slowmo": {"beta": 0.5, "alpha": 1.0, "buffer_strategy": "reset"},
+    "fednag": {"gamma": 0.9, "public_weight": 0.0},
+    "mime": {"beta": 0.9, "lite": False, "form": "accumulate", "alpha": 1.0},
+    "fastslowmo": {"gamma": 0.5, "gamma_a": 0.5, "form": "velocity"},
+    "domo": {"mu_s": 0.9, "alpha": 1.0, "b": 0.9, "fusion": "start", "keep": False},
+    "fedadc": {"beta_local": 0.9, "beta_global": 0.9, "alpha": 1.0, "nesterov": True},
+    "pfedmo": {"gamma": 0.5, "pi": 1.0, "reading": "velocity", "representation": "continue", "aggregation": "weighted"},
+    "pfedpll": {"lci": True, "kl": True, "batches": 8, "size": 256},
+    "lcp": {"lambda1": 1.0, "lambda2": 1.0, "lambda3": 1.0},
+    "laar": {"alpha": 0.2, "lambda_mix": 1.0, "lambda_ga": 1.0, "global_grad": "pseudo"},
+    "laar-disambiguation": {"mu": 0.99},
+    "lw": {"psi": "ce", "beta": 1.0},
+    "cavl": {"product": False, "smoothing": 0.0},
+    "abs-gce": {"q": 0.7},
+    "clpl": {"scores": "logits", "naive": False},
+    "masked-bce": {"balance": True},
+    "fedpsl": {"tdma": True, "tadl": True, "order": 2, "a": 0.001},
+    "fedaws": {"lam": 10.0, "nu": 1.0, "neighbours": 0, "by_size": True},
+    "fedalc": {"lam": 10.0, "nu": 1.0, "neighbours": 0, "mined": False, "weights": "normalised", "by_size": True},
+    "fedalc-fixed": {"alpha": 1.0, "beta": 1.0, "nu": 1.0, "steps": 2000},
+    "positive-hinge": {"threshold": 0.9},
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults(name: str) -> None:
+    method = catalogue()[name]()
+    assert {setting: getattr(method, setting) for setting in DEFAULTS[name]} == DEFAULTS[name]
