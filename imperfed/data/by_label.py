@@ -34,7 +34,7 @@ class Apart:
 def by_label(dataset: Dataset, apart: Apart) -> tuple[Federation, Oracle, dict[str, Any]]:
     """The sites, the common test and validation examples, and the facts of the cut."""
     assert dataset.y is not None
-    example, label = dataset.y[apart.train].nonzero().unbind(1)
+    example, label = (dataset.y[apart.train] == 1).nonzero().unbind(1)
     order = label.argsort(stable=True)
     at, label = example[order], label[order]
     held, sizes = label.unique_consecutive(return_counts=True)
@@ -56,7 +56,7 @@ def by_label(dataset: Dataset, apart: Apart) -> tuple[Federation, Oracle, dict[s
 
 
 def draw(dataset: Dataset, split: Split, generator: np.random.Generator) -> Apart:
-    """Examples without any label are left out; an official test set takes the place of a drawn one."""
+    """Examples without any label known to be present are left out; an official test set takes the place of a drawn one."""
     if dataset.y is None or dataset.y.ndim != 2:
         raise DataError(f"{dataset.name}: partition = label is for data with several classes an example")
     if split.trusted:
@@ -64,7 +64,7 @@ def draw(dataset: Dataset, split: Split, generator: np.random.Generator) -> Apar
     if not 0 <= split.validation < 1 or split.test + split.validation >= 1:
         raise UsageError("split.test and split.validation are shares that leave something to train on")
     rows = torch.from_numpy(generator.permutation(len(dataset)))
-    rows = rows[dataset.y[rows].any(1)]
+    rows = rows[(dataset.y[rows] == 1).any(1)]
     test = 0 if dataset.test_x is not None else round(split.test * len(rows))
     validation = round(split.validation * len(rows))
     parts = rows.tensor_split([test, test + validation])
@@ -94,7 +94,7 @@ def seal(dataset: Dataset, apart: Apart) -> Oracle:
 
 def guessing(y: Tensor | None, often: Tensor) -> dict[str, float]:
     """P@k of saying the k most frequent labels of training every time."""
-    return {} if y is None else {f"p@{k}": float(y[:, often[:k]].double().mean()) for k in (1, 3, 5)}
+    return {} if y is None else {f"p@{k}": float((y[:, often[:k]] == 1).double().mean()) for k in (1, 3, 5)}
 
 
 def facts_of(dataset: Dataset, federation: Federation, apart: Apart, held: Tensor) -> dict[str, Any]:

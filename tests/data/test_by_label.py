@@ -71,6 +71,16 @@ def test_saying_the_most_frequent_labels_every_time():
     assert scene.facts["most_frequent"]["p@3"] == pytest.approx(float(y[:, order[:3]].mean()))
 
 
+def test_what_is_not_annotated_is_no_label():
+    data = dataset()
+    assert data.y is not None
+    some = replace(data, y=torch.where(data.y == 0, -1, data.y).to(torch.int8))
+    full, partial = cut(data=data), cut(data=some)
+    assert partial.federation.ids == full.federation.ids
+    assert torch.equal(partial.federation.labels.values, full.federation.labels.values)
+    assert partial.facts == full.facts
+
+
 def test_the_seed_decides():
     assert cut(seed=1).federation.ids == cut(seed=1).federation.ids != cut(seed=2).federation.ids
 
