@@ -18,11 +18,13 @@ WORDS = {1: "present", 0: "absent", -1: ""}
 
 def write_filled(folder: RunFolder, belief: Tensor, federation: Federation, judge: Evaluator) -> Record:
     """`labels/<site>.parquet`, and how well missing labels were filled in, where that is known."""
-    missing = federation.labels.values < 0
+    assert judge.annotated is not None
+    heard = judge.annotated.any(0)  # nothing was learned of the other classes
+    missing = (federation.labels.values < 0) & heard
     shares = []
     for k, site in enumerate(federation.sites):
         a, b = federation.starts[k], federation.starts[k + 1]
-        folder.save_table(f"labels/{site}.parquet", filled_table(federation, a, b, belief[a:b]))
+        folder.save_table(f"labels/{site}.parquet", filled_table(federation, a, b, belief[a:b], heard))
         found = judge.filled_in(a, b, missing[a:b], belief[a:b])
         shares.append(found and found["auroc"])
     if not missing.any():
@@ -34,18 +36,27 @@ def write_filled(folder: RunFolder, belief: Tensor, federation: Federation, judg
     return head | (unknown if overall is None else overall)
 
 
-def filled_table(federation: Federation, a: int, b: int, belief: Tensor) -> dict[str, list[Any]]:
-    """The columns of a site's label file: one line an example and class."""
+def filled_table(federation: Federation, a: int, b: int, belief: Tensor, heard: Tensor) -> dict[str, list[Any]]:
+    """The columns of a site's label file: one line an example and class; `heard`: the classes that anybody annotates."""
     classes, values = federation.classes, federation.labels.values[a:b].flatten()
-    present = belief.flatten() >= 0.5
+    present, known = belief.flatten() >= 0.5, heard.repeat(b - a)
+    suggested = torch.where(known, present.int(), -1)
+    sure = torch.where(present, belief.flatten(), 1 - belief.flatten())
     return {
         "id": [name for name in federation.ids[a:b] for _ in classes],
         "class": list(classes) * (b - a),
         "given": [WORDS[v] for v in values.tolist()],
-        "suggested": [WORDS[v] for v in present.int().tolist()],
-        "confidence": torch.where(present, belief.flatten(), 1 - belief.flatten()).tolist(),
-        "reason": ["annotated" if v >= 0 else "filled in" for v in values.tolist()],
+        "suggested": [WORDS[v] for v in suggested.tolist()],
+        "confidence": [c if there else None for c, there in zip(sure.tolist(), known.tolist(), strict=True)],
+        "reason": [why(v, there) for v, there in zip(values.tolist(), known.tolist(), strict=True)],
     }
+
+
+def why(value: int, heard: bool) -> str:
+    """The reason of one line of a label file."""
+    if not heard:
+        return "nobody annotates this class"
+    return "annotated" if value >= 0 else "filled in"
 
 
 def areas(engine: Engine, judge: Evaluator) -> Tensor | None:
