@@ -301,6 +301,11 @@ class Algorithm:
         """Whether it asks for labelled rows at the server (`split.trusted`)."""
         return False
 
+    @property
+    def one_model(self) -> bool:
+        """Whether the server's "w" is a model for all sites; not so where it keeps several and each is for some."""
+        return True
+
     # -- the model ------------------------------------------------------------------------------------------------
 
     def build(self, network: Network) -> Network:

@@ -37,7 +37,7 @@ def write_filled(folder: RunFolder, belief: Tensor, federation: Federation, judg
 
 
 def filled_table(federation: Federation, a: int, b: int, belief: Tensor, heard: Tensor) -> dict[str, list[Any]]:
-    """The columns of a site's label file: one line an example and class; `heard`: the classes that anybody annotates."""
+    """The columns of a site's label file: one line an example and class; `heard`: classes that anybody annotates."""
     classes, values = federation.classes, federation.labels.values[a:b].flatten()
     present, known = belief.flatten() >= 0.5, heard.repeat(b - a)
     suggested = torch.where(known, present.int(), -1)

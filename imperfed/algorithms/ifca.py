@@ -7,9 +7,11 @@ Inf. Theory 68(12), 2022 (Algorithm 1, model averaging); the clusters that never
     f_k        losses of the J models on all rows     travel up
     j_k        "picks", one-hot a site                at the server; site k trains and predicts with theta_{j_k}
 
+Source: Algorithm 1 was checked against the authors' code; their other form, on gradients, is not here.
+
 Departs from the paper in: the server picks the cluster of a site from the losses it reports, as it alone sees that a
-cluster would be empty. The J models start as independent draws by random signs of the first one's weights; buffers of
-normalisation layers are shared by all.
+cluster would be empty; a site that is not on duty counts where it was last. The J models start as independent draws by
+random signs of the first one's weights; buffers of normalisation layers are shared by all.
 """
 
 from __future__ import annotations
@@ -36,6 +38,10 @@ class IFCA(Algorithm):
 
     def __post_init__(self) -> None:
         positive("method", clusters=self.clusters)
+
+    @property
+    def one_model(self) -> bool:
+        return self.clusters == 1
 
     def serve(self, w: Tensor, sites: int) -> Tree:
         # Initial weights are drawn evenly around 0, so that random signs make another draw; the ones of a normalisation
@@ -66,10 +72,12 @@ class IFCA(Algorithm):
 
     def assign(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """j_k = argmin_j f_k(theta_j), ties to the lowest j; then a site for every cluster that has none."""
-        picks = nonempty(updates["losses"])
+        before = server["picks"]
+        elsewhere = (before.sum(0) - before[updates.index].sum(0)).long()
+        picks = nonempty(updates["losses"], elsewhere)
         chosen = one_hot(picks, self.clusters).float()
         return server | {
-            "picks": server["picks"].index_copy(0, updates.index, chosen),
+            "picks": before.index_copy(0, updates.index, chosen),
             "choosing": torch.zeros(1),
         }
 
@@ -92,14 +100,17 @@ def models(tree: Tree) -> Tensor:
     return torch.cat([tree["w"].unsqueeze(0), tree["others"]])
 
 
-def nonempty(losses: Tensor) -> Tensor:
-    """The cluster of each site: its argmin, then for every empty cluster the site that loses least by moving to it."""
+def nonempty(losses: Tensor, elsewhere: Tensor) -> Tensor:
+    """The cluster of each site: its argmin, then for every empty cluster the site that loses least by moving to it.
+
+    `elsewhere`: the members of each cluster among the sites that do not choose now.
+    """
     picks = losses.argmin(1)
     J = losses.shape[1]
-    for j in range(J if len(losses) >= J else 0):
-        members = picks.bincount(minlength=J)
-        if members[j] == 0:
-            extra = losses[:, j] - losses.gather(1, picks[:, None]).flatten()
-            extra[members[picks] == 1] = torch.inf  # who is alone in its cluster stays there
+    for j in range(J if len(losses) + int(elsewhere.sum()) >= J else 0):
+        members = elsewhere + picks.bincount(minlength=J)
+        extra = losses[:, j] - losses.gather(1, picks[:, None]).flatten()
+        extra[members[picks] == 1] = torch.inf  # who is alone in its cluster stays there
+        if members[j] == 0 and extra.isfinite().any():
             picks[extra.argmin()] = j
     return picks

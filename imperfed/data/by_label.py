@@ -56,7 +56,7 @@ def by_label(dataset: Dataset, apart: Apart) -> tuple[Federation, Oracle, dict[s
 
 
 def draw(dataset: Dataset, split: Split, generator: np.random.Generator) -> Apart:
-    """Examples without any label known to be present are left out; an official test set takes the place of a drawn one."""
+    """Examples of no label are left out; an official test set takes the place of a drawn one."""
     if dataset.y is None or dataset.y.ndim != 2:
         raise DataError(f"{dataset.name}: partition = label is for data with several classes an example")
     if split.trusted:

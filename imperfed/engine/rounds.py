@@ -227,10 +227,11 @@ class Engine:
         return own or self.state.personal.shape[1] > 0 or len(self.state.servers) > 1
 
     def shared_model(self) -> Tree:
-        """The named tensors that all sites share; none where there are several groups."""
-        if len(self.state.servers) > 1:
+        """The named tensors that all sites share; none where there are several models at the server."""
+        job = self.bench.job
+        if len(self.state.servers) > 1 or not job.algorithm.one_model:
             return {}
-        job, server = self.bench.job, self.state.server
+        server = self.state.server
         row = job.layout.join(server["w"], server["buffers"], self.state.personal[0])
         return {name: t.clone() for name, t in job.layout.tree(row).items() if not job.algorithm.stays(name)}
 

@@ -227,7 +227,7 @@ def evaluate(bench: Bench, site: int) -> Scores:
 
 def evaluate_common(bench: Bench) -> Scores:
     """Figures of the global model on the common test set; empty where either does not exist."""
-    if bench.state.personal.shape[1] > 0 or len(bench.state.servers) > 1:
+    if bench.state.personal.shape[1] > 0 or len(bench.state.servers) > 1 or not bench.job.algorithm.one_model:
         return {}
     server = bench.state.server
     return bench.job.judge.common(bench.take_place(0, server["w"], server["buffers"]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -47,16 +49,39 @@ def test_a_cluster_that_nobody_picks_gets_the_site_that_loses_least() -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "picks"),
+    ("losses", "elsewhere", "picks"),
     [
-        ([[0.9, 0.5], [0.4, 0.6], [0.7, 0.7]], [1, 0, 0]),
-        ([[0.1, 0.9], [0.1, 0.3], [0.1, 0.4]], [0, 1, 0]),
-        ([[0.1, 0.2, 0.9], [0.1, 0.9, 0.3], [0.1, 0.9, 0.9]], [1, 2, 0]),  # who left cluster 0 for 1 is not moved again
-        ([[0.1, 0.2, 0.3]], [0]),  # fewer sites than clusters: some must be empty
+        ([[0.9, 0.5], [0.4, 0.6], [0.7, 0.7]], [0, 0], [1, 0, 0]),
+        ([[0.1, 0.9], [0.1, 0.3], [0.1, 0.4]], [0, 0], [0, 1, 0]),
+        ([[0.1, 0.2, 0.9], [0.1, 0.9, 0.3], [0.1, 0.9, 0.9]], [0, 0, 0], [1, 2, 0]),  # who left 0 for 1 stays
+        ([[0.1, 0.2, 0.3]], [0, 0, 0], [0]),  # fewer sites than clusters: some must be empty
+        ([[0.1, 0.9], [0.1, 0.3]], [0, 1], [0, 0]),  # a site that does not choose now is in cluster 1
+        ([[0.1, 0.2, 0.3]], [0, 2, 0], [0]),  # who is alone in its cluster stays, though another is empty
     ],
 )
-def test_clusters_are_kept_nonempty(losses: list[list[float]], picks: list[int]) -> None:
-    assert nonempty(torch.tensor(losses)).tolist() == picks
+def test_clusters_are_kept_nonempty(losses: list[list[float]], elsewhere: list[int], picks: list[int]) -> None:
+    assert nonempty(torch.tensor(losses), torch.tensor(elsewhere)).tolist() == picks
+
+
+def test_two_of_one_kind_on_duty_are_not_torn_apart() -> None:
+    scene = bowls(*([[1.0, 3.0]],) * 3, *([[1.0, -3.0]],) * 3)
+    e = engine(IFCA(), Bowl(), scene, Local(steps=1, batch=8, lr=1.0), only(0.5), rounds=8, participation=0.34)
+    e.state.server["others"].copy_(torch.tensor([[-0.5]]))
+    e.go()
+    assert any(set(report.who) <= {0, 1, 2} for report in e.reports)
+    assert set().union(*(report.who for report in e.reports)) == set(range(6))
+    assert e.state.server["picks"].argmax(1).tolist() == [0, 0, 0, 1, 1, 1]
+    assert (e.state.server["w"].item(), e.state.server["others"].item()) == (3.0, -3.0)
+
+
+def test_one_cluster_s_model_is_not_the_global_one() -> None:
+    federation, oracle = bowls([[1.0, 1.0]], [[1.0, 3.0]])
+    common = replace(oracle, common_x=oracle.test_x[0], common_y=oracle.test_y[0])
+    for clusters in (1, 2):
+        e = engine(
+            IFCA(clusters=clusters), Bowl(), (federation, common), Local(steps=1, batch=8), only(0.5), rounds=1
+        ).go()
+        assert bool(e.reports[0].common) == bool(e.shared_model()) == (clusters == 1)
 
 
 def test_means_may_be_weighted_by_size() -> None:
@@ -93,10 +118,13 @@ def test_three_rounds_as_written_in_numpy() -> None:
     local = Local(steps=2, batch=16, lr=0.1, momentum=0.5)
     e = engine(IFCA(), Bowl(), scene, local, only(0.2, -0.1), rounds=3, participation=0.75)
     theta = [e.state.server["w"].double().numpy().copy(), e.state.server["others"][0].double().numpy().copy()]
+    last = {k: k % 2 for k in range(4)}
     for t in range(3):
         who = e.sample(t)
         f = [[0.75 * ((w - points[k]) ** 2).sum(1).mean() for w in theta] for k in who]
-        picks = nonempty(torch.tensor(f)).tolist()
+        off = [last[k] for k in range(4) if k not in who]
+        picks = nonempty(torch.tensor(f), torch.tensor([off.count(0), off.count(1)])).tolist()
+        last |= dict(zip(who, picks, strict=True))
         ends = []
         for k, j in zip(who, picks, strict=True):
             w, v = theta[j].copy(), np.zeros(2)
