@@ -67,6 +67,11 @@ class ClassEmbeddings(Algorithm):
         return 0.0
 
     def build(self, network: Network) -> Network:
+        if self.one_pass and any(b.is_floating_point() for b in network.buffers()):
+            raise UsageError(
+                "with one_pass sites send gradients only, so that running statistics of normalisation layers are never "
+                "learned; set one_pass=false or choose a model without such layers"
+            )
         return cosine_scores(network)  # Eq. 2
 
     def move(self, g: Tensor, step: Step) -> None:

@@ -69,11 +69,15 @@ class Engine:
         )
         self.server = Server(self.bench, _net(network, layout), defence)
         self.on_duty = max(1, round(rounds.participation * len(self.sizes)))
-        exchanges = algorithm.exchanges(0)
+        summed = any(e.weigh for e in algorithm.exchanges(0))
         if defence:
             defence.suits(federation)
-        if defence and not all(e.trains or e.answer for e in exchanges):
+        if defence and summed:
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
+        if local.weight_decay and summed:
+            raise UsageError(
+                f"local.weight_decay acts in local steps, and here {algorithm.name} makes none; set it to 0"
+            )
         self.figures: tuple[int, dict[int, Scores], Scores] | None = None
         """The round after which figures were last taken, and they."""
         self.staff: Staff = hire(self.bench, self.on_duty, rounds.workers)

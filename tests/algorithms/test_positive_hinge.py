@@ -2,10 +2,13 @@ import pytest
 import torch
 from fixtures import batch, near, tiny_net
 from torch.nn.functional import normalize
+from toy import engine, network, world
 
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
 from imperfed.algorithms.positive_hinge import PositiveHinge
+from imperfed.descend import Local
 from imperfed.embeddings import ClassMatrix
+from imperfed.errors import UsageError
 from imperfed.labels import Positive
 from imperfed.network import Layout, Net, Network
 
@@ -40,3 +43,11 @@ def test_it_is_the_networks_own_score():
     loss, _ = PositiveHinge(threshold=2.0).loss(n, batch(Positive(y, 4), x=x))
     torch.testing.assert_close(loss, (2.0 - n(x).gather(1, y[:, None]).squeeze(1)) ** 2)
     torch.testing.assert_close(n(x), normalize(n.features(x)) @ normalize(n.module.head.weight).T)
+
+
+def test_one_pass_refuses_what_it_would_leave_undone():
+    method = FedAvgFixed(one_pass=True)
+    with pytest.raises(UsageError, match="running statistics of normalisation layers are never learned"):
+        engine(method, method.objective, world(Positive), net=network(torch.nn.BatchNorm1d(8)))
+    with pytest.raises(UsageError, match=r"local\.weight_decay acts in local steps, and here fedavg-fixed makes none"):
+        engine(method, method.objective, world(Positive), Local(weight_decay=0.1))
