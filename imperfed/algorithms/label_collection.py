@@ -42,7 +42,7 @@ class Collecting:
 
     noise: float = 0.0  # noise multiplier of differentially private counts; 0: exact counts
     hashed: str = "embedding"  # what is digested: embedding (g_0(x)), or input (x itself, which takes no model)
-    most: int = 10  # private counts: labels of an example that count, which bounds what one example can change
+    most: int = 10  # private counts: labels of an example that count, drawn; bounds what one example can change
     delta: float = 1e-5  # delta of (epsilon, delta)
 
     def check_collecting(self) -> None:
@@ -79,8 +79,8 @@ class Collecting:
         label = row_of[tag[len(row) :]]
         if not self.noise:
             return server | Pairs.of(example, label, len(hall.classes)).tree(PAIRS)
-        kept = first_labels(example, label, self.most, len(hall.classes))
-        pairs = noisy(Pairs.of(example[kept], label[kept], len(hall.classes)), self.noise, self.most, hall.draw)
+        kept = drawn_labels(example, label, self.most, len(hall.classes), hall.draw)
+        pairs = noisy(Pairs.of(*kept, len(hall.classes)), self.noise, self.most, hall.draw)
         epsilon = spent(self.noise, self.delta)
         hall.notes.append(f"label counts are ({epsilon:.3g}, {self.delta:g})-differentially private")
         return server | pairs.tree(PAIRS) | {"epsilon": torch.tensor(epsilon)}
@@ -108,13 +108,17 @@ def label_tags(key: bytes, labels: Tensor) -> Tensor:
 # -- differential privacy --------------------------------------------------------------------------------------------
 
 
-def first_labels(example: Tensor, label: Tensor, most: int, classes: int) -> Tensor:
-    """Positions of at most `most` labels of each example."""
-    order = (example * classes + label).argsort(stable=True)
-    sorted_examples = example[order]
-    _, lengths = sorted_examples.unique_consecutive(return_counts=True)
+def drawn_labels(
+    example: Tensor, label: Tensor, most: int, classes: int, draw: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """(example, label) pairs with at most `most` labels an example, drawn at random; a pair said twice counts once."""
+    pair = (example * classes + label).unique()
+    pair = pair[torch.randperm(len(pair), generator=draw).to(pair.device)]
+    pair = pair[(pair // classes).argsort(stable=True)]  # examples in order, the labels of each at random
+    _, lengths = (pair // classes).unique_consecutive(return_counts=True)
     start = torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
-    return order[torch.arange(len(order), device=order.device) - start < most]
+    kept = pair[torch.arange(len(pair), device=pair.device) - start < most]
+    return kept // classes, kept % classes
 
 
 def noisy(pairs: Pairs, noise: float, most: int, draw: torch.Generator) -> Pairs:

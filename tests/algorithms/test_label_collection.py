@@ -1,4 +1,5 @@
 import sys
+from itertools import combinations
 from types import ModuleType
 
 import pytest
@@ -8,7 +9,7 @@ from positives import HELD, SETS, run
 from imperfed.algorithms import label_collection
 from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.fedalc_fixed import FedALCFixed
-from imperfed.algorithms.label_collection import first_labels, noisy
+from imperfed.algorithms.label_collection import drawn_labels, noisy
 from imperfed.descend import plan
 from imperfed.embeddings import Pairs
 from imperfed.engine import site as at_site
@@ -60,12 +61,17 @@ def test_no_feature_and_no_name_is_sent():
     }
 
 
-def test_an_example_counts_with_so_many_labels_at_most():
-    example = torch.tensor([4, 2, 4, 4, 2, 7])
-    label = torch.tensor([3, 0, 1, 0, 1, 2])
-    kept = first_labels(example, label, 2, 5)
-    assert sorted(zip(example[kept].tolist(), label[kept].tolist(), strict=True)) == [
-        (2, 0), (2, 1), (4, 0), (4, 1), (7, 2)]  # fmt: skip
+def test_an_example_counts_with_so_many_labels_at_most_drawn_at_random():
+    example = torch.tensor([4, 2, 4, 4, 2, 7, 4])
+    label = torch.tensor([3, 0, 1, 0, 1, 2, 3])  # (4, 3) is said twice
+    draw, seen = torch.Generator().manual_seed(0), set()
+    for _ in range(30):
+        kept = {tuple(pair) for pair in torch.stack(drawn_labels(example, label, 2, 5, draw), 1).tolist()}
+        assert kept >= {(2, 0), (2, 1), (7, 2)}
+        mine = frozenset(kept - {(2, 0), (2, 1), (7, 2)})
+        assert len(mine) == 2
+        seen.add(mine)
+    assert seen == {frozenset(pairs) for pairs in combinations([(4, 0), (4, 1), (4, 3)], 2)}
 
 
 def test_noise_has_the_size_of_what_one_example_can_change():
