@@ -150,7 +150,8 @@ def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | No
         schemas["objective"] = type(own)
     chosen = {part: find_part(getattr(run, part)) for part, find_part in CHOSEN.items() if getattr(run, part)}
     schemas |= chosen
-    flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | _fitting(preset(run.data), schemas) | given
+    start = _fitting(preset(run.data, run.method), schemas)
+    flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | start | given
     flat |= {_full(word, schemas): value for word, value in spoken.items()}
     flat = _aims(flat, chosen) | flat
     _refuse_unknown(flat, schemas)

@@ -30,6 +30,12 @@ def test_words_win_over_a_file_a_file_over_a_preset_and_that_over_defaults() -> 
     assert (config.local.batch, config.local.lr, config.run.seed, config.run.data) == (9, 0.5, 6, "mnist")
 
 
+def test_fedaws_starts_from_all_pairs_and_fedalc_from_its_neighbours() -> None:
+    near, every = (resolve(words={"data": "bibtex", "method": name}).method for name in ("fedalc", "fedaws"))
+    assert (near.neighbours, near.lam * near.lr_server, near.lr_w) == (5, pytest.approx(0.1), 0.01)
+    assert (every.neighbours, every.lam * every.lr_server, every.lr_w) == (0, pytest.approx(0.01), 0.01)
+
+
 def test_methods_and_objectives_are_chosen_by_name() -> None:
     assert resolve(words={"method": "pfedpll"}).method == PFedPLL()
     assert resolve(words={"method": "fedavg"}).method == FedAvg(objective=None)
