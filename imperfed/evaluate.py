@@ -39,11 +39,13 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
 def precision_at(k: int) -> Metric:
     """P@k: the share of the k highest logits of an example that are classes present, mean over examples.
 
-    Divided by k also where fewer classes than k are present; with fewer than k classes in all, by their number.
+    Divided by k also where fewer classes than k are present; with fewer than k classes in all, by their number. Of
+    equal logits the lower class comes first.
     """
 
     def precision(logits: Tensor, y: Tensor) -> float:
-        return float((y.gather(1, logits.topk(min(k, y.shape[1])).indices) == 1).double().mean())
+        first = logits.sort(descending=True, stable=True).indices[:, :k]  # topk breaks ties as it likes
+        return float((y.gather(1, first) == 1).double().mean())
 
     return precision
 

@@ -116,6 +116,14 @@ def test_precision_at_k_divides_by_k_also_where_fewer_classes_are_present() -> N
     assert precision_at(5)(logits, y) == (3 / 4 + 1 / 4) / 2  # there are four classes in all
 
 
+def test_of_equal_logits_the_lower_class_comes_first() -> None:
+    y = torch.zeros(4, 64, dtype=torch.int8)
+    y[:, :3] = 1
+    for k in (1, 3):
+        assert precision_at(k)(torch.zeros(4, 64), y) == 1.0
+    assert precision_at(5)(torch.zeros(4, 64), y) == 3 / 5
+
+
 @settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 12))
 def test_average_precision_is_that_of_scikit_learn_also_with_ties(seed: int, levels: int) -> None:
