@@ -63,6 +63,8 @@ def resolved(name: str, x: Tensor) -> str:
         return "hog" if x.ndim == 4 and min(x.shape[2:]) >= 2 * CELLS else "raw"
     if name in ("hog", NETWORK) and x.ndim != 4:
         raise UsageError(f"features {name!r} are of pictures; an example here has shape {tuple(x.shape[1:])}")
+    if name == NETWORK and ((x < 0) | (x > 1)).any():
+        raise UsageError(f"features {name!r} are of pixels in 0 .. 1, and these lie elsewhere; do not standardise them")
     return name
 
 

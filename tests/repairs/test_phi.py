@@ -80,6 +80,9 @@ def test_bad_names_and_shapes() -> None:
         features("hogs", torch.rand(2, 3))
     with pytest.raises(UsageError, match="pictures"):
         features("hog", torch.rand(2, 3))
+    for odd in (-0.5, 1.5):
+        with pytest.raises(UsageError, match="do not standardise them"):
+            features("efficientnet-lite0", torch.full((2, 3, 8, 8), odd))
     with pytest.raises(UsageError, match="8 x 8"):
         features("hog", torch.rand(2, 1, 6, 6))
     with pytest.raises(UsageError, match="cannot import"):
