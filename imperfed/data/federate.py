@@ -138,6 +138,10 @@ def label(
 def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     """Sites, their test rows, and the public inputs."""
     check_shares(split)
+    if split.validation:
+        raise UsageError(
+            f"split.validation sets rows apart with partition = label only, not with {split.partition}; set it to 0"
+        )
     if split.common_test and dataset.test_x is None:
         raise DataError(
             f"{dataset.name}: there is no official test set to measure every site on; set common_test = false"

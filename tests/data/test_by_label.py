@@ -114,6 +114,11 @@ def test_bad_settings(split: dict[str, float], complaint: str):
         cut(replace(LABEL, **split))
 
 
+def test_validation_rows_are_refused_where_no_partition_sets_them_apart():
+    with pytest.raises(UsageError, match="with partition = label only, not with iid; set it to 0"):
+        cut(Split(partition="iid", validation=0.1))
+
+
 def test_data_of_one_class_a_row_cannot_be_cut_so():
     one = Dataset("d", torch.rand(9, 2), torch.arange(9) % 3, None, ("a", "b", "c"))
     with pytest.raises(DataError, match="several classes an example"):
