@@ -2,7 +2,7 @@
 
     symbol       where it lives                          does it travel
     theta        server["w"] without its head            down and up, mean of all
-    w_y          a row of the head of server["w"]        down to those that hold class y, and up from them
+    w_y          a row of the head of server["w"]        down and up with all of W; in the paper where class y is held
     M_i          digests, see label_collection           up, once
     sigma_uu'    server, counts n_u and co_uu'           never
     N_K(u)       found anew each round by the server     never

@@ -4,7 +4,7 @@ Equation numbers: the journal version.
 
     symbol    where it lives                       does it travel
     theta     server["w"] without its head         down and up, mean of all
-    W         the head of server["w"], [C, D]      row y once, to those that hold class y
+    W         the head of server["w"], [C, D]      down and up, unmoved; in the paper row y once, where class y is held
     M_i       digests, see label_collection        up, once
     T'        steps                                never
 

@@ -3,9 +3,11 @@
 The comparison of FedALC (An et al., Sec. V-D) and "Baseline-2" of FedAwS. In 512 dimensions random vectors are nearly
 orthogonal, so nothing can collapse: a strong rival that belongs in every table.
 
+Source: FedALC's paper, and a public summary of FedAwS's.
+
     symbol    where it lives                      does it travel
     theta     server["w"] without its head        down and up, mean of all
-    W         the head of server["w"], [C, D]     row y once, to those that hold class y
+    W         the head of server["w"], [C, D]     down and up, unmoved; in the papers row y once, where class y is held
 """
 
 from __future__ import annotations

@@ -2,10 +2,13 @@
 
 Equation numbers: FedALC's (An et al.), which restates it.
 
+Source: equations and defaults from a public summary of the paper and from FedALC's; compared with three third parties'
+code, two of which train sites by the softmax over all classes and were not followed.
+
     symbol      where it lives                        does it travel
     theta       server["w"] without its head          down and up, mean of all
-    w_y         a row of the head of server["w"]      down to those that hold class y, and up from them
-    held        server, (site, class, rows) triples   up, once: which rows of W a site trains
+    w_y         a row of the head of server["w"]      down and up with all of W; in the paper where class y is held
+    held        server, (site, class, rows) triples   up, once, in the clear: which rows of W a site trains
     Delta_k     how a site moves its rows             up, in them; noise_w bounds it and blurs W, see privacy
     N_K(u)      found anew each round by the server   never
     lambda      lam, times lr_server                  never

@@ -1,4 +1,4 @@
-"""Label collection of FedALC (An et al., Sec. IV-E): which labels come together, without showing examples or names.
+"""Label collection of FedALC (An et al., Sec. IV-E): which labels come together, without showing examples.
 
     symbol      where it lives                              does it travel
     g_0         the common first model, float64             down
@@ -9,11 +9,11 @@
 Equal digests are the same example, so two examples that g_0 cannot tell apart count as one. `hashed=input` digests x
 itself: no example is mistaken for another, and thousands of sites need no pass through a large model.
 
-Departs from the paper in: digests are keyed, since plain ones of one of C labels are undone by trying all C. The server
-still learns which rows of W come together and how often. For privacy towards those who receive W the counts get
-Gaussian noise once, before anything is learned from them, instead of every gradient: all later steps on W then cost
-nothing more. This covers what W learns by the counts, not the steps that sites make on rows of W (see privacy), which
-are none in FedALC-fixed. The number of examples counts as public.
+Departs from the paper in: digests are keyed, since plain ones are undone by trying. Labels are not hidden: a site says
+which row of W each of its label digests is, and the server learns which come together and how often. For privacy
+towards those who receive W the counts get Gaussian noise once, before anything is learned from them, instead of every
+gradient: all later steps on W then cost nothing more. This covers what W learns by the counts, not the steps that sites
+make on rows of W (see privacy), which are none in FedALC-fixed. The number of examples counts as public.
 """
 
 from __future__ import annotations

@@ -11,6 +11,10 @@ not a negative.
                     batch.survey["weight"], one number a class
 
 A class of which a site has positives only, or negatives only, cannot be balanced there and weighs 1.
+
+Departs from the usual form in: the mean is over A, then over examples, not over all annotations of a batch, since an
+example's loss must depend on itself alone. They agree where all rows of a site have the same classes annotated. Weights
+of positives are not clamped, however rare a class is.
 """
 
 from __future__ import annotations

@@ -3,10 +3,15 @@
 FedAwS (Yu et al., "Federated learning with only positive labels", ICML 2020) and FedALC (An et al., "Federated learning
 with only positive labels by exploring label correlations"). Equation numbers: FedALC's.
 
+Source: FedALC's paper; the threshold 0.9 of the loss also stands in a public summary of FedAwS's. No code of the
+authors was available.
+
     symbol     where it lives                           does it travel
     theta      server["w"] without its head             down and up, mean of all
-    W          the head of server["w"], [C, D]          row y down to those that hold class y, and up from them
+    W          the head of server["w"], [C, D]          down and up, whole; in the papers row y, where class y is held
     g(x)       representation, divided by its length    never
+
+`traffic` counts what the papers would send.
 
 Where a site holds one label and makes one step a round on all its rows, the mean of what comes back is one step on the
 mean gradient: with `one_pass` the engine makes a single pass over all rows for all sites and copies no model.
