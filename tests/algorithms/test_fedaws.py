@@ -2,13 +2,17 @@ import numpy as np
 import pytest
 import torch
 from fixtures import double, near
-from positives import Hand, run, split, spread
+from positives import ONE_STEP, Hand, linear, run, split, spread, unit
+from toy import engine
 
 from imperfed.algorithms.cc import CC
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
 from imperfed.algorithms.fedaws import FedAwS
 from imperfed.descend import Local
 from imperfed.errors import UsageError
+from imperfed.federation import Federation
+from imperfed.labels import Positive
+from imperfed.oracle import Oracle
 
 RATES = {"lr_theta": 0.6, "lr_w": 0.25}
 
@@ -68,6 +72,26 @@ def test_one_pass_is_the_copies_also_where_only_some_sites_are_on_duty():
 def test_one_pass_makes_one_step_whatever_the_local_settings():
     runs = [run(FedAwS(one_pass=True), Local(steps=steps, batch=2)).go() for steps in (1, 7)]
     assert torch.equal(runs[0].state.server["w"], runs[1].state.server["w"])
+
+
+@double()
+def test_one_pass_moves_a_row_along_the_mean_over_its_class_where_sites_hold_several():
+    """Sites with labels 0 0 0 1 and 0 2 2 2 2: every row of W goes by the mean gradient of its rows, all sites'."""
+    x, y = torch.randn(9, 5, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 0, 0, 1, 0, 2, 2, 2, 2])
+    fed = Federation("p", x, Positive(y, 4), (0, 4, 9), ("a", "b"), tuple("abcd"), tuple("012345678"), x[:0]).check()
+    for by_size in (True, False):
+        method = FedAwS(lam=0.0, one_pass=True, by_size=by_size, **RATES)
+        e = engine(method, method.objective, (fed, Oracle(None, (), ())), ONE_STEP, linear(), rounds=1)
+        A, W = split(e)
+        G, p = unit(x.numpy() @ A.T), [1 / 9] * 9 if by_size else [1 / 8] * 4 + [1 / 10] * 5
+        e.go()
+        for c in range(3):
+            mine = [i for i in range(9) if y[i] == c]
+            s = G[mine] @ W[c]
+            slope = -2 * np.maximum(0, 0.9 - s) * np.array(p)[mine] / np.array(p)[mine].sum()
+            step = (slope[:, None] * (G[mine] - s[:, None] * W[c])).sum(0)
+            near(torch.from_numpy(split(e)[1][c]), unit(W[c] - RATES["lr_w"] * step), 1e-12)
+        near(torch.from_numpy(split(e)[1][3]), W[3], 1e-12)
 
 
 def test_rows_that_nobody_on_duty_holds_stay():

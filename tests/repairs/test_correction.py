@@ -92,6 +92,41 @@ def test_the_papers_phase_1_wants_exactly_one_class_over_the_threshold() -> None
     assert answers == {0.0: False, 0.6: True, 0.999: False}  # all four, one, none
 
 
+def test_the_papers_phase_1_is_equations_2_to_6_as_written_in_numpy() -> None:
+    """A label that is wrong as a whole has the similarity of Eq. 6 to its true class as its confidence."""
+    view, _ = site(0, [40, 25, 0, 0], draw(), given={1: 3})
+    _, (verdict,) = held(replace(CORRECTION, phase1="paper", threshold=0.6), view)
+    server = clean(draw(7))
+
+    def moments(F: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        S = F.T @ F / len(F)
+        lam, V = np.linalg.eigh(S)
+        return S, lam[::-1][:2], V[:, ::-1][:, :2]
+
+    def one_sided(S: np.ndarray, lam: np.ndarray, V: np.ndarray) -> float:
+        e = np.linalg.norm(S @ V, axis=0)
+        return float(np.sqrt(np.prod(np.minimum(lam, e) / np.maximum(lam, e))))
+
+    S_k, lam_k, V_k = moments(view.x[40:].double().numpy())
+    R = []
+    for c in range(4):
+        S_c, lam_c, V_c = moments(server["x"][server["y"] == c].double().numpy())
+        R.append((one_sided(S_k, lam_k, V_c), one_sided(S_c, lam_c, V_k)))
+    both = np.mean(R, 1)
+    assert np.abs(np.diff(R, axis=1)[1]) > 0.01  # neither half alone would do
+    assert both.argmax() == 1
+    assert verdict.why[40:].tolist() == [WHOLE] * 25
+    assert verdict.confidence[40:].tolist() == pytest.approx([both.max()] * 25, abs=1e-5)
+
+
+def test_a_whole_label_stays_within_the_sites_task_too() -> None:
+    view, _ = site(0, [60, 60, 30, 0], draw(), given={2: 3})  # the rows of label 3 are of another task
+    _, (anywhere,) = held(CORRECTION, view)
+    assert anywhere.suggested[120:].tolist() == [2] * 30
+    _, (at_home,) = held(replace(CORRECTION, task_of=TASK_OF), replace(view, memory={}))
+    assert set(at_home.suggested.tolist()) == {0, 1}
+
+
 def test_nothing_but_directions_leaves_a_site_and_small_labels_are_not_shown() -> None:
     generator = draw()
     first, second = site(0, [30, 9, 0, 12], generator)[0], site(1, [4, 5, 0, 0], generator)[0]
