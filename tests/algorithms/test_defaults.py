@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from imperfed.algorithms import catalogue
+from imperfed.repairs import repairs
 
+AWS = {"lam": 10.0, "lr_server": 0.001, "lr_theta": 0.5, "lr_w": 0.1, "neighbours": 0, "nu": 1.0, "mined": False}
+COLLECTING = {"noise": 0.0, "hashed": "embedding", "most": 10, "delta": 1e-5}
 DEFAULTS: dict[str, dict[str, Any]] = {
     "fedprox": {"mu": 0.01, "aggregation": "weighted"},
     "scaffold": {"option": 2, "alpha": 1.0},
@@ -29,14 +32,17 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "clpl": {"scores": "logits", "naive": False},
     "masked-bce": {"balance": True},
     "fedpsl": {"tdma": True, "tadl": True, "order": 2, "a": 0.001},
-    "fedaws": {"lam": 10.0, "nu": 1.0, "neighbours": 0, "by_size": True},
-    "fedalc": {"lam": 10.0, "nu": 1.0, "neighbours": 0, "mined": False, "weights": "normalised", "by_size": True},
-    "fedalc-fixed": {"alpha": 1.0, "beta": 1.0, "nu": 1.0, "steps": 2000},
+    "fedaws": AWS | {"by_size": True, "noise_w": 0.0},
+    "fedalc": AWS | COLLECTING | {"weights": "normalised", "by_size": True, "noise_w": 0.0},
+    "fedalc-fixed": COLLECTING | {"steps": 2000, "lr_fixed": 0.1, "alpha": 1.0, "beta": 1.0, "nu": 1.0},
+    "ifca": {"clusters": 2, "weighted": False},
     "positive-hinge": {"threshold": 0.9},
+    "fb-nll": {"groups": 1, "M": 10, "linkage": "average", "center": False, "correct": True, "phase1": "margin"}
+    | {"threshold": 0.5, "gate": 0.05, "rank": 10, "features": "auto", "class_features": ""},
 }
 
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults(name: str) -> None:
-    method = catalogue()[name]()
+    method = {**catalogue(), **repairs()}[name]()
     assert {setting: getattr(method, setting) for setting in DEFAULTS[name]} == DEFAULTS[name]
