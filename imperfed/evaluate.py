@@ -162,6 +162,11 @@ class Evaluator:
         return len(self.oracle.test_x)
 
     @property
+    def one_test(self) -> bool:
+        """Whether all sites are measured on the same test rows."""
+        return self.oracle.one_test
+
+    @property
     def metric(self) -> str:
         """The name of the figure that tables lead with."""
         tested = [y for y in (*self.oracle.test_y[:1], self.oracle.common_y, self.oracle.validation_y) if y is not None]
@@ -229,7 +234,7 @@ class Evaluator:
 
     def fairness(self, sites: Sequence[Scores], seed: int) -> dict[str, Any]:
         """Fairness on the test rows of all sites together, from their figures; empty where it is not measured."""
-        return {} if self.between is None else summary(self.between, sites, seed)
+        return {} if self.between is None else summary(self.between, sites, seed, self.one_test)
 
     def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
         """Share of the labels worked out for these training rows that are true; None where truth is unknown."""

@@ -97,7 +97,7 @@ class Experiment:
             nonlocal lap
             lap, before = time.perf_counter(), lap
             timed = [time_taken(report)] if self.config.rounds.target else []
-            folder.append(metrics(report, trained, self.scene.federation.sites) + timed)
+            folder.append(metrics(report, trained, self.scene.federation.sites, self.judge.one_test) + timed)
             for line in log_lines(report, trained):
                 folder.log(line)
             watch.round(report, lap - before)

@@ -3,8 +3,9 @@
     EOD    equal opportunity difference     TPR(t) - TPR(rest), TPR = share of the rows of class u that are given u
     SPD    statistical parity difference    SR(t) - SR(rest),   SR = share of all rows that are given u
 
-Positive: the target group is given u more often. Everything is computed from counts, which add up over sites. A figure
-with an empty cell is undefined (None), never 0. But for the sign, EOD is fairlearn's `equal_opportunity_difference` and
+Positive: the target group is given u more often. Everything is computed from counts, which add up over sites; where all
+sites are measured on the same rows, each row counts once, with the mean of what the sites make of it. A figure with an
+empty cell is undefined (None), never 0. But for the sign, EOD is fairlearn's `equal_opportunity_difference` and
 SPD its `demographic_parity_difference` of two groups; fairlearn takes the rate of an empty cell to be 0.
 """
 
@@ -100,17 +101,32 @@ def rates(by: str, predicted: Tensor, y: Tensor, inside: Tensor, u: int) -> Scor
     return found
 
 
-def pooled(by: str, sites: Iterable[Mapping[str, tuple[float, int]]]) -> Tensor | None:
-    """The counts of all sites together, from their rates; None where no site has any."""
-    total, there = torch.zeros(2, 2, 2, dtype=torch.int64), False
-    for scores in sites:
-        for g, group in enumerate(GROUPS):
-            for c, rate in enumerate(RATES):
-                value, n = scores.get(f"{FAIR}{rate}/{group}/{by}", (math.nan, -1))
-                given = round(value * n) if n > 0 else 0
-                total[g, c] += torch.tensor([max(n, 0) - given, given])
-                there |= n >= 0
-    return total if there else None
+def pooled(by: str, sites: Iterable[Mapping[str, tuple[float, int]]], one_test: bool = False) -> Tensor | None:
+    """The counts of all sites together, from their rates; None where no site has any.
+
+    Of sites that are measured on the same rows, the mean of their counts: float64, whole only in its sums of rows.
+    """
+    counts = [counts_of(by, scores) for scores in sites if f"{FAIR}{RATES[0]}/{GROUPS[0]}/{by}" in scores]
+    if not counts:
+        return None
+    total = torch.stack(counts)
+    return total.double().mean(0) if one_test else total.sum(0)
+
+
+def counts_of(by: str, scores: Mapping[str, tuple[float, int]]) -> Tensor:
+    """The counts behind one site's rates."""
+    counts = torch.zeros(2, 2, 2, dtype=torch.int64)
+    for g, group in enumerate(GROUPS):
+        for c, rate in enumerate(RATES):
+            value, n = scores[f"{FAIR}{rate}/{group}/{by}"]
+            given = round(value * n) if n else 0
+            counts[g, c] = torch.tensor([n - given, given])
+    return counts
+
+
+def rows_in(counts: Tensor) -> int:
+    """How many rows these counts are of."""
+    return round(float(counts.sum()))
 
 
 def mean_accuracy(by: str, group: str, sites: Iterable[Mapping[str, tuple[float, int]]]) -> float | None:
@@ -159,8 +175,8 @@ def interval(figure: Cells, counts: Tensor, seed: int = 0) -> tuple[float, float
 
     To draw n rows with replacement and count them is to draw the counts from a multinomial.
     """
-    n = int(counts.sum())
-    if int(figure(counts).sum(-1).min()) < FEWEST:
+    n = rows_in(counts)
+    if min(map(rows_in, figure(counts))) < FEWEST:
         return None
     drawn = np.random.default_rng(seed).multinomial(n, (counts.flatten().double() / n).numpy(), RESAMPLES)
     values = difference(figure(torch.from_numpy(drawn).view(-1, 2, 2, 2))).numpy()
@@ -168,35 +184,37 @@ def interval(figure: Cells, counts: Tensor, seed: int = 0) -> tuple[float, float
     return float(low), float(high)
 
 
-def course(sites: Sequence[Mapping[str, tuple[float, int]]]) -> Scores:
+def course(sites: Sequence[Mapping[str, tuple[float, int]]], one_test: bool = False) -> Scores:
     """A round's figures of all sites together, each with the number of rows in the target group's cell."""
     found: Scores = {}
     for by in BY:
-        counts = pooled(by, sites)
+        counts = pooled(by, sites, one_test)
         if counts is None:
             continue
         for name, figure in FIGURES.items():
             cells = figure(counts)
-            found[f"{FAIR}{name}/{by}"] = (float(difference(cells)), int(cells[TARGET].sum()))
+            found[f"{FAIR}{name}/{by}"] = (float(difference(cells)), rows_in(cells[TARGET]))
         for g, group in enumerate(GROUPS):
             value = mean_accuracy(by, group, sites)
-            found[f"{FAIR}accuracy/{group}/{by}"] = (math.nan if value is None else value, int(counts[g].sum()))
+            found[f"{FAIR}accuracy/{group}/{by}"] = (math.nan if value is None else value, rows_in(counts[g]))
     return found
 
 
-def summary(between: Between, sites: Sequence[Mapping[str, tuple[float, int]]], seed: int) -> dict[str, Any]:
+def summary(
+    between: Between, sites: Sequence[Mapping[str, tuple[float, int]]], seed: int, one_test: bool = False
+) -> dict[str, Any]:
     """Figures by candidate group and by true group, with intervals and the counts behind them; ready for JSON."""
     found: dict[str, Any] = {"target": between.names.target, "unprivileged": between.names.unprivileged}
     for by in BY:
-        counts = pooled(by, sites)
+        counts = pooled(by, sites, one_test)
         if counts is not None:
             found[by] = {
                 name: {"value": measure(figure, counts), "interval": interval(figure, counts, seed)}
                 for name, figure in FIGURES.items()
             } | {
                 group: {
-                    "rows": int(counts[g].sum()),
-                    "unprivileged": int(counts[g, 1].sum()),
+                    "rows": rows_in(counts[g]),
+                    "unprivileged": rows_in(counts[g, 1]),
                     "accuracy": mean_accuracy(by, group, sites),
                 }
                 for g, group in enumerate(GROUPS)

@@ -22,6 +22,8 @@ class Oracle:
     common_x: Tensor | None = None
     """A test set of no site in particular, where the dataset has one."""
     common_y: Tensor | None = None
+    one_test: bool = False
+    """Whether the sites' test sets are one and the same, the common one."""
     tasks: tuple[int, ...] = ()
     """The task of every site, where the split has tasks."""
     test_group: tuple[Tensor, ...] = ()

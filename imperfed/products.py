@@ -26,8 +26,11 @@ SENT = "sent/"
 """Metrics of this prefix count the numbers of one name that each site sent in a round."""
 
 
-def metrics(report: Report, trained: Sequence[str], evaluated: Sequence[str]) -> list[Record]:
-    """A round's lines of `metrics.jsonl`: round x site x metric, "*" where a figure is of no site in particular."""
+def metrics(report: Report, trained: Sequence[str], evaluated: Sequence[str], one_test: bool = False) -> list[Record]:
+    """A round's lines of `metrics.jsonl`: round x site x metric, "*" where a figure is of no site in particular.
+
+    `one_test`: whether all sites are measured on the same test rows.
+    """
     lines: list[Record] = []
 
     def add(site: str, metric: str, value: float, **more: Any) -> None:
@@ -40,7 +43,7 @@ def metrics(report: Report, trained: Sequence[str], evaluated: Sequence[str]) ->
         for metric, (value, n) in scores.items():
             if not metric.startswith(FAIR):
                 add(evaluated[k], f"test/personal/{metric}", value, n=n)
-    for metric, (value, n) in course(list(report.personal.values())).items():
+    for metric, (value, n) in course(list(report.personal.values()), one_test).items():
         add("*", metric, value, n=n)
     for metric, (value, n) in report.common.items():
         add("*", f"test/global/{metric}", value, n=n)

@@ -169,3 +169,24 @@ def test_names_become_columns():
 def test_what_cannot_be_measured_is_refused(setting, attribute, words):
     with pytest.raises(UsageError, match=words):
         setting.between(attribute, ("a", "b"), "toy")
+
+
+def test_rows_that_all_sites_are_measured_on_count_once():
+    site = ASIAN.scores(X.repeat(30, 1), *(t.repeat(30) for t in ROWS), None)
+    one, two, twenty = (summary(ASIAN, K * [site], 0, one_test=True) for K in (1, 2, 20))
+    assert one == two == twenty == summary(ASIAN, [site], 0)
+    assert (one["candidate"]["target"]["rows"], one["candidate"]["target"]["unprivileged"]) == (60, 30)
+    assert course(20 * [site], one_test=True) == course([site])
+
+
+def test_too_few_rows_stay_too_few_however_many_sites_are_measured_on_them():
+    site = ASIAN.scores(X, *ROWS, None)
+    assert summary(ASIAN, 20 * [site], 0, one_test=True)["candidate"]["spd"]["interval"] is None
+
+
+def test_models_that_differ_on_the_same_rows_are_told_of_by_their_mean():
+    y, inside = torch.ones(30, dtype=torch.int64), torch.arange(30) < 10
+    sites = [rates("true", (torch.arange(30) % 10 < given).long(), y, inside, 1) for given in (3, 4, 6)]
+    counts = pooled("true", sites, one_test=True)
+    assert counts[1, 1].tolist() == pytest.approx([10 - 13 / 3, 13 / 3])
+    assert interval(eod, counts) is not None  # ten rows of the group, though no count of them is whole

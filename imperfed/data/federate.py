@@ -52,8 +52,8 @@ class Cut:
     public: Tensor
     """Inputs."""
     public_from: str
-    common: tuple[Tensor, Tensor] | None = None
-    """Inputs and true classes of the official test set, without the public inputs."""
+    common: Tensor | None = None
+    """Row numbers of the official test set, without the public inputs."""
     common_test: bool = False
     """Whether every site is measured on the official test set."""
     trusted: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
@@ -68,20 +68,28 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     if split.partition == "label":
         return federate_by_label(dataset, split, stream(data_seed, "partition"))
     dataset = to_learn(dataset, labelling)
-    known = true_groups(dataset.x, dataset.attribute)
+    clear, dataset = dataset, blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
     cut = cut_rows(dataset, split, data_seed)
     tasks = tasks_of(split, dataset.classes)
-    labels, made = label(dataset, labelling, cut.train, tasks, data_seed)
-    dataset = blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
+    labels, made = label(clear, labelling, cut.train, tasks, data_seed)
     scale = Scale.of(dataset.x, cut.train, split.standardise)
     spare(scale.mean, scale.spread, dataset.attribute)
     federation = gather(dataset, cut, labels, scale, site_names(len(cut.train)))
     oracle = replace(
         seal(dataset, cut, scale),
         tasks=() if tasks is None else tuple(tasks[1].tolist()),
-        test_group=() if known is None else tuple(known[rows] for rows in cut.test),
+        test_group=tested_groups(clear, cut),
     )
     return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
+
+
+def tested_groups(dataset: Dataset, cut: Cut) -> tuple[Tensor, ...]:
+    """The true group of every test row, a site each; none where rows name several groups."""
+    x, tested = dataset.x, cut.test
+    if cut.common_test and dataset.test_x is not None and cut.common is not None:
+        x, tested = dataset.test_x, [cut.common] * len(cut.test)
+    known = true_groups(x, dataset.attribute)
+    return () if known is None else tuple(known[rows] for rows in tested)
 
 
 def gather(dataset: Dataset, cut: Cut, labels: Labels, scale: Scale, sites: tuple[str, ...]) -> Federation:
@@ -201,8 +209,7 @@ def take_public(
     if dataset.test_x is not None and dataset.test_y is not None:
         rows = torch.from_numpy(generator.permutation(len(dataset.test_x)))
         public, common = rows.tensor_split([share_of(split.public, len(rows))])
-        rest = (dataset.test_x[common], dataset.test_y[common])
-        return Cut(train, test, dataset.test_x[public], "the official test set", rest)
+        return Cut(train, test, dataset.test_x[public], "the official test set", common)
     # A site's test rows lie in random order already.
     parts = [rows.tensor_split([share_of(split.public, len(rows))]) for rows in test]
     public = torch.cat([taken for taken, _ in parts])
@@ -213,7 +220,9 @@ def seal(dataset: Dataset, cut: Cut, scale: Scale) -> Oracle:
     """All that is true and not for the sites."""
     # Without truth every test set is empty, and any vector has the right empty part.
     y = torch.zeros(len(dataset), dtype=torch.int64) if dataset.y is None else dataset.y
-    common = None if cut.common is None else (scale(cut.common[0]), cut.common[1])
+    common = None
+    if cut.common is not None and dataset.test_x is not None and dataset.test_y is not None:
+        common = scale(dataset.test_x[cut.common]), dataset.test_y[cut.common]
     tests = [(scale(dataset.x[rows]), y[rows]) for rows in cut.test]
     if cut.common_test and common is not None:
         tests = [common] * len(cut.test)
@@ -223,6 +232,7 @@ def seal(dataset: Dataset, cut: Cut, scale: Scale) -> Oracle:
         test_y=tuple(y for _, y in tests),
         common_x=common and common[0],
         common_y=common and common[1],
+        one_test=cut.common_test,
     )
 
 

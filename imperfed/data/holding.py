@@ -130,6 +130,8 @@ class Central:
     validation: tuple[Tensor, Tensor] | None = None
     attribute: Attribute | None = None
     tasks: tuple[int, ...] = field(default=())
+    one_test: bool = False
+    """Whether the sites' test sets are all the common one."""
 
     def scale(self, cards: Sequence[Card]) -> Scale:
         """From the sums of all sites."""
@@ -162,7 +164,8 @@ class Central:
         y = torch.empty(0, len(self.classes), dtype=torch.int8) if first.several else torch.empty(0, dtype=torch.int64)
         tested = len(cards) if first.tests >= 0 else 0
         common_x, common_y = (None, None) if self.common is None else (scale(self.common[0]), self.common[1])
-        oracle = Oracle(None, tested * (nothing,), tested * (y,), common_x, common_y, self.tasks)
+        tests = tested * (nothing,), tested * (y,)
+        oracle = Oracle(None, *tests, common_x, common_y, self.one_test, self.tasks)
         if self.validation is not None:
             oracle = replace(oracle, validation_x=scale(self.validation[0]), validation_y=self.validation[1])
         facts = {
@@ -216,7 +219,8 @@ def taken_apart(scene: Scene) -> tuple[Central, list[Holding]]:
         None if x is None or y is None else (x, y)
         for x, y in ((oracle.common_x, oracle.common_y), (oracle.validation_x, oracle.validation_y))
     )
-    central = Central(fed.name, fed.classes, fed.public, fed.trusted, common, validation, fed.attribute, oracle.tasks)
+    about = fed.attribute, oracle.tasks, oracle.one_test
+    central = Central(fed.name, fed.classes, fed.public, fed.trusted, common, validation, *about)
     holdings = []
     for k, name in enumerate(fed.sites):
         a, b = fed.starts[k], fed.starts[k + 1]

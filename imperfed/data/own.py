@@ -40,6 +40,9 @@ from imperfed.oracle import Oracle
 COUNT = ("test", "public", "trusted")
 """The settings of a split that mean something where sites come as files."""
 
+UNKNOWN = -1
+"""The true group of a row whose file does not name it."""
+
 Part = tuple[str, int]
 """What rows are for, and the number of the site if they are of one."""
 
@@ -210,12 +213,18 @@ def scale_of(
 
 def true_test_groups(parts: Mapping[Part, Rows], dataset: Dataset, cut: Cut) -> tuple[Tensor, ...]:
     """The true group of every test row, a site each: as a column says, or as all rows of all files do."""
-    if dataset.attribute is None or cut.common_test:
-        return ()
     known = true_groups(dataset.x, dataset.attribute)
     if any(rows.group is not None for rows in parts.values()):
-        known = stacked(parts, lambda rows: rows.group)
-    return () if known is None else tuple(known[rows] for rows in cut.test)
+        known = torch.cat(
+            [torch.full((len(rows),), UNKNOWN) if rows.group is None else rows.group for rows in parts.values()]
+        )
+    if known is None:
+        return ()
+    tested = [known[rows] for rows in cut.test]
+    if cut.common is not None:
+        of = dict(zip(parts, known.split([len(rows) for rows in parts.values()]), strict=True))
+        tested = [of["common", 0][cut.common]] * len(cut.test)
+    return () if any((groups == UNKNOWN).any() for groups in tested) else tuple(tested)
 
 
 def told(federation: Federation, oracle: Oracle) -> Facts:

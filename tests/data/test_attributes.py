@@ -12,7 +12,9 @@ from imperfed.data.attributes import blur, true_groups
 from imperfed.data.candidates import Labelling
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate
+from imperfed.data.holding import taken_apart
 from imperfed.data.partitions import Split
+from imperfed.data.scale import Scale
 from imperfed.data.sources import load
 from imperfed.errors import DataError
 from imperfed.federation import Attribute
@@ -135,3 +137,14 @@ def test_a_file_of_ones_own(tmp_path):
 def test_what_is_wrong_with_it_is_named(tmp_path, arrays, words):
     with pytest.raises(DataError, match=words):
         own(tmp_path, **arrays)
+
+
+def test_the_groups_of_a_common_test_set_are_blurred_as_all_and_known_to_the_oracle():
+    scene = federate(toy(test=60), replace(SPLIT, common_test=True), FLIP, 0)
+    assert scene.oracle.one_test
+    assert true_groups(torch.cat([scene.federation.public, *scene.oracle.test_x]), GROUP) is None
+    for x, y, groups in zip(scene.oracle.test_x, scene.oracle.test_y, scene.oracle.test_group, strict=True):
+        assert torch.equal(groups, y)  # in the toy, a row's class is its group
+        assert (GROUP.of(x).gather(1, groups[:, None]) == 1).all()
+    central, holdings = taken_apart(scene)  # and so it is where the sites are elsewhere
+    assert central.scene([one.card() for one in holdings], Scale.none()).oracle.one_test

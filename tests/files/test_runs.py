@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.terminal import done, imperfed, summary
+from cli.terminal import done, imperfed, records, summary
 from pyarrow import parquet
 
 from files import small
@@ -15,7 +15,7 @@ from files.written import declare, write_table
 from imperfed.data.candidates import Labelling
 from imperfed.data.own import federate_files
 from imperfed.data.partitions import Split
-from imperfed.files.declaration import Declaration, Inputs, LabelColumns, called, read_declaration
+from imperfed.files.declaration import Declaration, Inputs, LabelColumns, SensitiveColumn, called, read_declaration
 from imperfed.files.sites import read_sites
 
 QUICK = ("--rounds", "2", "--set", "steps=2", "--workers", "1")
@@ -183,3 +183,37 @@ def test_positives_of_sparse_rows_train(tmp_path: Path) -> None:
     words = ("--model", "text", "--set", "model.widths=8,8")
     said = done("run", "positive-softmax", "--data", folder, *QUICK, *words, "--out", tmp_path / "runs")
     assert summary(said.folder)["metric"] == "p@1"
+
+
+def people(folder: Path, sites: int, **test: list[str]) -> Path:
+    """Sites of people whose colour is ambiguous, and one test file of eight people for all of them."""
+    y, was = ["cat", "dog"] * 4, ["red"] * 3 + ["blue"] * 5
+    columns = {"a": [float(i) for i in range(8)], "y": y, "colour": [sorted({name, "red"}) for name in was]}
+    for k in range(sites):
+        write_table(folder / f"sites/{k}.csv", columns | {"was": was})
+    write_table(folder / "test.csv", columns | test)
+    declared = Declaration(
+        "people",
+        "sites/*.csv",
+        test="test.csv",
+        inputs=Inputs(("a",)),
+        labels=LabelColumns("exact", small.CLASSES, "y"),
+        attribute=SensitiveColumn("colour", ("red", "blue"), truth="was"),
+    )
+    return declare(folder, declared)
+
+
+def test_a_test_file_for_all_sites_counts_once_in_fairness(tmp_path: Path) -> None:
+    data = people(tmp_path / "people", 6, was=["blue"] * 5 + ["red"] * 3)
+    aim = ("--set", "fairness.target=blue", "--set", "fairness.unprivileged=cat", "--set", "split.public=0")
+    said = done("run", "fedavg", "--data", data, *QUICK, *aim, "--out", tmp_path / "runs")
+    fair = summary(said.folder)["fairness"]
+    assert [fair["true"][group]["rows"] for group in ("target", "rest")] == [5, 3]
+    assert [fair["candidate"][group]["rows"] for group in ("target", "rest")] == [5, 3]
+    assert fair["candidate"]["spd"]["interval"] is None
+    assert {r["n"] for r in records(said.folder) if r["metric"] == "fair/spd/true"} == {5}
+
+
+def test_true_groups_that_a_test_file_does_not_name_are_unknown(tmp_path: Path) -> None:
+    found = read_sites(read_declaration(people(tmp_path, 2)))
+    assert federate_files(found.check(), Split(), Labelling(), 0).oracle.test_group == ()
