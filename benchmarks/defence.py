@@ -47,13 +47,14 @@ def some_updates(net: Net, sites: int, round: int) -> Updates:
     return Updates(tuple(range(sites)), torch.ones(sites), {"w": w, "buffers": w[:, :0]})
 
 
-def together(server: dict[str, Tensor], updates: Updates, round: int) -> Tensor:
-    return DEFENCE.scores(server, updates, the_hall(round))
+def together(sent: dict[str, Tensor], updates: Updates, round: int) -> Tensor:
+    return DEFENCE.scores(sent, updates, the_hall(round))
 
 
-def one_by_one(server: dict[str, Tensor], updates: Updates, round: int) -> Tensor:
+def one_by_one(sent: dict[str, Tensor], updates: Updates, round: int) -> Tensor:
     alone = [updates.only(torch.tensor([k])) for k in range(len(updates.who))]
-    return torch.cat([DEFENCE.scores(server, update, the_hall(round)) for update in alone])
+    first = {name: t[:1] for name, t in sent.items()}
+    return torch.cat([DEFENCE.scores(first, update, the_hall(round)) for update in alone])
 
 
 def timed(way: Callable[..., Tensor], *given: Any) -> tuple[float, Tensor]:
@@ -65,12 +66,12 @@ def timed(way: Callable[..., Tensor], *given: Any) -> tuple[float, Tensor]:
 def measure(sites: int, rounds: int) -> dict[str, float]:
     """Medians over the rounds; the first, in which everything is loaded, is not counted."""
     net = the_hall(0).net
-    server = {"w": net.w.clone(), "buffers": net.w[:0]}
+    sent = {"w": net.w.clone().expand(sites, -1), "buffers": net.w[:0].expand(sites, -1)}
     seconds: dict[str, list[float]] = {"together": [], "one by one": []}
     for round in range(rounds + 1):
         updates = some_updates(net, sites, round)
-        a, scores = timed(together, server, updates, round)
-        b, alone = timed(one_by_one, server, updates, round)
+        a, scores = timed(together, sent, updates, round)
+        b, alone = timed(one_by_one, sent, updates, round)
         torch.testing.assert_close(scores, alone, rtol=0, atol=ALIKE)
         if round:
             seconds["together"].append(a)

@@ -63,7 +63,7 @@ class Replay(FairFedPAPL):
 
     smoothing: float = 0.0  # they have been smoothed before
 
-    def scores(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
+    def scores(self, sent: Tree, updates: Updates, hall: Hall) -> Tensor:
         return updates["told"]
 
 
@@ -74,7 +74,7 @@ def play(run: Run, settings: dict[str, Any]) -> list[set[int]]:
     for round, told in enumerate(run["scores"]):
         f = torch.tensor([torch.nan if s is None else s for s in told])
         updates = Updates(tuple(range(sites)), torch.ones(sites), {"told": f})
-        hall = Hall(None, f, round, 0.0, torch.Generator())  # type: ignore[arg-type]
+        hall = Hall(None, f, round, 0.0, torch.Generator(), sites=tuple(map(str, range(sites))))  # type: ignore[arg-type]
         _, memory = defence.inspect(memory, {}, updates, hall)
         out.append({s.site for s in hall.suspicions if s.out})
     return out

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Hall, Tree, Updates
+from imperfed.core import Algorithm, Hall, Tree, Updates
 from imperfed.errors import UsageError, positive
 from imperfed.federation import Attribute, Federation
 from imperfed.labels import Labels
@@ -75,8 +75,11 @@ class Defence(ABC):
 
     name: ClassVar[str]
 
-    def suits(self, federation: Federation) -> None:
-        """Raise `UsageError`, before anything is trained, where it cannot work on these data."""
+    def suits(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
+        """Raise `UsageError`, before anything is trained, where it cannot work on these data or around this algorithm.
+
+        `on_duty`: the number of sites that are asked in a round.
+        """
         return
 
     def open(self, sites: int) -> Tree:
@@ -84,8 +87,11 @@ class Defence(ABC):
         return {}
 
     @abstractmethod
-    def inspect(self, memory: Tree, server: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
-        """The answers that the algorithm sees (None: none, all stays as it was), and the new memory."""
+    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+        """The answers that the algorithm sees (None: none, all stays as it was), and the new memory.
+
+        `sent`: "w" and "buffers" that each site started from, a row a site as in `updates`.
+        """
 
 
 @dataclass(frozen=True)

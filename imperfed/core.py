@@ -203,6 +203,10 @@ class Hall:
     """The algorithm's own local steps on the trusted rows, as many as a site makes, from what is given as `down`."""
     classes: tuple[str, ...] = ()
     attribute: Attribute | None = None
+    sites: tuple[str, ...] = ()
+    """The sites' names, by their numbers."""
+    left_out: tuple[int, ...] = ()
+    """The sites that answered and whose answers a defence keeps from this merge."""
     suspicions: list[Suspicion] = field(default_factory=list)
 
     def suspect(self, site: int, score: float | None, confidence: float, out: bool) -> None:
@@ -306,6 +310,11 @@ class Algorithm:
         """Whether the server's "w" is a model for all sites; not so where it keeps several and each is for some."""
         return True
 
+    @property
+    def apart(self) -> str:
+        """Why no rule may mix the sites' answers number by number; empty where one may."""
+        return ""
+
     # -- the model ------------------------------------------------------------------------------------------------
 
     def build(self, network: Network) -> Network:
@@ -386,6 +395,10 @@ class Algorithm:
     def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
         """FedAvg: the mean of the answers, weighted by the sites' sizes."""
         return server | updates.average(updates.by_size())
+
+    def unmerged(self, server: Tree) -> Tree:
+        """What the server remembers after local training of which no answer is merged."""
+        return server
 
     def account(self, server: Tree) -> dict[str, float]:
         """Numbers for the summary that only the method knows, such as the privacy spent."""

@@ -49,6 +49,8 @@ def test_the_distance_is_to_the_clean_run_of_the_same_seed():
     runs = [replace(CLEAN, attack="plfa", seed=seed) for seed in (0, 1)]
     assert study.deltas(results(), runs, "eod") == pytest.approx([0.3, 0.1])  # 0.2 + 0.1, and 0.1 - 0.0
     assert study.deltas(results(), runs, "spd") == pytest.approx([0.3, 0.3])
+    runs = [replace(CLEAN, attack="plfa", defence="fairfedpapl", seed=seed) for seed in (0, 1)]
+    assert study.deltas(results(), runs, "eod") == pytest.approx([0.1, 0.2])  # below the clean run is away from it, too
 
 
 def test_the_table_by_hand():

@@ -52,6 +52,10 @@ class FedPSL(Algorithm):
             raise UsageError(f"setting method.order of fedpsl must be 1 or 2; got {self.order}")
         not_negative("method", a=self.a)
 
+    @property
+    def apart(self) -> str:
+        return "each counts for the classes that it annotates (method.tdma)" if self.tdma else ""
+
     # -- a site ---------------------------------------------------------------------------------------------------
 
     def open(self, site: Site) -> Tree:

@@ -43,6 +43,10 @@ class IFCA(Algorithm):
     def one_model(self) -> bool:
         return self.clusters == 1
 
+    @property
+    def apart(self) -> str:
+        return "they train different models" if self.clusters > 1 else ""
+
     def serve(self, w: Tensor, sites: int) -> Tree:
         # Initial weights are drawn evenly around 0, so that random signs make another draw; the ones of a normalisation
         # are no draw and stay.
@@ -90,6 +94,9 @@ class IFCA(Algorithm):
         merged = super().merge(server, updates, hall)
         stacked = torch.stack(others) if others else server["others"]
         return merged | {"w": first, "others": stacked, "choosing": torch.ones(1)}
+
+    def unmerged(self, server: Tree) -> Tree:
+        return server | {"choosing": torch.ones(1)}
 
     def model(self, server: Tree, site: int) -> tuple[Tensor, Tensor]:
         return server["picks"][site] @ models(server), server["buffers"]

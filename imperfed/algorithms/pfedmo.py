@@ -17,8 +17,9 @@ representation model cancel and drives the workers away from it until they diver
 the velocity w - y the same two equations work: the default. `reading=mix` keeps m the gradient point and leaves out the
 last two terms of (3.8). With all scores 0, as in the first round, all three are FedNAG.
 
-The method has its own momentum, so `local.momentum` is not used. Absent workers keep their pair. Normalisation buffers
-are the workers' mean, from which the representation model makes its own anew in every round.
+The method has its own momentum, so `local.momentum` is not used. Absent workers keep their pair; those whose answer a
+defence leaves out go on from the mean of the others' new pairs. Normalisation buffers are the workers' mean, from which
+the representation model makes its own anew in every round.
 
 Departs from the thesis in: the reading; the inputs scored are the server's labelled ones (`score_on=test`: test inputs,
 as in the thesis, by `split.public`); a loss that is not finite scores 0, as do all without labelled rows at the server.
@@ -116,7 +117,9 @@ class PFedMo(Algorithm):
             w_plus = w_plus + m - m_plus  # (3.8), its last two
         kept = {"w_k": w_plus, "m_k": m_plus, "u": u}  # Alg. 1, lines 15 and 16
         new = {name: server[name].index_copy(0, who, t) for name, t in kept.items()}
-        return server | mean | new | {"w": p @ w_plus, "w_r": w_r, "m_r": m_r}  # w_+: Alg. 1, line 14
+        w = p @ w_plus  # w_+: Alg. 1, line 14
+        new["w_k"][list(hall.left_out)], new["m_k"][list(hall.left_out)] = w, p @ m_plus
+        return server | mean | new | {"w": w, "w_r": w_r, "m_r": m_r}
 
     def represent(self, server: Tree, updates: Updates, hall: Hall) -> tuple[Tensor, Tensor, Tensor]:
         """The representation pair after as many steps as a worker makes, and how far from it each worker is."""

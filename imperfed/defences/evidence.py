@@ -3,7 +3,7 @@
     symbol    where it lives                                       shape
     t         column of the input that says "may be of group t"    index
     u         the unprivileged class                               index
-    h, h_n    the global model, and what site n made of it         [S], [K, S]
+    h, h_n    what site n was sent, and what it made of it         [K, S] each
     f_n       what these functions return, NaN where undefined     [K]
 
 `probe` and `path` look at the models themselves, without reconstructed rows.
@@ -84,13 +84,13 @@ def linear_layers(network: Network, inputs: int) -> list[str]:
     return list(chain)
 
 
-def shift(score: str, net: Net, server: Tree, updates: Updates, rows: Tensor, t: int, u: int) -> Tensor:
+def shift(score: str, net: Net, sent: Tree, updates: Updates, rows: Tensor, t: int, u: int) -> Tensor:
     """f_n: how far `probe` or `path` moved from h to h_n for every unit of |h_n - h|; NaN if the site did not move."""
-    h_n, h = Ensemble(net, updates["w"], updates["buffers"]), Ensemble(net, server["w"][None], server["buffers"][None])
+    h_n, h = Ensemble(net, updates["w"], updates["buffers"]), Ensemble(net, sent["w"], sent["buffers"])
     if score == "path":
         layers = linear_layers(net.module, rows.shape[1])
         now, before = path(h_n, layers, t, u), path(h, layers, t, u)
     else:
         now, before = probe(h_n, rows, t, u), probe(h, rows, t, u)
-    distance: Tensor = (updates["w"] - server["w"]).norm(dim=1)
+    distance: Tensor = (updates["w"] - sent["w"]).norm(dim=1)
     return (now - before) / distance

@@ -3,7 +3,7 @@
 Equation and line numbers: the thesis, chapter 5, Algorithm 8.
 
     symbol                  where it lives                                      does it travel
-    h^r, h_n                server["w"], updates["w"]                           down, up
+    h^r, h_n                sent["w"], updates["w"]                             down, up
     v_n                     computed from both                                  never
     D_rep                   `inversion.Reconstruction`, made by the server      never
     f_n                     memory["f"], smoothed over rounds                   never
@@ -18,8 +18,8 @@ nor the steps of its descent: the higher, and Adam, as below.
 
 The default, `variant = "ours"`, departs from it in: the sign of v_n; gradients at the global model h; f_n is one of the
 scores in `evidence`; scores are smoothed over rounds; a guard may find that there is no split, and then no confidence
-changes; a trusted site can still lose its trust. In both, 2-means is exact, and a site whose score is undefined is left
-out of the split of that round.
+changes; a trusted site can still lose its trust. In both, h is what the site was sent, 2-means is exact, and a site
+whose score is undefined is left out of the split of that round.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from imperfed.auxiliary import Defence
-from imperfed.core import Hall, Tree, Updates
+from imperfed.core import Algorithm, Hall, Tree, Updates
 from imperfed.defences import evidence
 from imperfed.defences.inversion import Dummies, Ensemble, Reconstruction, invert
 from imperfed.defences.splitting import Split, clear, too_near, too_usual, two_means
@@ -86,15 +86,15 @@ class FairFedPAPL(Defence):
                 "confidences start at 0.5: defence.theta_low < defence.kappa <= 0.5 < defence.theta_high is needed"
             )
 
-    def suits(self, federation: Federation) -> None:
+    def suits(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
         self.roles(federation.attribute, federation.classes)
 
     def open(self, sites: int) -> Tree:
         return {"q": torch.full((sites,), 0.5), "f": torch.zeros(sites), "seen": torch.zeros(sites)}
 
-    def inspect(self, memory: Tree, server: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
         who = updates.index
-        f = self.scores(server, updates, hall)
+        f = self.scores(sent, updates, hall)
         defined = f.isfinite()
         judged = who[defined]
         memory = self.smooth(memory, judged, f[defined])
@@ -106,34 +106,34 @@ class FairFedPAPL(Defence):
         for row, site in enumerate(updates.who):
             score = float(memory["f"][site]) if defined[row] else None
             hall.suspect(site, score, float(q[row]), not kept[row])
-        undefined = [str(site) for row, site in enumerate(updates.who) if not defined[row]]
+        undefined = [hall.sites[site] for row, site in enumerate(updates.who) if not defined[row]]
         if undefined:
-            hall.notes.append(f"{self.name}: no score for site {', '.join(undefined)}, left out of the split")
+            hall.notes.append(f"{self.name}: no score for {', '.join(undefined)}, left out of the split")
         return (updates.only(kept.nonzero().flatten()) if kept.any() else None), memory
 
-    def scores(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
+    def scores(self, sent: Tree, updates: Updates, hall: Hall) -> Tensor:
         """f_n of every site that answered; NaN where it is undefined."""
         t, u = self.roles(hall.attribute, hall.classes)
         start = Dummies.start(self.dummy_rows, hall.public.shape[1:], len(hall.classes), hall.draw)
         start = start.to(hall.public.device)
         if self.variant == "ours" and self.score in ("probe", "path"):
-            return evidence.shift(self.score, hall.net, server, updates, start.x, t, u)
-        made = self.reconstruct(server, updates, start, hall)
+            return evidence.shift(self.score, hall.net, sent, updates, start.x, t, u)
+        made = self.reconstruct(sent, updates, start, hall)
         models = Ensemble(hall.net, updates["w"], updates["buffers"])
         if self.variant == "thesis":
             f = evidence.opportunity(models, made, t, u)  # Alg. 8, line 6
         else:
             f = evidence.label(made, t, u) if self.score == "label" else evidence.pool(models, made, t, u)
-        moved = (updates["w"] != server["w"]).any(1)  # a site that sent the model back as it was says nothing
+        moved = (updates["w"] != sent["w"]).any(1)  # a site that sent the model back as it was says nothing
         return f.masked_fill(~moved, torch.nan)
 
-    def reconstruct(self, server: Tree, updates: Updates, start: Dummies, hall: Hall) -> Reconstruction:
+    def reconstruct(self, sent: Tree, updates: Updates, start: Dummies, hall: Hall) -> Reconstruction:
         """D_rep of all sites together."""
-        h_n, h = updates["w"], server["w"].expand_as(updates["w"])
+        h_n, h = updates["w"], sent["w"]
         if self.variant == "thesis":
             at, buffers, v = h_n, updates["buffers"], (h_n - h) / hall.lr  # Alg. 8, line 3
         else:
-            at, buffers, v = h, server["buffers"].expand_as(updates["buffers"]), (h - h_n) / hall.lr
+            at, buffers, v = h, sent["buffers"], (h - h_n) / hall.lr
         made = invert(hall.net, at, buffers, v, start, self.dummy_steps, self.dummy_lr, self.mu)  # Alg. 8, line 5
         low, mean, high = (float(c) for c in (made.cosine.min(), made.cosine.mean(), made.cosine.max()))
         hall.notes.append(f"{self.name} looked: cosine reached {mean:.2f} ({low:.2f} to {high:.2f})")

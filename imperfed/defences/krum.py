@@ -5,7 +5,7 @@ Source: the definitions are from memory, compared with the code of two public li
 n - f - 2 neighbours, ByzFL n - f - 1).
 
     symbol    where it lives                        does it travel
-    V_i       updates["w"] - server["w"]            up
+    V_i       updates["w"]                          up
     n         len(updates.who), sites that answered
     f         adversaries, declared
     m         m, how many answers are kept
@@ -23,7 +23,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Tree, Updates
+from imperfed.core import Updates
 from imperfed.defences.robust import Robust
 from imperfed.errors import not_negative, unknown
 
@@ -49,9 +49,9 @@ class Krum(Robust):
         """How many of n answers are kept."""
         return 1
 
-    def rule(self, server: Tree, updates: Updates) -> Updates:
+    def rule(self, updates: Updates) -> Updates:
         n = len(updates.who)
-        s = scores(updates["w"] - server["w"], n - self.adversaries - NEIGHBOURS[self.neighbours])
+        s = scores(updates["w"], n - self.adversaries - NEIGHBOURS[self.neighbours])
         kept = updates.only(lowest(s, self.keeps(n)))
         return replace(kept, n=torch.ones_like(kept.n))
 

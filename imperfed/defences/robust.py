@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from imperfed.auxiliary import Defence
-from imperfed.core import Hall, Tree, Updates
+from imperfed.core import Algorithm, Hall, Tree, Updates
 from imperfed.errors import UsageError, not_negative
+from imperfed.federation import Federation
 
 
 @dataclass(frozen=True)
@@ -27,27 +28,49 @@ class Robust(Defence):
         """The fewest answers among which the rule holds."""
 
     @abstractmethod
-    def rule(self, server: Tree, updates: Updates) -> Updates:
+    def rule(self, updates: Updates) -> Updates:
         """The answers that the algorithm sees instead."""
 
-    def open(self, sites: int) -> Tree:
-        if sites < self.needs():
+    def suits(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
+        least = f"{self.name} against {self.adversaries} adversaries needs at least {self.needs()} sites"
+        there = min(Counter(federation.groups).values(), default=len(federation.sites))
+        if there < self.needs():
+            where = " in the smallest group" if federation.groups else ""
+            raise UsageError(f"{least}, and there are {there}{where}; set defence.adversaries lower or use more sites")
+        if on_duty < self.needs():
             raise UsageError(
-                f"{self.name} against {self.adversaries} adversaries needs at least {self.needs()} sites, and there "
-                f"are {sites}; set defence.adversaries lower or use more sites"
+                f"{least} in a round, and {on_duty} are on duty; set defence.adversaries lower or rounds.participation "
+                "higher"
             )
-        return {}
 
-    def inspect(self, memory: Tree, server: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
         if len(updates.who) < self.needs():
             hall.notes.append(
                 f"{self.name}: {len(updates.who)} answers, but against {self.adversaries} adversaries it needs "
                 f"{self.needs()}"
             )
             return None, memory
-        return self.rule(server, updates), memory
+        return self.rule(updates), memory
 
 
-def everywhere(rule: Callable[[Tensor], Tensor], updates: Updates) -> Updates:
-    """As many answers as there were, each holding what the rule makes of all of them, name by name."""
-    return replace(updates, trees={name: rule(t).expand_as(t) for name, t in updates.trees.items()})
+@dataclass(frozen=True)
+class Everywhere(Robust):
+    """A rule that mixes the sites number by number: as many answers as there were, each holding the mixture."""
+
+    @abstractmethod
+    def mix(self, V: Tensor) -> Tensor:
+        """What the rule makes of the answers of one name, over the first dimension."""
+
+    def needs(self) -> int:
+        return 2 * self.adversaries + 1
+
+    def suits(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
+        super().suits(federation, algorithm, on_duty)
+        if algorithm.apart:
+            raise UsageError(
+                f"{self.name} mixes all sites number by number, and under {algorithm.name} {algorithm.apart}; "
+                "use krum, multi-krum or fairfedpapl"
+            )
+
+    def rule(self, updates: Updates) -> Updates:
+        return replace(updates, trees={name: self.mix(t).expand_as(t) for name, t in updates.trees.items()})

@@ -83,8 +83,8 @@ def too_near(split: Split, n: int, deviations: float, gap: float) -> str | None:
     """Why the higher group is not small and far from the others, if it is not: the guards by distance."""
     if n < FEWEST:
         return f"{n} scores are too few to split"
-    if split.members > most(n):
-        return f"{split.members} of {n} on the high side, at most {most(n)} can be adversaries"
+    if many := too_many(split, n):
+        return many
     if split.gap < deviations * split.low_sd:
         away = split.gap / split.low_sd
         return f"the high side is {away:.2f} standard deviations away, {deviations:.2f} are needed"
@@ -101,7 +101,14 @@ def too_usual(split: Split, n: int, level: float, gap: float) -> str | None:
     p = chance(split.ratio, n)
     if p >= level:
         return f"uniform scores split as well with probability {p:.3f}"
-    return too_close(split, gap)
+    return too_many(split, n) or too_close(split, gap)
+
+
+def too_many(split: Split, n: int) -> str | None:
+    """Why the higher group is too large to be that of the adversaries, if it is."""
+    if split.members <= most(n):
+        return None
+    return f"{split.members} of {n} on the high side, at most {most(n)} can be adversaries"
 
 
 def too_close(split: Split, gap: float) -> str | None:

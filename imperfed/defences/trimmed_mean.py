@@ -19,21 +19,17 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from imperfed.core import Tree, Updates
-from imperfed.defences.robust import Robust, everywhere
+from imperfed.defences.robust import Everywhere
 
 
 @dataclass(frozen=True)
-class TrimmedMean(Robust):
+class TrimmedMean(Everywhere):
     """The mean of every number that the sites answer, without its highest and lowest values."""
 
     name: ClassVar[str] = "trimmed-mean"
 
-    def needs(self) -> int:
-        return 2 * self.adversaries + 1
-
-    def rule(self, server: Tree, updates: Updates) -> Updates:
-        return everywhere(lambda V: trimmed_mean(V, self.adversaries), updates)
+    def mix(self, V: Tensor) -> Tensor:
+        return trimmed_mean(V, self.adversaries)
 
 
 def trimmed_mean(V: Tensor, b: int) -> Tensor:

@@ -71,7 +71,7 @@ class Engine:
         self.on_duty = max(1, round(rounds.participation * len(self.sizes)))
         summed = any(e.weigh for e in algorithm.exchanges(0))
         if defence:
-            defence.suits(federation)
+            defence.suits(federation, algorithm, self.on_duty)
         if defence and summed:
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
         if local.weight_decay and summed:

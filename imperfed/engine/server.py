@@ -34,7 +34,9 @@ class Server:
         halls = []
         for g in range(len(self.bench.state.servers)):
             draw = generator(job.seed, round, SERVER, f"hall {g}" if g else "hall")
-            hall = Hall(self.net, fed.public, round, job.local.lr, draw, classes=fed.classes, attribute=fed.attribute)
+            names = tuple(fed.sites[k] for k in job.groups.members[g])
+            given = self.net, fed.public, round, job.local.lr, draw
+            hall = Hall(*given, classes=fed.classes, attribute=fed.attribute, sites=names)
             if fed.trusted is not None:
                 hall = replace(hall, trusted=fed.trusted, train=self.training(round))
             halls.append(hall)
@@ -65,8 +67,11 @@ class Server:
     def take(self, exchange: Exchange, updates: Updates, halls: list[Hall]) -> None:
         """Merge the answers of an exchange, each group by itself; a group of which nobody answered stays as it was."""
         for g, hall in enumerate(halls):
+            server = dict(self.bench.state.servers[g])
             if mine := self.of_group(updates, g):
-                self.remember(g, self.merge(exchange, dict(self.bench.state.servers[g]), mine, hall))
+                self.remember(g, self.merge(exchange, server, mine, hall))
+            elif exchange.trains:
+                self.remember(g, self.bench.job.algorithm.unmerged(server))
 
     def of_group(self, updates: Updates, g: int) -> Updates | None:
         """The answers of one group, its sites by their numbers there."""
@@ -86,12 +91,21 @@ class Server:
         if self.defence is None or not exchange.trains:
             return exchange.gather(server, updates, hall)
         memory = {name.removeprefix(GUARD): t for name, t in server.items() if name.startswith(GUARD)}
-        kept, memory = self.defence.inspect(memory, server, updates, hall)
+        kept, memory = self.defence.inspect(memory, self.sent(server, updates.who), updates, hall)
         if kept is None:
             hall.notes.append(f"{self.defence.name}: no answer was let through, the model stays as it was")
+            server = self.bench.job.algorithm.unmerged(server)
         else:
+            hall.left_out = tuple(k for k in updates.who if k not in kept.who)
             server = exchange.gather(server, kept, hall)
         return server | {f"{GUARD}{name}": t for name, t in memory.items()}
+
+    def sent(self, server: Tree, who: tuple[int, ...]) -> Tree:
+        """The model that each of these sites started from, a row a site."""
+        downs = [server | self.bench.job.algorithm.send(server, k) for k in who]
+        same = all(down["w"] is server["w"] for down in downs)
+        w = server["w"].expand(len(who), -1) if same else torch.stack([down["w"] for down in downs])
+        return {"w": w, "buffers": server["buffers"].expand(len(who), -1)}
 
     def remember(self, g: int, server: Tree) -> None:
         """A group's new memory, in place: the sites' processes see it at once."""

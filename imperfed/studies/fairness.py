@@ -73,7 +73,7 @@ class Removed(Defence):
     name: ClassVar[str] = "removed"
     sites: tuple[int, ...] = ()
 
-    def inspect(self, memory: Tree, server: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
         honest = [row for row, site in enumerate(updates.who) if site not in self.sites]
         return updates.only(torch.tensor(honest)) if honest else None, memory
 

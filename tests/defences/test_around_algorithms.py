@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from fair import SIZES, defended, federation
 from toy import Watched
 
 from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.fedpsl import FedPSL
+from imperfed.algorithms.ifca import IFCA
+from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.algorithms.pfedpll import LCP, PFedPLL
 from imperfed.algorithms.scaffold import Scaffold
-from imperfed.core import Algorithm
+from imperfed.core import Algorithm, Hall, Updates
 from imperfed.defences import defences, find
 from imperfed.defences.fairfedpapl import FairFedPAPL
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
@@ -81,12 +86,42 @@ def test_too_few_sites_are_refused_before_the_first_round(defence, sites: int):
         last(defence)
 
 
-def test_in_a_round_with_too_few_answers_the_model_stays():
-    start = defended(FedAvg(), None, federation(), rounds=1, participation=0.5)
-    e = defended(FedAvg(), Krum(adversaries=2), federation(), rounds=1, participation=0.5)
-    assert "krum: 5 answers, but against 2 adversaries it needs 7" in e.reports[0].notes
-    assert any("stays as it was" in note for note in e.reports[0].notes)
-    assert not torch.equal(e.state.server["w"], start.state.server["w"])
+def test_too_few_sites_on_duty_are_refused_before_the_first_round():
+    words = "needs at least 9 sites in a round, and 5 are on duty; set .* rounds.participation higher"
+    with pytest.raises(UsageError, match=words):
+        last(Krum(), participation=0.5)
+    last(Krum(adversaries=1), participation=0.5)
+
+
+def test_every_group_must_have_sites_enough():
+    told, oracle = federation()
+    halves = replace(told, groups=(0, 1) * 5), oracle
+    with pytest.raises(UsageError, match="needs at least 7 sites, and there are 5 in the smallest group"):
+        defended(FedAvg(), Median(), halves, rounds=1)
+
+
+def test_in_a_round_with_too_few_answers_none_is_let_through():
+    _, w = last(None)
+    told = Hall(None, w, 0, 0.1, torch.Generator())  # type: ignore[arg-type]
+    five = Updates(tuple(range(5)), torch.ones(5), {"w": w[:5]})
+    assert Krum(adversaries=2).inspect({}, {}, five, told)[0] is None
+    assert told.notes == ["krum: 5 answers, but against 2 adversaries it needs 7"]
+
+
+@pytest.mark.parametrize("algorithm", [IFCA(), FedPSL()], ids=lambda a: a.name)
+@pytest.mark.parametrize("defence", [Median(), TrimmedMean()], ids=lambda d: d.name)
+def test_sites_that_do_not_answer_for_one_model_are_not_mixed(algorithm: Algorithm, defence):
+    words = f"{defence.name} mixes all sites number by number, and under {algorithm.name} .*; use krum"
+    with pytest.raises(UsageError, match=words):
+        defended(algorithm, defence, federation(), rounds=1)
+    defended(IFCA(clusters=1), defence, federation(), rounds=1)
+
+
+def test_who_is_left_out_by_krum_goes_on_from_what_was_merged():
+    e = defended(PFedMo(), Krum(), federation(ADVERSARIES), rounds=2)
+    server = e.state.server
+    assert torch.equal(server["w_k"], server["w"].expand(10, -1))
+    assert torch.equal(server["m_k"], server["m_k"][:1].expand(10, -1))
 
 
 def test_bad_settings_are_refused():

@@ -105,15 +105,16 @@ def test_path_needs_linear_layers_that_follow_one_another(layer: nn.Module):
 
 @double()
 @pytest.mark.parametrize("score", ["probe", "path"])
-def test_the_change_from_the_global_model_is_taken_for_every_unit_of_distance(score: str):
+def test_the_change_from_what_a_site_was_sent_is_taken_for_every_unit_of_distance(score: str):
     W = torch.tensor([[[1.0, 0.5], [2.0, -1.0], [3.0, 4.0]], FLAT, LIKES_U])
     h = W[2] + torch.tensor([[0.0, 0.3], [0.1, 0.0], [0.0, -0.5]])
-    W[1] = h  # a site that did not move
+    h = torch.stack([h - W[2], h, h])  # one of them was sent something else
+    W[1] = h[1]  # a site that did not move
     network = Network(nn.Identity(), nn.Linear(2, 3, bias=False))
     net = Net(network, Layout.of(network, lambda name: False))
     rows = W.flatten(1)
     updates = Updates((0, 1, 2), torch.ones(3), {"w": rows, "buffers": rows[:, :0]})
-    found = evidence.shift(score, net, {"w": h.flatten(), "buffers": rows[0, :0]}, updates, torch.randn(9, 2), T, U)
+    found = evidence.shift(score, net, {"w": h.flatten(1), "buffers": rows[:, :0]}, updates, torch.randn(9, 2), T, U)
     centred = lambda W: W[U, T] - W[:, T].mean()  # noqa: E731
-    near(found[[0, 2]], [(centred(W[k]) - centred(h)) / (W[k] - h).norm() for k in (0, 2)])
+    near(found[[0, 2]], [(centred(W[k]) - centred(h[k])) / (W[k] - h[k]).norm() for k in (0, 2)])
     assert found[1].isnan()

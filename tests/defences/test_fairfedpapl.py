@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 import torch
-from fair import CLASSES, GROUPS, SIZES, defended, federation, network
+from fair import CLASSES, GROUPS, SIZES, T, U, defended, federation, network
 from torch import Tensor
 from toy import Watched
 
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.core import Hall, Updates
+from imperfed.defences import evidence
 from imperfed.defences.fairfedpapl import FairFedPAPL
+from imperfed.defences.inversion import Reconstruction
 from imperfed.errors import UsageError
 from imperfed.federation import Attribute
 from imperfed.network import Layout, Net
@@ -23,7 +25,8 @@ ADVERSARIES = (1, 4, 8)
 
 def a_hall(**parts) -> Hall:
     net = network()
-    known = {"classes": CLASSES, "attribute": Attribute("colour", GROUPS, 1)} | parts
+    names = tuple(f"site-{k}" for k in range(10))
+    known = {"classes": CLASSES, "attribute": Attribute("colour", GROUPS, 1), "sites": names} | parts
     return Hall(Net(net, Layout.of(net, lambda n: False)), torch.zeros(0, 8), 0, 0.05, torch.Generator(), **known)
 
 
@@ -31,7 +34,7 @@ def a_hall(**parts) -> Hall:
 class Told(FairFedPAPL):
     """With scores that are told instead of computed."""
 
-    def scores(self, server, updates, hall) -> Tensor:
+    def scores(self, sent, updates, hall) -> Tensor:
         return updates["told"]
 
 
@@ -39,7 +42,7 @@ def judge(defence: FairFedPAPL, memory, f: list[float], who: tuple[int, ...] | N
     """One round with these scores: the sites kept, the new memory, the hall."""
     who, hall = who or tuple(range(len(f))), a_hall()
     updates = Updates(who, torch.ones(len(f)), {"told": torch.tensor(f), "w": torch.zeros(len(f), 2)})
-    kept, memory = defence.inspect(memory, {"w": torch.zeros(2)}, updates, hall)
+    kept, memory = defence.inspect(memory, {"w": torch.zeros(len(f), 2)}, updates, hall)
     return (kept.who if kept else None), memory, hall
 
 
@@ -93,7 +96,7 @@ def test_scores_are_smoothed_over_the_rounds_in_which_a_site_has_one():
     expected = [0.0, 0.8 * 0.1 + 0.2, 0.9, 0.8 * 0.1 - 0.2, 0.0, 0.8 * 0.2 + 0.2]
     assert memory["f"].tolist() == pytest.approx(expected)
     assert memory["seen"].tolist() == [1, 2, 1, 2, 1, 2]
-    assert "no score for site 2, left out of the split" in hall.notes[-1]
+    assert "no score for site-2, left out of the split" in hall.notes[-1]
     assert [s.score is None for s in hall.suspicions] == [False, False, True, False]
 
 
@@ -119,6 +122,55 @@ def test_a_site_left_out_comes_back_with_its_confidence():
         kept, memory, _ = judge(Told(smoothing=0.0), memory, f)
     assert kept == (0, 1, 2, 3, 4)
     assert memory["q"].tolist() == pytest.approx([0.595, 0.595, 0.505, 0.595, 0.595, 0.495])
+
+
+DEFAULTS = {
+    "target": "",
+    "unprivileged": "",
+    "variant": "ours",
+    "score": "label",
+    "dummy_rows": 100,
+    "dummy_steps": 20,
+    "dummy_lr": 0.1,
+    "mu": 1e-4,
+    "smoothing": 0.8,
+    "guard": "",
+    "deviations": 4.0,
+    "gap": 0.3,
+    "level": 0.01,
+    "rho": 0.1,
+    "theta_low": 0.1,
+    "theta_high": 0.9,
+    "kappa": 0.5,
+    "freeze": "low",
+}
+
+
+def test_the_settings_that_the_tables_were_made_with():
+    assert asdict(FairFedPAPL()) == DEFAULTS
+
+
+@pytest.mark.parametrize("variant", ["ours", "thesis"])
+def test_what_is_turned_back_and_scored(variant: str, monkeypatch: pytest.MonkeyPatch):
+    draw, hall, asked = torch.Generator().manual_seed(0), a_hall(), []
+    h, h_n = (torch.randn(6, len(hall.net.w), generator=draw) for _ in range(2))
+    x, z = torch.randn(6, 40, 8, generator=draw), torch.randn(6, 40, 3, generator=draw)
+    made = Reconstruction(x, z.softmax(-1), torch.zeros(6))
+    monkeypatch.setattr("imperfed.defences.fairfedpapl.invert", lambda *given: asked.append(given) or made)
+    sent, trees = ({"w": w, "buffers": w[:, :0]} for w in (h, h_n))
+    f = FairFedPAPL(variant=variant, **GREEN).scores(sent, Updates(tuple(range(6)), torch.ones(6), trees), hall)
+    [(_, at, _, v, *_)] = asked
+    models = evidence.Ensemble(hall.net, h_n, h_n[:, :0])
+    if variant == "thesis":
+        assert torch.equal(at, h_n)
+        assert torch.equal(v, (h_n - h) / hall.lr)
+        assert torch.equal(f, evidence.opportunity(models, made, T, U))
+    else:
+        assert torch.equal(at, h)
+        assert torch.equal(v, (h - h_n) / hall.lr)
+        assert torch.equal(f, evidence.label(made, T, U))
+    assert f.isfinite().all()
+    assert f.any()
 
 
 Q = torch.tensor([0.05, 0.1, 0.4, 0.9, 0.95])
@@ -207,8 +259,8 @@ def test_the_order_of_the_sites_does_not_matter():
     updates, order, defence = e.seen[0], torch.randperm(10), FairFedPAPL(**GREEN)
     start = network()
     w = Layout.of(start, lambda n: False).row(start)
-    server = {"w": w, "buffers": w[:0]}
-    one, two = (defence.inspect(defence.open(10), server, u, a_hall())[1] for u in (updates, updates.only(order)))
+    sent = {"w": w.expand(10, -1), "buffers": w[:0].expand(10, -1)}
+    one, two = (defence.inspect(defence.open(10), sent, u, a_hall())[1] for u in (updates, updates.only(order)))
     for name, t in one.items():
         torch.testing.assert_close(two[name], t, rtol=1e-3, atol=1e-4)
 
@@ -217,9 +269,10 @@ def test_a_site_that_sends_the_model_back_has_no_score():
     e = defended(FedAvg(), None, federation(ADVERSARIES), rounds=1)
     start = network()
     w = Layout.of(start, lambda n: False).row(start)
-    e.seen[0]["w"][3] = w
+    sent = {"w": w.repeat(10, 1), "buffers": w[:0].expand(10, -1)}
+    sent["w"][3] = e.seen[0]["w"][3]  # which is not what the others were sent
     for score in ("label", "pool", "probe", "path"):
-        f = FairFedPAPL(score=score, **GREEN).scores({"w": w, "buffers": w[:0]}, e.seen[0], a_hall())
+        f = FairFedPAPL(score=score, **GREEN).scores(sent, e.seen[0], a_hall())
         assert f.isnan().tolist() == [k == 3 for k in range(10)]
 
 

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imperfed.defences.krum import lowest, scores
+from imperfed.core import Updates
+from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
 from imperfed.defences.median import median
 from imperfed.defences.trimmed_mean import trimmed_mean
 
@@ -26,6 +27,23 @@ def test_multi_krum_keeps_the_lowest_scores():
     assert lowest(s, 4).tolist() == [0, 2, 4, 5]
     assert SEVEN[lowest(s, 4)].mean(0).tolist() == pytest.approx([0.935, 1.92], abs=1e-6)
     assert SEVEN[lowest(s, 6)].mean(0).tolist() == pytest.approx([1.018333, 1.961667], abs=1e-6)
+
+
+def kept(rule: Krum, V: torch.Tensor) -> list[int]:
+    return list(rule.rule(Updates(tuple(range(len(V))), torch.ones(len(V)), {"w": V})).who)
+
+
+def test_how_many_neighbours_count():
+    # Against two adversaries three nearest others count or, with the option, four: who is kept depends on it.
+    assert kept(Krum(adversaries=1), SEVEN) == [0]
+    assert kept(Krum(adversaries=2), SEVEN) == [2]
+    assert kept(Krum(adversaries=2, neighbours="n-f-1"), SEVEN) == [0]
+
+
+def test_multi_krum_keeps_n_f_2_unless_told_otherwise():
+    assert kept(MultiKrum(adversaries=1), SEVEN) == [0, 2, 4, 5]
+    assert kept(MultiKrum(adversaries=2), SEVEN) == [0, 2, 4]
+    assert kept(MultiKrum(adversaries=1, m=6), SEVEN) == [0, 1, 2, 3, 4, 5]
 
 
 def test_ties_go_to_the_lowest_index():

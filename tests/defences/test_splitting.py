@@ -81,6 +81,14 @@ def test_the_stricter_guard():
     assert "too few" in too_usual(two_means(torch.tensor([0.0, 0.0, 9.0])), 3, 0.05, 0.05)
 
 
+def test_no_guard_puts_the_majority_out():
+    """Two sites far below the eight others: the eight are not the adversaries."""
+    split = two_means(torch.tensor([-0.40, -0.42, 0.01, 0, -0.01, 0.02, -0.02, 0.01, 0, 0.015]))
+    assert split.members == 8
+    for why in (too_usual(split, 10, 0.05, 0.05), too_near(split, 10, 4.0, 0.3)):
+        assert why == "8 of 10 on the high side, at most 4 can be adversaries"
+
+
 @pytest.mark.parametrize(("n", "five", "one"), [(4, 0.0098, 0.0018), (10, 0.0935, 0.0564), (30, 0.1624, 0.1341)])
 def test_the_null_law_has_the_known_critical_values(n: int, five: float, one: float):
     law = ratios_by_chance(n)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import pytest
@@ -10,7 +10,10 @@ import torch
 from torch import Tensor
 from toy import LOCAL, Plain, differences, engine, everything, network, world
 
+from imperfed.algorithms.domo import DOMO
 from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.ifca import IFCA
+from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.algorithms.scaffold import Scaffold
 from imperfed.auxiliary import Defence
 from imperfed.core import Algorithm, Desk, Exchange, Hall, Tree, Updates
@@ -77,8 +80,8 @@ class Without(Defence):
     def open(self, sites: int) -> Tree:
         return {"rounds": torch.zeros(()), "seen": torch.zeros(sites)}
 
-    def inspect(self, memory: Tree, server: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
-        assert "defence/rounds" in server
+    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+        hall.notes.append(f"without {hall.sites[self.site]}")
         for place in updates.who:
             hall.suspect(place, None, 1.0, place == self.site)
         kept = torch.tensor([row for row, place in enumerate(updates.who) if place != self.site])
@@ -106,6 +109,7 @@ def test_in_a_group_a_defence_sees_places_and_the_report_sites() -> None:
     e = defended(replace(SCENE[0], groups=(0, 1, 1, 0)), site=1)
     report = e.round(0)
     assert [s.site for s in report.suspicions if s.out] == [3, 2]
+    assert report.notes == ["without site3", "without site2"]
     assert e.state.servers[1]["defence/seen"].tolist() == [1, 1]
 
 
@@ -115,6 +119,34 @@ def test_when_no_answer_is_let_through_the_model_stays() -> None:
     assert any("the model stays as it was" in note for note in e.round(0).notes)
     assert torch.equal(e.state.servers[0]["w"], before)
     assert e.state.servers[0]["defence/rounds"] == 1
+
+
+@dataclass(frozen=True)
+class Nobody(Defence):
+    """Lets nobody through, and keeps what the sites were sent and what they answered."""
+
+    name: ClassVar[str] = "nobody"
+    seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+        self.seen.append((sent["w"], updates["w"]))
+        return None, memory
+
+
+@pytest.mark.parametrize(("method", "own"), [(IFCA(), "others"), (PFedMo(), "w_k"), (DOMO(), "M"), (FedAvg(), "w")])
+def test_a_defence_sees_what_each_site_started_from(method: Algorithm, own: str) -> None:
+    """Sites that stand still answer with what they were sent."""
+    still, defence = replace(LOCAL, lr=1e-30), Nobody()
+    how = Rounds(rounds=2, workers=1)
+    e = Engine(method, Plain(), network(), SCENE[0], Evaluator(SCENE[1]), still, how, 0, defence)
+    e.state.server[own].copy_(torch.randn(e.state.server[own].shape))
+    before = {name: t.clone() for name, t in e.state.server.items()}
+    for round in range(2):  # all stays as it was, and the sites are asked again
+        e.round(round)
+    for name, t in before.items():
+        assert name == "picks" or torch.equal(e.state.server[name], t)
+    for sent, answered in defence.seen:
+        assert torch.equal(sent, answered)
 
 
 @dataclass(frozen=True)
