@@ -36,6 +36,15 @@ def accuracy(logits: Tensor, y: Tensor) -> float:
     return accuracy_of(logits.argmax(1), y)
 
 
+def highest(logits: Tensor, k: int) -> Tensor:
+    """The classes of the k highest logits of every example, the lower class first among equals; topk may take any."""
+    left, found = logits.clone(), []
+    for _ in range(min(k, logits.shape[1])):
+        found.append(left.argmax(1, keepdim=True))  # the first of equals
+        left.scatter_(1, found[-1], -torch.inf)
+    return torch.cat(found, 1)
+
+
 def precision_at(k: int) -> Metric:
     """P@k: the share of the k highest logits of an example that are classes present, mean over examples.
 
@@ -44,8 +53,7 @@ def precision_at(k: int) -> Metric:
     """
 
     def precision(logits: Tensor, y: Tensor) -> float:
-        first = logits.sort(descending=True, stable=True).indices[:, :k]  # topk breaks ties as it likes
-        return float((y.gather(1, first) == 1).double().mean())
+        return float((y.gather(1, highest(logits, k)) == 1).double().mean())
 
     return precision
 

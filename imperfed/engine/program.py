@@ -26,7 +26,6 @@ from imperfed.network import Net
 
 RECORDED = 400
 """Steps of a site in one record at most: a longer one takes longer to make than it saves."""
-DRAWS = "a layer draws random numbers of its own"
 ALIGNED = 64
 """Numbers between addresses at which any kernel can start: 256 bytes."""
 
@@ -41,22 +40,18 @@ def record(
     """A program for as many sites as are given here; raises `Unrecordable`."""
     if reason := obstacle(bench):
         raise Unrecordable(reason)
-    before = generators(bench.net.row.device)
     try:
-        program = Program(bench, given, downs, recorder, compiled)
+        return Program(bench, given, downs, recorder, compiled)
     except Exception as error:
         # Whatever the step does that cannot be recorded: the loop can do it, or will say what is wrong with it.
         raise Unrecordable(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
-    if not torch.equal(before, generators(bench.net.row.device)):
-        raise Unrecordable(DRAWS)  # a trial has shown what no layer's class tells, as where functions are called
-    return program
 
 
 def obstacle(bench: Bench) -> str | None:
     """Why the local steps of this job cannot be recorded, as far as that is known without trying."""
     modules = list(bench.net.module.modules())
     if any(map(draws, modules)):
-        return DRAWS
+        return "a layer draws random numbers of its own"
     sizes, batch = bench.job.federation.sizes(), bench.job.local.batch
     if any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in modules) and any(n % batch for n in sizes):
         return f"batch normalisation would count the rows that pad a batch to {batch}"
@@ -68,12 +63,6 @@ def draws(layer: nn.Module) -> bool:
     if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
         return layer.dropout > 0
     return isinstance(layer, nn.modules.dropout._DropoutNd | nn.RReLU)
-
-
-def generators(device: torch.device) -> Tensor:
-    """Where torch's own random numbers stand, of the host and of a GPU."""
-    host = torch.get_rng_state()
-    return torch.cat([host, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else host
 
 
 def total_of(algorithm: Algorithm, objective: Objective, step: Step) -> tuple[Tensor, Any]:
