@@ -107,12 +107,12 @@ class PFedPLL(Algorithm):
         if not torch.isfinite(distance).all() or distance.sum() <= 0:
             hall.notes.append("pfedpll: the KL distances are zero or not finite, weights n_k/n used")
             return updates.by_size()
-        return (distance / distance.sum()).to(updates["w"])  # Alg. 2, line 5
+        return distance / distance.sum()  # Alg. 2, line 5
 
     @torch.no_grad()
     def rep(self, hall: Hall, w: Tensor, buffers: Tensor, x: Tensor) -> Tensor:
         """log softmax over the p features of the representation at other weights."""
-        return log_softmax(hall.net.at(w, buffers, x, features=True).double(), -1)
+        return log_softmax(hall.net.at(w, buffers, x, features=True), -1)
 
 
 def kl(logp: Tensor, logq: Tensor) -> Tensor:
