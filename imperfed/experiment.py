@@ -26,7 +26,7 @@ from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError
 from imperfed.evaluate import Evaluator, Scores
 from imperfed.federation import Federation
-from imperfed.files.declaration import is_federation, read_declaration
+from imperfed.files.declaration import FILE, is_federation, read_declaration
 from imperfed.files.sites import read_sites
 from imperfed.folder import Record, RunFolder
 from imperfed.labels import Annotated, Exact
@@ -229,6 +229,8 @@ def start(config: Config, out: Path, watch: Watch, scene: Scene | None = None) -
         watch.prepare(config)
     with closing(Experiment(config, scene)) as experiment:
         folder = RunFolder.create(out, config, experiment.place.described())
+        if is_own(config.run.data):  # new rows are read by it, whatever becomes of the files
+            folder.write(FILE, read_declaration(config.run.data).toml())
         for note in experiment.scene.facts.get("attack", ()):
             folder.log(note)
         federation = experiment.scene.federation

@@ -200,6 +200,7 @@ def write_summary(folder: RunFolder, scene: Scene, judge: Evaluator, head: Recor
         "account": outcome.account,
         "input": list(federation.x.shape[1:]),
         "features": width(federation.x),
+        "standardised": bool(len(scene.scale.mean)),
         "classes": list(federation.classes),
         "by class": by_class(outcome.areas, federation, judge),
         "labels": outcome.labels,

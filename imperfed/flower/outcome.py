@@ -9,6 +9,7 @@ from imperfed.data.federate import Scene
 from imperfed.engine import site as at_site
 from imperfed.evaluate import figure
 from imperfed.experiment import judge_of
+from imperfed.files.declaration import FILE
 from imperfed.flower.charter import Charter
 from imperfed.flower.repair import conversation
 from imperfed.flower.seat import MENDED, Place, Seat, own_scene, take_seat
@@ -28,6 +29,7 @@ def finish(place: Place, charter: Charter, start: Key, model: Tree, rounds: int)
     net = seat.take_place(seat.index, model["w"], model["buffers"])
     folder = RunFolder(place.state / charter.run)
     folder.write("config.toml", charter.settings)
+    folder.write(FILE, charter.declaration)
     folder.save_model(place.name, {name: t.clone() for name, t in seat.job.layout.tree(net.row).items()})
     if len(charter.scale.mean):
         folder.save_model("scale", {"mean": charter.scale.mean, "spread": charter.scale.spread})
