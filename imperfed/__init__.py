@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from imperfed.api import RunResult, run
+    from imperfed.api import RunResult, open, run
 
-__all__ = ["RunResult", "__version__", "run"]
+__all__ = ["RunResult", "__version__", "open", "run"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`run` and `RunResult` on first use: torch, which they need, takes long to import."""
+    """`run`, `open` and `RunResult` on first use: torch, which they need, takes long to import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from imperfed import api

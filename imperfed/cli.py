@@ -162,6 +162,21 @@ def evaluate(folder: Annotated[Path, typer.Argument(help="A run's folder.")], js
 
 
 @app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that has ended.")],
+    file: Annotated[Path, typer.Argument(help="New rows, as a file of the run's sites, without labels.")],
+    site: Annotated[str, typer.Option("--site", help="With whose model, where sites have their own.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="The table to write: .csv or .parquet.")] = Path("predictions.csv"),
+) -> None:
+    """What a run's models say of new rows: the probability of every class, and the most probable one."""
+    from imperfed import api
+    from imperfed.predict import predict_file
+
+    rows = predict_file(api.open(folder), file, site, out)
+    typer.echo(f"{rows} rows predicted; written\n  {out}")
+
+
+@app.command()
 def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
     """Write a run's report.html anew from its files."""
     from imperfed.folder import RunFolder

@@ -54,7 +54,7 @@ class Dataset:
         """The dataset itself, or a `DataError` that names `where` (a file; else the dataset) and the first bad row."""
         where = where or self.name
         self._check_shapes(where)
-        _check_finite(self.x, where)
+        check_finite(self.x, where)
         if self.y is not None:
             self._truth(self.y).check(where)
         if self.candidates is not None:
@@ -64,7 +64,7 @@ class Dataset:
         if self.y is not None and self.candidates is not None:
             _check_covered(self.y, self.candidates, where)
         if self.test_x is not None and self.test_y is not None:
-            _check_finite(self.test_x, f"{where}, test set")
+            check_finite(self.test_x, f"{where}, test set")
             self._truth(self.test_y).check(f"{where}, test set")
         for x, part in ((self.x, where), (self.test_x, f"{where}, test set")):
             if self.attribute is not None and x is not None:
@@ -119,7 +119,8 @@ def label_matrix(array: np.ndarray[Any, np.dtype[Any]], where: str) -> Tensor:
     return torch.from_numpy(array.astype(np.int8))
 
 
-def _check_finite(x: Tensor, where: str) -> None:
+def check_finite(x: Tensor, where: str) -> None:
+    """Refuse inputs that are not finite numbers, naming the first row that has one."""
     if x.sum().isfinite():  # one pass over the numbers; a sum of finite numbers that overflows is looked at again
         return
     finite = torch.isfinite(x).flatten(1)

@@ -29,8 +29,8 @@ from imperfed.files.rules import name_trouble
 from imperfed.files.tables import IMAGE, Role, Table, Wanted, read_table
 from imperfed.labels import Labels
 
-SITE, CLEAN, PUBLIC = "site", "clean", "public"
-"""What a file is for: rows of sites; rows whose labels are true; inputs alone."""
+SITE, CLEAN, PUBLIC, NEW = "site", "clean", "public", "new"
+"""What a file is for: rows of sites; rows whose labels are true; inputs alone; inputs and ids, to be predicted."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,9 @@ def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]
     wanted: dict[str, Role] = wanted_inputs(declaration)
     if part == PUBLIC:
         return wanted, frozenset()
+    ids: dict[str, Role] = {declaration.id: "text"} if declaration.id else {}
+    if part == NEW:
+        return wanted | ids, frozenset()
     labels, attribute = declaration.labels, declaration.attribute
     wanted |= wanted_labels(labels)
     group = attribute.truth if attribute is not None else ""
@@ -115,8 +118,7 @@ def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]
         wanted[group] = "code"
     if part == SITE:
         wanted |= dict.fromkeys(filter(None, (declaration.site_column, declaration.group)), "code")
-        wanted |= {declaration.id: "text"} if declaration.id else {}
-        return wanted, frozenset()
+        return wanted | ids, frozenset()
     return wanted, frozenset((*label_columns(labels), *truth_columns(labels), group))
 
 
@@ -132,7 +134,7 @@ def _convert(table: Table, declaration: Declaration, part: str, problems: Proble
         _note_sites(table, declaration, problems)
     elif part == CLEAN:
         truth = true_labels(table, declaration.labels, problems)
-    if part != PUBLIC and declaration.attribute is not None and declaration.attribute.truth:
+    if part in (SITE, CLEAN) and declaration.attribute is not None and declaration.attribute.truth:
         read = one_of(declaration.attribute.values, "group")
         values = read_values(table, declaration.attribute.truth, read, 0, problems)
         group = None if values is None else torch.from_numpy(values.astype(np.int64))
@@ -140,7 +142,7 @@ def _convert(table: Table, declaration: Declaration, part: str, problems: Proble
     if x is None or problems:
         return None
     image = IMAGE if table.is_folder else declaration.inputs.image
-    names = text_of(table, (part == SITE and declaration.id) or image, problems)
+    names = text_of(table, (part in (SITE, NEW) and declaration.id) or image, problems)
     return Rows(table, x, labels, truth, group, np.arange(table.rows), names, together, declaration.inputs.features)
 
 

@@ -64,7 +64,7 @@ def test_a_class_is_predicted_whatever_the_others_are(said: Said) -> None:
     x = np.load(said.folder.parent / "ward.npz")["x"]
     run, scale = RunResult(said.folder, summary(said.folder)), Scale(**RunFolder(said.folder).load_model("scale"))
     with torch.no_grad():
-        logits = run.model("site-1")(scale(torch.from_numpy(x)).float())
+        logits = run.model("site-1")(scale(torch.from_numpy(x).float()))
     assert torch.equal(run.predict("site-1", x), torch.sigmoid(logits))
 
 

@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from toy import differences
 from typer.testing import CliRunner
 
+from imperfed.api import open as open_run
 from imperfed.cli import app
 from imperfed.errors import DataError, ImperfedError, UsageError
 from imperfed.flower.control import Control
@@ -30,6 +31,7 @@ from imperfed.flower.joining import Joining
 from imperfed.flower.keys import SiteKeys, make_keys
 from imperfed.flower.membership import Way
 from imperfed.flower.processes import free_port
+from imperfed.predict import predict_file
 
 SITES = ("north", "south")
 SETTINGS = ["--rounds", "2", "--model", "rehearsal:normalised"]  # one that is not stacked in one process
@@ -141,6 +143,10 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
         assert not (run / "models" / f"{name}.safetensors").exists()  # personal weights stay at the site
         assert (tmp_path / name / run.name / "labels" / f"{name}.parquet").exists()
         assert "joined 127.0.0.1" in (tmp_path / f"{name}.out").read_text()
+        told = [tmp_path / f"{name}-{k}.csv" for k in range(2)]
+        for folder, file in zip((alone, tmp_path / name / run.name), told, strict=True):  # also where the site is
+            predict_file(open_run(folder), data / "test" / f"{name}.csv", name, file)
+        assert told[0].read_text() == told[1].read_text()
     summaries = [json.loads((folder / "summary.json").read_text()) for folder in (alone, run)]
     assert summaries[0]["personal"] == summaries[1]["personal"]
     said = (tmp_path / "serve.out").read_text()

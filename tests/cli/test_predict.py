@@ -1,0 +1,170 @@
+"""What a run's models say of new rows, from the command line and from Python."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from files import small
+from files.written import write_table
+from pyarrow import csv, parquet
+
+import imperfed
+from cli.terminal import Said, arrays, done, write
+from cli.terminal import imperfed as command
+from imperfed.errors import DataError, UsageError
+
+FEW = ("--rounds", "2", "--set", "steps=5", "--workers", "1")
+NEW = {"sex": ["m", "f"], "race": [["b"], ["a"]], "id": ["x-1", "x-2"], "age": [24.0, 21.5]}
+"""Rows for the model of the animals: no labels, and the columns in another order."""
+
+
+@contextmanager
+def no_pages() -> Iterator[None]:
+    """Draw none for the runs that several tests look at: they are made before the fixture that says so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("imperfed.experiment.write_report", lambda folder: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def animals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with a head a site on files of its own; the files are gone."""
+    folder = tmp_path_factory.mktemp("animals")
+    data = small.candidates(folder / "data")
+    with no_pages():
+        ran = done("run", "pfedpll", "--data", data, *FEW, "--out", folder).folder
+    shutil.rmtree(data)
+    return ran
+
+
+def refused(ran: Path, folder: Path, *words: object, **changed: Any) -> Said:
+    """A prediction that must fail and write nothing."""
+    columns = {name: values for name, values in (NEW | changed).items() if values is not None}
+    write_table(folder / "new.csv", columns)
+    said = command("predict", ran, folder / "new.csv", "--out", folder / "p.csv", *words)
+    assert not (folder / "p.csv").exists()
+    return said
+
+
+def test_rows_of_a_file_become_a_table(animals: Path, tmp_path: Path) -> None:
+    write_table(tmp_path / "new.csv", NEW)
+    said = done("predict", animals, tmp_path / "new.csv", "--site", "south", "--out", tmp_path / "p.csv")
+    assert said.out == f"2 rows predicted; written\n  {tmp_path / 'p.csv'}\n"
+    table = csv.read_csv(tmp_path / "p.csv").to_pydict()
+    assert list(table) == ["id", "cat", "dog", "lynx", "predicted"]
+    assert table["id"] == ["x-1", "x-2"]
+    x = np.array([[24.0, 0, 1, 0, 1], [21.5, 1, 0, 1, 0]])  # age, f, m, a, b
+    probability = imperfed.open(animals).predict("south", x)
+    assert np.allclose([table[name] for name in small.CLASSES], probability.T)
+    assert table["predicted"] == [small.CLASSES[c] for c in probability.argmax(1)]
+
+
+def test_parquet_by_its_ending(animals: Path, tmp_path: Path) -> None:
+    write_table(tmp_path / "new.parquet", NEW)
+    done("predict", animals, tmp_path / "new.parquet", "--site", "north", "--out", tmp_path / "p.parquet")
+    assert parquet.read_table(tmp_path / "p.parquet")["id"].to_pylist() == ["x-1", "x-2"]
+
+
+def test_wrong_rows_are_told_as_the_reader_tells_them(animals: Path, tmp_path: Path) -> None:
+    north = ("--site", "north")
+    said = refused(animals, tmp_path, *north, age=None, Age=[24.0, 21.5])
+    assert (said.code, "column age: found no such column" in said.err) == (3, True)
+    said = refused(animals, tmp_path, *north, sex=["m", "x"])
+    assert (said.code, "line 3, column sex: found 'x', expected a declared category" in said.err) == (3, True)
+    said = refused(animals, tmp_path, *north, age=[24.0, None])
+    assert (said.code, "line 3, column age: found a blank" in said.err) == (3, True)
+
+
+def test_whose_model_must_be_said_where_sites_have_their_own(animals: Path, tmp_path: Path) -> None:
+    said = refused(animals, tmp_path)
+    assert (said.code, "--site: north, south" in said.err) == (2, True)
+    said = refused(animals, tmp_path, "--site", "sout")
+    assert (said.code, "Did you mean 'south'" in said.err) == (2, True)
+
+
+def test_nothing_is_written_over(animals: Path, tmp_path: Path) -> None:
+    (tmp_path / "there.csv").write_text("mine")
+    said = refused(animals, tmp_path, "--site", "north", "--out", tmp_path / "there.csv")
+    assert (said.code, "exists already" in said.err) == (2, True)
+    assert (tmp_path / "there.csv").read_text() == "mine"
+    said = refused(animals, tmp_path, "--site", "north", "--out", tmp_path / "p.xlsx")
+    assert (said.code, "ending in .csv or .parquet" in said.err) == (2, True)
+
+
+def test_several_classes_may_be_present(tmp_path: Path) -> None:
+    ran = done("run", "fedavg", "--data", small.annotated(tmp_path / "data"), *FEW, "--out", tmp_path).folder
+    write_table(tmp_path / "new.csv", {"age": [-50.0, 0.0, 50.0]})
+    done("predict", ran, tmp_path / "new.csv", "--out", tmp_path / "p.parquet")  # one model for all: nobody to name
+    table = parquet.read_table(tmp_path / "p.parquet").to_pydict()
+    assert table["id"] == ["0", "1", "2"]
+    for cat, dog, said in zip(table["cat"], table["dog"], table["predicted"], strict=True):
+        assert said == "|".join(name for name, p in (("cat", cat), ("dog", dog)) if p >= 0.5)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> tuple[imperfed.RunResult, np.ndarray[Any, Any]]:
+    """A run on one .npz file with pictures of bytes, and those pictures."""
+    folder = tmp_path_factory.mktemp("photos")
+    x = np.random.default_rng(0).integers(256, size=(40, 6, 6), dtype=np.uint8)
+    write(folder / "photos.npz", x=x)
+    few = {"rounds": 2, "steps": 5, "workers": 1, "partition": "iid", "model": "mlp"}
+    with no_pages():
+        return imperfed.run("fedavg", data=str(folder / "photos.npz"), out=folder, **few), x
+
+
+def test_pictures_are_taken_as_the_file_holds_them(photos: Any, tmp_path: Path) -> None:
+    result, x = photos
+    inputs = torch.from_numpy(x[:, None] / np.float32(255))
+    with torch.no_grad():
+        probability = torch.softmax(result.model("site-0")(inputs), 1)
+    for form in (x, x[:, None], torch.from_numpy(x), inputs):
+        assert torch.equal(result.predict("site-0", form), probability)
+    np.savez(tmp_path / "new.npz", x=x[:3])
+    done("predict", result.folder, tmp_path / "new.npz", "--out", tmp_path / "p.csv")
+    table = csv.read_csv(tmp_path / "p.csv").to_pydict()
+    assert (list(table), table["id"]) == (["id", "0", "1", "2", "predicted"], [0, 1, 2])
+    assert np.allclose(table["0"], probability[:3, 0])
+
+
+def test_arrays_that_do_not_fit_are_data_errors(photos: Any, tmp_path: Path) -> None:
+    wrong = np.full((3, 1, 6, 6), np.nan), np.zeros((3, 5), np.uint8)
+    for x, told in zip(wrong, ("row 0, feature 0: nan is not", "rows of shape [1, 6, 6]"), strict=True):
+        np.savez(tmp_path / "new.npz", x=x)
+        said = command("predict", photos[0].folder, tmp_path / "new.npz", "--out", tmp_path / "p.csv")
+        assert (said.code, told in said.err) == (3, True)
+
+
+def test_pictures_of_bytes_are_refused_where_the_set_scales_them_itself(finished: Path) -> None:
+    with pytest.raises(UsageError, match="those of digits are scaled in a way of their own"):
+        imperfed.open(finished).predict("site-0", np.zeros((2, 8, 8), np.uint8))
+
+
+def test_rows_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    few = {"rounds": 1, "steps": 2, "workers": 1, "partition": "iid"}
+    result = imperfed.run("fedavg", data=str(write(tmp_path / "mine.npz")), out=tmp_path, **few)
+    x = arrays()["x"]
+    x[7, 2] = np.nan
+    with pytest.raises(UsageError, match="row 7, feature 2: nan"):
+        result.predict("site-0", x)
+    with pytest.raises(UsageError, match="found object"):
+        result.predict("site-0", np.array([["a", "b", "c", "d"]], dtype=object))
+    with pytest.raises(UsageError, match="inhomogeneous"):
+        result.predict("site-0", [[1, 2], [3]])
+    (result.folder / "models/scale.safetensors").unlink()
+    with pytest.raises(DataError, match=r"scale\.safetensors: no such file, but the run standardised its inputs"):
+        result.predict("site-0", arrays()["x"])
+
+
+def test_only_a_run_that_has_ended_is_opened(finished: Path, tmp_path: Path) -> None:
+    assert imperfed.open(str(finished)).summary["method"] == "pfedpll"
+    cut = shutil.copytree(finished, tmp_path / "cut")
+    (cut / "summary.json").unlink()
+    with pytest.raises(UsageError, match=f"has not ended; go on with: imperfed resume {cut}"):
+        imperfed.open(cut)
