@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -233,9 +234,7 @@ def start(config: Config, out: Path, watch: Watch, scene: Scene | None = None) -
             folder.write(FILE, read_declaration(config.run.data).toml())
         for note in experiment.scene.facts.get("attack", ()):
             folder.log(note)
-        federation = experiment.scene.federation
-        sites = [name for name, n in zip(federation.sites, federation.sizes(), strict=True) for _ in range(n)]
-        folder.save_table("split.parquet", {"id": list(federation.ids), "site": sites})
+        folder.save_split(split_of(experiment.scene.federation))
         return folder, experiment.go(folder, watch)
 
 
@@ -244,6 +243,7 @@ def resume(folder: RunFolder, watch: Watch) -> Record:
     config = folder.config()
     watch.prepare(config)
     with closing(Experiment(config)) as experiment:
+        refuse_other_rows(folder, experiment.scene.federation)
         if folder.checkpoint.exists():
             experiment.engine.state.restore(folder.checkpoint)
         folder.forget_from(experiment.engine.state.round)
@@ -251,10 +251,31 @@ def resume(folder: RunFolder, watch: Watch) -> Record:
         return experiment.go(folder, watch)
 
 
+def split_of(federation: Federation) -> dict[str, list[str]]:
+    """The ids of the training rows by site."""
+    cuts = zip(federation.sites, pairwise(federation.starts), strict=True)
+    return {site: list(federation.ids[a:b]) for site, (a, b) in cuts}
+
+
+def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:
+    """Refuse data that have changed since a run began: its training rows could be among the test rows now."""
+    before, now = folder.split(), split_of(federation)
+    changed = [site for site in before | now if before and before.get(site) != now.get(site)]
+    if changed:
+        first = changed[0]
+        raise DataError(
+            f"{federation.name}: the data have changed since {folder.path} was trained on them: other training rows at "
+            f"{len(changed)} of {len(before | now)} sites ({first}: {len(before.get(first, ()))} rows then, "
+            f"{len(now.get(first, ()))} now), so that test rows may have been trained on. Give the data back as they "
+            "were, or run anew"
+        )
+
+
 def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Figures of the models in a run's folder on the sites' test sets, computed anew."""
     config = folder.config()
     scene = scene_of(config)
+    refuse_other_rows(folder, scene.federation)
     judge, federation = judge_of(config, scene), scene.federation
     shape = shape_of(federation)
     with one_thread():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ class RunFolder:
     def summary(self) -> Record | None:
         """The summary, if the run has gone through all its rounds."""
         path = self.path / "summary.json"
-        found: Record | None = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        found = read_json(path, "delete it, and `imperfed resume` the run to write it anew") if path.exists() else None
         return found if found and found["rounds"] >= self.config().rounds.rounds else None
 
     def write(self, name: str, text: str) -> Path:
@@ -103,9 +104,9 @@ class RunFolder:
         try:
             tree: dict[str, Tensor] = load_file(path)
         except (OSError, SafetensorError) as error:
-            raise DataError(
-                f"{path}: not a readable model ({error}); has the run ended? `imperfed resume` it"
-            ) from error
+            again = "" if self.summary() is None else f"delete {self.path / 'summary.json'} and "
+            what = f"not a readable model ({error})" if path.exists() else "no such file"
+            raise DataError(f"{path}: {what}; {again}`imperfed resume {self.path}` to have it written") from error
         return tree
 
     def save_table(self, name: str, columns: dict[str, list[Any]]) -> Path:
@@ -115,6 +116,37 @@ class RunFolder:
 
         table = pyarrow.table(columns)
         return whole(self.path / name, lambda partly: parquet.write_table(table, partly))
+
+    def save_split(self, split: Mapping[str, Sequence[str]]) -> Path:
+        """The ids of the training rows by site."""
+        sites = [site for site, ids in split.items() for _ in ids]
+        return self.save_table("split.parquet", {"id": list(chain(*split.values())), "site": sites})
+
+    def split(self) -> dict[str, list[str]]:
+        """The ids of the training rows by site; empty where a run has not come to write them."""
+        import pyarrow
+        from pyarrow import parquet
+
+        path = self.path / "split.parquet"
+        if not path.exists():
+            return {}
+        try:
+            table = parquet.read_table(path, columns=["id", "site"])
+        except (OSError, pyarrow.ArrowException) as error:
+            raise DataError(f"{path}: cut short or damaged ({error}); delete it to go on without it") from error
+        split: dict[str, list[str]] = {}
+        for name, site in zip(table["id"].to_pylist(), table["site"].to_pylist(), strict=True):
+            split.setdefault(site, []).append(name)
+        return split
+
+
+def read_json(path: Path, remedy: str) -> Record:
+    """What a JSON file of a run says; one that a full disk or a copy cut short is an error that ends in the remedy."""
+    try:
+        found: Record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: cut short or damaged ({error}); {remedy}") from error
+    return found
 
 
 def free(out: Path, name: str, digest: str) -> Path:

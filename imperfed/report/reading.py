@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 
 from imperfed.config import Config
 from imperfed.errors import DataError
-from imperfed.folder import Record, RunFolder
+from imperfed.folder import Record, RunFolder, read_json
 from imperfed.products import over_sites, sent
 
 Figure = tuple[float, int]
@@ -87,13 +86,13 @@ class Run:
 def read_run(folder: RunFolder) -> Run:
     """Everything at once; files that a run writes at its end may be missing."""
     records = list(folder.records())
-    history, summary = by_metric(records), folder.summary()
+    history, summary, env = by_metric(records), folder.summary(), folder.path / "env.json"
     metric = summary["metric"] if summary else leading(history)
     sites = rows_of(summary) if summary else rows_so_far(folder, history.get(f"{PERSONAL}{metric}", {}))
     return Run(
         config=folder.config(),
         settings=_text(folder.path / "config.toml"),
-        environment=json.loads(_text(folder.path / "env.json") or "{}"),
+        environment=read_json(env, "delete it to go on without it") if env.exists() else {},
         summary=summary,
         history=history,
         metric=metric,
@@ -135,18 +134,12 @@ def rows_of(summary: Record) -> list[SiteRow]:
 
 def rows_so_far(folder: RunFolder, course: Course) -> list[SiteRow]:
     """The table of sites of a run that has not ended: its split, and the figures measured last."""
-    from pyarrow import parquet
-
-    path = folder.path / "split.parquet"
-    if not path.exists():
-        return []
     measured = last(course)
-    rows = [(pair["values"], pair["counts"]) for pair in parquet.read_table(path)["site"].value_counts().to_pylist()]
     return [
-        SiteRow(site, n, measured[site][1], measured[site][0], None)
+        SiteRow(site, len(ids), measured[site][1], measured[site][0], None)
         if site in measured
-        else SiteRow(site, n, 0, None, None)
-        for site, n in rows
+        else SiteRow(site, len(ids), 0, None, None)
+        for site, ids in folder.split().items()
     ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from cli.terminal import arrays, imperfed, write
+from cli.terminal import arrays, done, imperfed, write
 
 
 def refused(data: object, *parts: str, settings: tuple[str, ...] = (), code: int = 3, **environment: str) -> None:
@@ -139,4 +139,8 @@ def test_models_that_are_missing_damaged_or_anothers(finished: Path, tmp_path: P
     shutil.rmtree(models)
     said = imperfed("evaluate", run)
     assert said.code == 3
-    assert "`imperfed resume` it" in said.err
+    assert f"no such file; delete {run / 'summary.json'} and `imperfed resume {run}`" in said.err
+    (run / "summary.json").unlink()
+    assert "summary.json" not in imperfed("evaluate", run).err
+    done("resume", run)
+    done("evaluate", run)

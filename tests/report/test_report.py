@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from made_run import CLASSES, make, text
 
+from imperfed.errors import DataError
 from imperfed.report.reading import events, read_run
 from imperfed.report.words import amount, count, in_rounds, many, per_cent, product
 
@@ -212,6 +213,21 @@ def test_label_files_taken_away(tmp_path: Path) -> None:
     page = text(folder)
     assert "Candidate sets" in page
     assert "Confidence of the labels" not in page
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [("summary.json", "resume"), ("env.json", "go on without it"), ("split.parquet", "go on without it")],
+)
+@pytest.mark.parametrize("kept", [0, 1, 40])
+def test_a_file_cut_short_is_named_with_the_remedy(name: str, remedy: str, kept: int, tmp_path: Path) -> None:
+    folder = make(tmp_path, None if name == "split.parquet" else lambda s: None)
+    cut = folder.path / name
+    cut.write_bytes(cut.read_bytes()[:kept])
+    with pytest.raises(DataError, match=rf"{name}: cut short or damaged \(.*; .*{remedy}"):
+        read_run(folder)
+    cut.unlink()
+    read_run(folder)
 
 
 @pytest.mark.parametrize(("sites", "folded"), [(30, False), (31, True)])
