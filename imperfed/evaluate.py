@@ -49,11 +49,18 @@ def precision_at(k: int) -> Metric:
     """P@k: the share of the k highest logits of an example that are classes present, mean over examples.
 
     Divided by k also where fewer classes than k are present; with fewer than k classes in all, by their number. Of
-    equal logits the lower class comes first.
+    equal logits the lower class comes first. Classes that are not annotated are none of an example's classes, and an
+    example without any other is left out.
     """
 
     def precision(logits: Tensor, y: Tensor) -> float:
-        return float((y.gather(1, highest(logits, k)) == 1).double().mean())
+        judged = (y >= 0).any(1)
+        logits, y = logits[judged], y[judged]
+        top = highest(logits.masked_fill(y < 0, -torch.inf), k)
+        places = torch.arange(top.shape[1]) < (y >= 0).sum(1, keepdim=True)
+        hits = ((y.gather(1, top) == 1) & places).sum(1)
+        # Divided last, of whole numbers where all is annotated: exact but for one rounding.
+        return float((hits * (top.shape[1] / places.sum(1).double())).sum() / top.numel())
 
     return precision
 
@@ -61,12 +68,14 @@ def precision_at(k: int) -> Metric:
 def mean_average_precision(logits: Tensor, y: Tensor) -> float:
     """mAP: area under each class's precision-recall curve, in steps, mean over the classes present; NaN if none is.
 
-    Examples of equal logit stand together: their precision is that after the last of them.
+    Examples of equal logit stand together: their precision is that after the last of them. A class's curve is over the
+    examples where it is annotated.
     """
     areas = []
     for c in (y == 1).any(0).nonzero().flatten().tolist():
-        scores, order = logits[:, c].sort(descending=True)
-        hits = (y[order, c] == 1).double()
+        known = y[:, c] >= 0
+        scores, order = logits[known, c].sort(descending=True)
+        hits = (y[known, c][order] == 1).double()
         last = torch.searchsorted(-scores, -scores, right=True)  # examples ranked at least as high
         areas.append(float((hits.cumsum(0)[last - 1] / last * hits).sum() / hits.sum()))
     return sum(areas) / len(areas) if areas else float("nan")

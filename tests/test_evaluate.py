@@ -137,6 +137,21 @@ def test_average_precision_is_that_of_scikit_learn_also_with_ties(seed: int, lev
     assert math.isnan(mean_average_precision(torch.from_numpy(scores), torch.zeros(25, 4, dtype=torch.int8)))
 
 
+def test_a_class_that_is_not_annotated_is_no_class_of_the_example() -> None:
+    logits = torch.tensor([[4.0, 3.0, 2.0, 1.0]] * 4)
+    y = torch.tensor([[-1, 1, 0, 1], [0, 1, -1, 1], [1, -1, -1, -1], [-1] * 4], dtype=torch.int8)
+    assert precision_at(1)(logits, y) == 2 / 3  # nothing is known of the last example
+    assert precision_at(3)(logits, y) == pytest.approx((2 / 3 + 2 / 3 + 1) / 3)
+    assert math.isnan(precision_at(1)(logits[3:], y[3:]))
+
+
+def test_average_precision_is_over_the_examples_where_a_class_is_annotated() -> None:
+    logits = torch.tensor([[5.0], [4.0], [3.0], [2.0], [1.0]])
+    y = torch.tensor([[-1], [1], [0], [-1], [1]], dtype=torch.int8)
+    known = [1, 2, 4]
+    assert mean_average_precision(logits, y) == mean_average_precision(logits[known], y[known]) == (1 + 2 / 3) / 2
+
+
 def test_labels_worked_out_are_counted_against_the_truth() -> None:
     truth, suggested = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([0, 1, 1, 0, 0, 2])
     judge = Evaluator(Oracle(truth, (), ()))
