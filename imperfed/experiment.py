@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -229,13 +230,21 @@ def start(config: Config, out: Path, watch: Watch, scene: Scene | None = None) -
     if scene is None:
         watch.prepare(config)
     with closing(Experiment(config, scene)) as experiment:
-        folder = RunFolder.create(out, config, experiment.place.described())
+        folder = RunFolder.create(out, anywhere(config), experiment.place.described())
         if is_own(config.run.data):  # new rows are read by it, whatever becomes of the files
             folder.write(FILE, read_declaration(config.run.data).toml())
         for note in experiment.scene.facts.get("attack", ()):
             folder.log(note)
         folder.save_split(split_of(experiment.scene.federation))
         return folder, experiment.go(folder, watch)
+
+
+def anywhere(config: Config) -> Config:
+    """The settings with the whole path of the user's own data, so that they mean the same from any directory."""
+    if config.run.data in sources():
+        return config
+    path = os.path.abspath(Path(config.run.data).expanduser())
+    return replace(config, run=replace(config.run, data=path))
 
 
 def resume(folder: RunFolder, watch: Watch) -> Record:

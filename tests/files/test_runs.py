@@ -66,6 +66,21 @@ def test_run_evaluate_and_resume(tmp_path: Path) -> None:
         assert (cut / name).read_bytes() == (said.folder / name).read_bytes()
 
 
+def test_a_run_on_a_relative_path_can_be_used_from_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = many(tmp_path / "many")
+    monkeypatch.chdir(folder)
+    run = done("run", "fedavg", "--data", "../many", *QUICK, "--out", tmp_path / "runs").folder
+    monkeypatch.chdir(tmp_path)
+    done("evaluate", run)
+    (run / "summary.json").unlink()
+    done("resume", run)
+    moved = folder.rename(tmp_path / "moved")
+    assert imperfed("run", run / "config.toml", "--out", tmp_path / "again").code != 0
+    done("run", run / "config.toml", "--data", moved, "--out", tmp_path / "again")
+
+
 def test_files_that_changed_since_are_neither_measured_on_nor_trained_on(tmp_path: Path) -> None:
     folder = many(tmp_path / "many")
     run = done("run", "fedavg", "--data", folder, *QUICK, "--out", tmp_path / "runs").folder
