@@ -89,8 +89,7 @@ def compare(
     # all settings are checked before any run
     configs = [[config(method, seed) for method in methods] for seed in seeds]
     first = configs[0][0]
-    if not _measured(first):
-        raise UsageError("compare measures methods on test rows; set test above 0, or declare test files or truth")
+    refuse_unmeasured(first)
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
     ended: list[Sequence[Outcome]] = []
@@ -102,12 +101,16 @@ def compare(
     return folder, lines
 
 
-def _measured(config: Config) -> bool:
-    """Whether there will be test rows."""
-    if not is_own(config.run.data):
-        return config.split.test > 0
-    declaration = read_declaration(config.run.data)
-    return bool(declaration.test) or (declaration.measured and config.split.test > 0)
+def refuse_unmeasured(config: Config) -> None:
+    """Refuse a comparison without test rows, and say whether the settings or the files leave none."""
+    declaration = read_declaration(config.run.data) if is_own(config.run.data) else None
+    if declaration is not None and not declaration.measured:
+        raise UsageError(
+            f"compare measures methods on test rows, and the files of {declaration.name} hold no truth to measure on; "
+            f"declare test files or truth in {declaration.file}"
+        )
+    if not config.split.test and (declaration is None or not declaration.test):
+        raise UsageError("compare measures methods on test rows; set split.test above 0")
 
 
 def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -> Line:

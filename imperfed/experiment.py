@@ -207,6 +207,14 @@ def objective_of(config: Config, scene: Scene) -> Objective:
     return objective
 
 
+def refuse_other_labels(config: Config, scene: Scene) -> None:
+    """Refuse a method that cannot learn from the labels of a scene, as an attack leaves them; nothing is rewritten."""
+    labels = scene.federation.labels
+    if config.attack is not None:
+        labels = config.attack.prepare(labels)
+    objective_of(config, replace(scene, federation=replace(scene.federation, labels=labels)))
+
+
 def judge_of(config: Config, scene: Scene) -> Evaluator:
     """Who gives figures."""
     federation = scene.federation

@@ -18,7 +18,7 @@ from imperfed.config import Config
 from imperfed.data.federate import Scene
 from imperfed.device import Place
 from imperfed.errors import DivergedError
-from imperfed.experiment import Interrupted, Watch, same_scene, scene_of, start
+from imperfed.experiment import Interrupted, Watch, refuse_other_labels, same_scene, scene_of, start
 from imperfed.folder import Record
 
 ON_A_GPU, ROOM = 3, 40e9
@@ -120,16 +120,30 @@ def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
 
 
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:
-    """What came of the runs of one seed; those on the same data have them read once."""
+    """What came of the runs of one seed; before any of them trains, all are known to learn from their labels."""
     outcomes: list[Outcome] = []
-    before: tuple[Config, Scene] | None = None
+    shelf = Shelf()
+    watch().prepare(runs[0])
+    for one in runs:
+        refuse_other_labels(one, shelf.scene(one))
     for one in runs:
         watching = watch()
         watching.prepare(one)
-        scene = before[1] if before and same_scene(before[0], one) else scene_of(one)
-        before = one, scene
         try:
-            outcomes.append(start(one, folder, watching, scene)[1])
+            outcomes.append(start(one, folder, watching, shelf.scene(one))[1])
         except DivergedError as error:
             outcomes.append(str(error))
     return outcomes
+
+
+class Shelf:
+    """The data read last: runs on the same data that follow each other have them read once."""
+
+    def __init__(self) -> None:
+        self.last: tuple[Config, Scene] | None = None
+
+    def scene(self, config: Config) -> Scene:
+        """The data of a run, before any attack or repair."""
+        if self.last is None or not same_scene(self.last[0], config):
+            self.last = config, scene_of(config)
+        return self.last[1]

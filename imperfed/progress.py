@@ -39,6 +39,7 @@ class Show:
 
     def prepare(self, config: Config) -> None:
         """Show that something is being done before the first round."""
+        self.end()
         if self.console.is_terminal:
             self.waiting = self.console.status(f"preparing {config.run.data}")
             self.waiting.start()

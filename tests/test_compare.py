@@ -7,8 +7,9 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from cli.terminal import QUICK, TINY, done, imperfed, summary, write
+from cli.terminal import QUICK, TINY, arrays, done, imperfed, summary, write
 
 from imperfed import compare
 from imperfed.algorithms import catalogue
@@ -162,6 +163,15 @@ def test_methods_that_see_the_truth_are_told_from_those_that_do_not(tmp_path: Pa
     assert (folder / "table.md").read_text().endswith(f"Seed 0. {told}\n")
     same = done("compare", "cc, proden", "--data", data, *TINY, "--out", tmp_path / "same")
     assert "same labels" not in same.out
+
+
+def test_a_method_that_cannot_learn_from_the_labels_is_refused_before_any_trains(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz", y=np.eye(3, dtype=int)[arrays()["y"]], candidates=None)
+    said = imperfed("compare", "masked-bce,cc", "--data", data, *TINY, "--out", tmp_path / "out")
+    assert said.code == 2
+    assert "cc: its objective 'cc' learns from candidates labels" in said.err
+    assert "round 1" not in said.out
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

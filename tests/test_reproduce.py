@@ -102,10 +102,11 @@ def test_a_run_of_another_process_says_that_it_begins(tmp_path: Path) -> None:
 def test_that_data_are_prepared_is_said_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(processes, "scene_of", lambda config: said.append("read"))
+    monkeypatch.setattr(processes, "refuse_other_labels", lambda config, scene: said.append("check"))
     monkeypatch.setattr(processes, "start", lambda *_: (None, {}))
     watch = Watch(prepare=lambda config: said.append("prepare"))
     processes.of_one_seed([resolve(words={"method": "cc", "data": "digits"})], tmp_path, lambda: watch)
-    assert said == ["prepare", "read"]
+    assert said == ["prepare", "read", "check", "prepare"]
 
 
 def test_every_study_that_comes_along_can_be_read() -> None:

@@ -104,7 +104,9 @@ def test_compare_takes_the_file_itself(tmp_path: Path) -> None:
 def test_nothing_to_compare_by(tmp_path: Path) -> None:
     said = imperfed("compare", "cc", "--data", many(tmp_path, "candidates"), "--out", tmp_path / "runs")
     assert said.code == 2
-    assert "declare test files or truth" in said.err
+    assert "many hold no truth to measure on; declare test files or truth in" in said.err
+    said = imperfed("compare", "fedavg", "--data", many(tmp_path), "--set", "test=0", "--out", tmp_path / "runs")
+    assert (said.code, "set split.test above 0" in said.err) == (2, True)
 
 
 @pytest.mark.parametrize(("data", "name"), [("digits", "digits"), ("a/mine.npz", "mine"), ("b/federation.toml", "b")])
