@@ -57,7 +57,7 @@ def precision_at(k: int) -> Metric:
         judged = (y >= 0).any(1)
         logits, y = logits[judged], y[judged]
         top = highest(logits.masked_fill(y < 0, -torch.inf), k)
-        places = torch.arange(top.shape[1]) < (y >= 0).sum(1, keepdim=True)
+        places = torch.arange(top.shape[1], device=y.device) < (y >= 0).sum(1, keepdim=True)
         hits = ((y.gather(1, top) == 1) & places).sum(1)
         # Divided last, of whole numbers where all is annotated: exact but for one rounding.
         return float((hits * (top.shape[1] / places.sum(1).double())).sum() / top.numel())

@@ -27,7 +27,7 @@ from imperfed.engine.rounds import Engine, Hire
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.errors import DataError, DivergedError, ImperfedError, UsageError
 from imperfed.evaluate import Evaluator, Scores
-from imperfed.federation import Federation
+from imperfed.federation import TO_TRUST, Federation
 from imperfed.files.declaration import FILE, is_federation, read_declaration
 from imperfed.files.sites import read_sites
 from imperfed.folder import Record, RunFolder
@@ -67,7 +67,7 @@ class Experiment:
         self.place.prepare()
         self.scene, self.mending = _around(config, scene or scene_of(config))
         if config.method.trusts and self.scene.federation.trusted is None:
-            raise UsageError(f"{config.run.method} needs labelled rows at the server; set split.trusted, such as 0.05")
+            raise UsageError(f"{config.run.method} needs labelled rows at the server: {TO_TRUST}")
         self.objective = objective_of(config, self.scene)
         federation = self.scene.federation
         self.judge = judge_of(config, self.scene)

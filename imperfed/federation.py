@@ -19,6 +19,13 @@ class Trusted:
     labels: Exact
 
 
+TO_TRUST = (
+    "set split.trusted, such as 0.05, where true labels are known; or name the rows yourself: trusted = "
+    '"trusted.csv" in federation.toml, or the array `trusted` in an .npz file'
+)
+"""How rows come to the server, for messages."""
+
+
 @dataclass(frozen=True)
 class Attribute:
     """A sensitive attribute: columns of x that say to which of its groups a row may belong."""

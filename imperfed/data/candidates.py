@@ -71,8 +71,6 @@ def generate(
     labelling: Labelling, x: Tensor, y: Tensor, classes: int, seed: int, generator: np.random.Generator
 ) -> tuple[Sets, float | None]:
     """The sets that `labelling` names, and the temperature if there is one; `seed` is the clean network's."""
-    if classes < 2:
-        raise UsageError("candidate sets need at least two classes")
     truth = y.numpy()
     if labelling.candidates == "uniform":
         return uniform(truth, classes, labelling.uniform, generator), None

@@ -136,6 +136,8 @@ def label(
         return Candidates(dataset.candidates, classes), {"labels": "candidates", "sets": "given"}
     if dataset.y is None:
         raise DataError(f"{dataset.name}: no true classes to generate candidate sets from; use candidates = given")
+    if classes < 2:
+        raise DataError(f"{dataset.name}: candidate sets need at least two classes; the data hold one")
     sets, temperature = generate(labelling, dataset.x, dataset.y, classes, data_seed, stream(data_seed, "sets"))
     facts: Facts = {"labels": "candidates", "sets": labelling.candidates}
     if temperature is not None:

@@ -192,7 +192,7 @@ def _trusted(
         raise UsageError(
             f"split.trusted = {split.trusted}: {found.declaration.name} "
             + ("has a trusted file already" if found.trusted is not None else "has no truth for such rows")
-            + "; leave it out, or declare trusted or truth in federation.toml"
+            + f'; leave it out, or declare trusted = "trusted.csv" or truth in {found.declaration.file}'
         )
     theirs = replace(dataset, x=dataset.x[:sites], y=None if dataset.y is None else dataset.y[:sites])
     drawn, rest = set_apart(theirs, split.trusted, stream(data_seed, "trusted"))

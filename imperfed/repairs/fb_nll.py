@@ -27,7 +27,7 @@ import torch
 from imperfed.auxiliary import Mending, Repair
 from imperfed.core import Tree
 from imperfed.errors import UsageError, positive, unknown
-from imperfed.federation import Federation
+from imperfed.federation import TO_TRUST, Federation
 from imperfed.labels import Exact, Labels
 from imperfed.repairs.clusters import LINKAGES
 from imperfed.repairs.correction import KEPT, PHASE1, Correction
@@ -130,7 +130,7 @@ class FBNLL(Repair):
                 f"repair.known_tasks must name a task for each of {classes} classes; got {len(self.known_tasks)}"
             )
         if federation.trusted is None and (self.correct or "pca" in (self.features, self.class_features)):
-            raise UsageError(f"repair {self.name} needs clean rows at the server: set split.trusted, as 0.01")
+            raise UsageError(f"repair {self.name} needs clean rows at the server: {TO_TRUST}")
         return federation.labels
 
     def told(self, federation: Federation, talk: Talk, verdict: Verdict, noise: tuple[float | None, ...]) -> Mending:

@@ -22,7 +22,10 @@ from imperfed.data.candidates import (
     instance_chances,
     uniform,
 )
-from imperfed.errors import UsageError
+from imperfed.data.dataset import Dataset
+from imperfed.data.federate import federate
+from imperfed.data.partitions import Split
+from imperfed.errors import DataError, UsageError
 
 MANY = 200_000
 SIZES = {
@@ -286,8 +289,9 @@ def test_settings_that_make_no_sense_are_named(labelling, message):
 
 
 def test_one_class_has_no_candidates():
-    with pytest.raises(UsageError, match="at least two classes"):
-        generate(Labelling(candidates="uniform"), torch.zeros(5, 1), torch.zeros(5, dtype=torch.int64), 1, 0, rng())
+    alike = Dataset("alike", torch.ones(9, 1), torch.zeros(9, dtype=torch.int64), None, ("only",))
+    with pytest.raises(DataError, match="alike: candidate sets need at least two classes"):
+        federate(alike, Split(partition="iid", sites=2), Labelling(candidates="uniform"), 0)
 
 
 # -- the clean network -------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_own_file(folder: Path) -> None:
         sources.load(str(folder / "other.npz"))
     with pytest.raises(DataError, match="elsewhere: no such file or folder"):
         sources.load(str(folder / "elsewhere"))
-    with pytest.raises(UsageError, match="unknown dataset 'elsewhere'"):
+    with pytest.raises(UsageError, match="elsewhere: no such file or folder here, and unknown dataset 'elsewhere'"):
         sources.load("elsewhere")
 
 

@@ -208,6 +208,17 @@ def test_trusted_and_public_files(tmp_path: Path) -> None:
     assert (said.code, "has a trusted file already" in said.err) == (2, True)
 
 
+def test_who_needs_rows_at_the_server_is_told_how_files_name_them(tmp_path: Path) -> None:
+    folder = many(tmp_path / "many")
+    run = ("run", "fedavg", "--data", folder, "--set", "repair=fb-nll", "--out", tmp_path / "runs")
+    said = imperfed(*run)
+    assert said.code == 2
+    assert 'trusted = "trusted.csv" in federation.toml' in said.err
+    said = imperfed(*run, "--set", "split.trusted=0.1")
+    assert said.code == 2
+    assert f'declare trusted = "trusted.csv" or truth in {folder / "federation.toml"}' in said.err
+
+
 def test_positives_of_sparse_rows_train(tmp_path: Path) -> None:
     folder = small.words(tmp_path / "words")
     words = ("--model", "text", "--set", "model.widths=8,8")

@@ -47,7 +47,7 @@ def load(name_or_path: str) -> Dataset:
         )
     if len(path.parts) > 1:
         raise DataError(f"{path}: no such file or folder")
-    raise unknown("dataset", name_or_path, known)
+    raise UsageError(f"{path}: no such file or folder here, and {unknown('dataset', name_or_path, known)}")
 
 
 def _families() -> list[tuple[Source, ...]]:
