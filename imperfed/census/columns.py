@@ -19,6 +19,7 @@ MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
 """Distinct values up to which a column's values are remembered."""
 SPOILT = 0.05
 """Share of cells up to which those that are no numbers are taken for mistakes."""
+MARKS = (-1.0, 0.0, 1.0)
 SEPARATORS = ("|", ";", ",")
 DELIMITERS = (",", ";", "\t")
 PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
@@ -75,6 +76,11 @@ class Column:
         """Whether these are sparse features, written as `index:value` pairs."""
         return bool(self.values) and all(PAIRS.fullmatch(value) for value in self.values or ())
 
+    @property
+    def marks(self) -> bool:
+        """Whether these say yes, no or in doubt, and nothing else."""
+        return bool(self.values) and self.numeric and {*map(float, self.values or ())} <= {*MARKS}
+
     def separator(self) -> str:
         """What stands between the names of a set; empty where cells hold no sets."""
         if self.numeric or not self.values:
@@ -109,11 +115,10 @@ def profile(files: Iterable[Path], delimiter: str, problems: Problems) -> list[d
 
 
 def merged(profiles: Iterable[dict[str, Column]]) -> dict[str, Column]:
-    """The columns that all files have, over all files."""
+    """Every column, over the files that have it, in the order in which they first stand there."""
     every = list(profiles)
-    return {
-        name: reduce(Column.__add__, (p[name] for p in every)) for name in every[0] if all(name in p for p in every)
-    }
+    names = dict.fromkeys(name for columns in every for name in columns)
+    return {name: reduce(Column.__add__, (columns[name] for columns in every if name in columns)) for name in names}
 
 
 def find_delimiter(path: Path) -> str:

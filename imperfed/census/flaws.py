@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from imperfed.census.columns import Column
 from imperfed.census.layout import Layout
@@ -14,15 +14,14 @@ MOST_CELLS = 5
 """Cells that are told one by one."""
 
 
-def absent(layout: Layout, files: Sequence[dict[str, Column]]) -> list[str]:
-    """A sentence for every column that some sites have and others have not, since a model needs it from all."""
+def absent(layout: Layout, files: Sequence[dict[str, Column]], scattered: Iterable[str]) -> list[str]:
+    """A sentence for each of the columns that some sites lack, since a model needs its inputs from all."""
     sites = {path: name for name, path in layout.named().items()}
     told = []
-    for column in dict.fromkeys(name for columns in files for name in columns):
+    for column in scattered:
         without = [sites[path] for path, there in zip(layout.files, files, strict=True) if column not in there]
-        if without:
-            who = f"site {without[0]} has" if len(without) == 1 else f"sites {listed(without)} have"
-            told.append(f"left out: {column}; {who} no such column")
+        who = f"site {without[0]} has" if len(without) == 1 else f"sites {listed(without)} have"
+        told.append(f"left out: {column}; {who} no such column")
     return told
 
 

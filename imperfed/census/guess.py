@@ -60,7 +60,7 @@ def _table(about: Declaration, layout: Layout, why: str) -> Guess:
     problems = Problems()
     files = profile(layout.files, delimiter, problems)
     problems.check(about.name)
-    look = Look(layout, merged(files), files, [why, *_besides(layout)], delimiter)
+    look = Look.at(layout, merged(files), files, [why, *_besides(layout)], delimiter)
     if not look.columns:
         raise DataError(
             f"{about.folder}: the files at {layout.sites} have no column in common; one federation needs some"
@@ -74,7 +74,7 @@ def _table(about: Declaration, layout: Layout, why: str) -> Guess:
     name = guess_id(look, image)
     group = guess_group(look)
     inputs = guess_inputs(look, image)
-    look.why += absent(layout, files)
+    look.why += absent(layout, files, look.scattered)
     declaration = replace(about, delimiter=delimiter, site_column=site, id=name, group=group, inputs=inputs)
     return Guess(replace(declaration, labels=labels, attribute=attribute), tuple(look.why))
 

@@ -12,6 +12,7 @@ from imperfed.census.layout import Layout
 from imperfed.census.pixels import guess_size
 from imperfed.errors import DataError
 from imperfed.files.declaration import Inputs, LabelColumns, SensitiveColumn, Uncertain
+from imperfed.files.problems import listed
 from imperfed.report.words import many
 
 SITES = (
@@ -23,7 +24,6 @@ SENSITIVE = ("race", "ethnicity", "religion")
 IDS = ("id", "uid", "key", "name")
 GROUPS = ("patient", "person", "family", "group", "subject")
 """Words in the names of columns."""
-MARKS = (-1.0, 0.0, 1.0)
 IN_DOUBT = -1.0
 CATEGORIES = 50
 """Words up to which a column of words is an input."""
@@ -39,6 +39,17 @@ class Look:
     """The columns of each file."""
     why: list[str]
     delimiter: str
+    scattered: dict[str, Column]
+    """The columns that some files lack."""
+
+    @classmethod
+    def at(
+        cls, layout: Layout, every: dict[str, Column], files: list[dict[str, Column]], why: list[str], delimiter: str
+    ) -> Look:
+        """A first look at all columns."""
+        common = {name: c for name, c in every.items() if all(name in columns for columns in files)}
+        scattered = {name: c for name, c in every.items() if name not in common}
+        return cls(layout, common, files, why, delimiter, scattered)
 
     def take(self, name: str, sentence: str) -> Column:
         """Give a column its part."""
@@ -71,20 +82,37 @@ def guess_site(look: Look) -> str:
 def guess_labels(look: Look, site: str) -> LabelColumns:
     """Where the labels stand, and of which kind they are."""
     told = [c for c in look.named(LABELS) if c.lists or c.few]
-    marked = [c for c in look.columns.values() if c.values and c.numeric and {*map(float, c.values)} <= {*MARKS}]
-    if marked:  # what nobody has filled in stands among the classes that somebody has
-        marked = [c for c in look.columns.values() if c in marked or c.values == frozenset()]
+    marked = _marked(look)
     gaps = [c for c in marked if c.blanks or IN_DOUBT in map(float, c.values or ())]
+    lacking = [c for c in marked if c.name in look.scattered]
     sets = [c for c in look.columns.values() if (c.lists or c.separator()) and not set(_words(c.name)) & {*SENSITIVE}]
-    last = [c for c in list(look.columns.values())[-1:] if c.few and not c.blanks]
+    last = [c for c in _last(look, marked) if c.few and not c.blanks and not (lacking and c in marked)]
     if told or (not gaps and (sets or last)):
         return _one_column(look, (told or sets or last)[0], site, bool(told))
     if gaps or len(marked) > 1:
         return _a_column_a_class(look, marked)
     raise DataError(
         f"{look.layout.files[0]}: no column looks like labels; found {', '.join(look.columns)}. Call it label, or "
-        "write federation.toml with [labels]" + "".join(f"\n  {said}" for said in absent(look.layout, look.files))
+        "write federation.toml with [labels]"
+        + "".join(f"\n  {said}" for said in absent(look.layout, look.files, look.scattered))
     )
+
+
+def _marked(look: Look) -> list[Column]:
+    """The columns of yes and no; those that some sites lack, where every site has one of them."""
+    every = [*look.columns.values(), *look.scattered.values()]
+    names = {c.name for c in every if c.marks}
+    if not all(names & columns.keys() for columns in look.files):
+        every, names = [*look.columns.values()], names & look.columns.keys()
+    # What nobody has filled in stands among the classes that somebody has.
+    return [c for c in every if c.name in names or (names and c.values == frozenset())]
+
+
+def _last(look: Look, marked: Sequence[Column]) -> list[Column]:
+    """The column that stands last in every file, behind all that may be labels and all that may be inputs."""
+    known = look.columns.keys() | {c.name for c in marked}
+    ends = {next((name for name in reversed(columns) if name in known), "") for columns in look.files}
+    return [c for c in look.columns.values() if ends == {c.name}]
 
 
 def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:
@@ -110,9 +138,14 @@ def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelCo
 def _a_column_a_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
     names = tuple(c.name for c in marked)
     doubtful = sorted({value for c in marked for value in c.values or () if float(value) == IN_DOUBT})
-    look.why.append(f"labels: {len(names)} columns hold only 1, 0 and blanks; a blank is read as not annotated")
+    lacking = [name for name in names if name in look.scattered]
+    blank = "a blank, or no such column at a site," if lacking else "a blank"
+    look.why.append(f"labels: {len(names)} columns hold only 1, 0 and blanks; {blank} is read as not annotated")
+    whole = [c.name for c in marked if c.name not in lacking and not c.blanks]
+    if whole and len(whole) < len(names):
+        look.why.append(f"classes as well, though all sites filled them in: {listed(whole)}; move what is an input")
     for name in names:
-        del look.columns[name]
+        (look.scattered if name in lacking else look.columns).pop(name)
     if doubtful:
         look.why.append(
             f"uncertain: {', '.join(doubtful)} is read as unknown; positive, negative and refuse are the others"

@@ -27,6 +27,11 @@ def label_columns(labels: LabelColumns) -> tuple[str, ...]:
     return labels.columns or labels.classes
 
 
+def scattered_columns(labels: LabelColumns) -> tuple[str, ...]:
+    """The columns that a file may lack: where labels are annotated, it says that the site never annotates the class."""
+    return label_columns(labels) if labels.kind == "annotated" and not labels.column else ()
+
+
 def truth_columns(labels: LabelColumns) -> tuple[str, ...]:
     """The columns in which the truth stands."""
     return labels.truth if isinstance(labels.truth, tuple) else tuple(filter(None, (labels.truth,)))
@@ -70,7 +75,8 @@ def true_labels(table: Table, labels: LabelColumns, problems: Problems) -> Tenso
     truth, columns = truth_columns(labels), label_columns(labels)
     if truth and all(column in table.columns for column in truth):
         return read_truth(table, labels, problems)
-    if not table.is_folder and not all(column in table.columns for column in columns):
+    there = [column for column in columns if column in table.columns]
+    if not table.is_folder and len(there) < (1 if scattered_columns(labels) else len(columns)):
         expected = f"true labels in {listed((*truth, *columns))}"
         problems.add(table.file, None, None, "no labels", expected, "add the columns")
         return None
@@ -145,7 +151,10 @@ def marks(table: Table, labels: LabelColumns, columns: Sequence[str], problems: 
         return None
     read = _mark(labels)
     found = np.full((table.rows, len(columns)), UNKNOWN, np.int8)
+    scattered = scattered_columns(labels)
     for j, column in enumerate(columns):
+        if column not in table.columns and column in scattered:
+            continue
         values = read_values(table, column, read, UNKNOWN, problems)
         if values is None:
             return None

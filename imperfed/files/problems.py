@@ -14,6 +14,8 @@ ALIKE = 5
 """Problems of one file and column that expect the same thing, of which so many are told one by one."""
 LINES = 50
 """Problems told one by one in all."""
+ONE_NAME = 0.8
+"""How alike two names are that are taken for one, as difflib counts."""
 LONGEST = 60
 """Characters of a cell that are shown."""
 
@@ -112,6 +114,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {shown(near[0])}?" if near else f"known: {listed(names)}"
+
+
+def alike(name: str, known: Iterable[str]) -> str:
+    """The known name that is this one but for its case or a slip of the pen; empty where none is."""
+    names = {other.lower(): other for other in known}
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=ONE_NAME)
+    return names[near[0]] if near else ""
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:

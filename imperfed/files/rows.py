@@ -20,6 +20,7 @@ from imperfed.files.labelled import (
     note_contradictions,
     read_labels,
     read_truth,
+    scattered_columns,
     true_labels,
     truth_columns,
     wanted_labels,
@@ -118,7 +119,7 @@ def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]
         wanted[group] = "code"
     if part == SITE:
         wanted |= dict.fromkeys(filter(None, (declaration.site_column, declaration.group)), "code")
-        return wanted | ids, frozenset()
+        return wanted | ids, frozenset(() if declaration.site_column else scattered_columns(labels))
     return wanted, frozenset((*label_columns(labels), *truth_columns(labels), group))
 
 

@@ -17,9 +17,11 @@ import numpy as np
 
 from imperfed.files.cells import codes_of, word
 from imperfed.files.declaration import Declaration, Places
-from imperfed.files.problems import Problems
+from imperfed.files.labelled import scattered_columns
+from imperfed.files.problems import Problems, shown
 from imperfed.files.rows import CLEAN, PUBLIC, SITE, Rows, read_rows
 from imperfed.files.rules import name_trouble
+from imperfed.files.tables import Table
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ def read_sites(declaration: Declaration) -> Reading:
     problems = Problems()
     files, tests, common = _files(declaration, problems)
     held = dict(_held(files, declaration, problems))
+    _note_nowhere([rows.table for rows in held.values()], declaration, problems)
     clean = {name: read_rows(path, declaration, CLEAN, problems) for name, path in tests.items()}
     _note_unlike(held if declaration.site_column else files, tests, declaration, problems)
     sites = tuple(Held(name, rows, clean.get(name)) for name, rows in held.items())
@@ -127,6 +130,15 @@ def _by_column(rows: Rows, column: str) -> Iterator[tuple[str, Rows]]:
     for name, held in zip(names.tolist(), np.split(np.argsort(of_row, kind="stable"), ends[:-1]), strict=True):
         if len(held):
             yield name, rows.take(held)
+
+
+def _note_nowhere(tables: list[Table], declaration: Declaration, problems: Problems) -> None:
+    """Note columns of labels that no site has, once all sites could be read."""
+    key = "labels.columns" if declaration.labels.columns else "labels.classes"
+    for column in scattered_columns(declaration.labels) if not problems else ():
+        if not any(column in table.columns for table in tables):
+            found, expected = f"{shown(column)}, which no file has", "a column of at least one site"
+            problems.add(declaration.file, None, key, found, expected, "mend the name, or leave the class out")
 
 
 def _note_unlike(

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from imperfed.data.readers import read_arrays
 from imperfed.errors import DataError
-from imperfed.files.problems import LINED, Problems, listed, nearest, row_name, shown
+from imperfed.files.problems import LINED, Problems, alike, listed, nearest, row_name, shown
 
 Role = Literal["number", "code", "text"]
 """What is in a column: numbers; values of which there are few, so that each is looked at once; any text."""
@@ -100,10 +100,16 @@ def read_table(
 
 
 def note_absent(path: Path, wanted: Wanted, there: list[str], problems: Problems, spare: frozenset[str]) -> list[str]:
-    """The wanted columns that are there; the others are noted, and so are names that stand there twice."""
+    """The wanted columns that are there; the others are noted, and so are names that stand there twice.
+
+    Those in `spare` are noted only where another column seems to be the one that is meant.
+    """
     for name in wanted:
         if name not in there and name not in spare:
             hint = nearest(name, there) if there else "the file has no columns"
+            problems.add(path, None, name, "no such column", "one of this name", hint)
+        elif name not in there and (other := alike(name, [column for column in there if column not in wanted])):
+            hint = f"did you mean {shown(other)}? Rename it, or take it out of the file"
             problems.add(path, None, name, "no such column", "one of this name", hint)
         elif there.count(name) > 1:
             problems.add(path, None, name, f"{there.count(name)} columns of this name", "one", "rename the others")

@@ -52,6 +52,30 @@ def test_the_policy_for_doubt_and_for_blanks_is_said(tmp_path: Path) -> None:
     assert "-1 is read as unknown" in why
 
 
+def test_a_disease_that_a_hospital_has_no_column_of_is_not_annotated_there(tmp_path: Path) -> None:
+    mercy, north = "sex,age,flu,covid\nm,3,1,0\nf,4,0,1\nf,5,0,0\nm,6,1,0\n", "sex,age,flu,gout\nm,3,1,0\nf,4,0,1\n"
+    found = told(guess(write(tmp_path, mercy=mercy, north=north, south="sex,age,gout\nm,3,1\nf,4,0\n")))
+    names = ("flu", "covid", "gout")
+    assert found.declaration.labels == LabelColumns("annotated", names, columns=names)
+    assert found.declaration.inputs == Inputs(("age",), {"sex": ("f", "m")})
+    assert any("a blank, or no such column at a site, is read as not annotated" in said for said in found.why)
+    assert not any("left out" in said for said in found.why)
+
+
+def test_complete_columns_of_0_and_1_beside_scattered_ones_are_classes_and_named(tmp_path: Path) -> None:
+    north, south = "age,flu,smoker\n3,1,0\n4,0,1\n5,0,0\n", "age,gout,smoker\n3,1,1\n4,0,0\n5,1,0\n"
+    found = guess(write(tmp_path, north=north, south=south))
+    assert found.declaration.labels.classes == ("smoker", "flu", "gout")
+    assert any("filled them in: smoker; move what is an input" in sentence for sentence in found.why)
+
+
+def test_a_last_column_of_words_is_the_label_though_others_are_scattered(tmp_path: Path) -> None:
+    north, south = "age,smoker,risk\n3,1,low\n4,0,high\n5,0,low\n7,0,low\n", "age,old,risk\n3,1,low\n4,0,high\n"
+    found = guess(write(tmp_path, north=north, south=south))
+    assert found.declaration.labels == LabelColumns("exact", ("high", "low"), "risk")
+    assert "left out: smoker; site south has no such column" in found.why
+
+
 CROWD = (
     "id,w,labels,truth\nr1,0.5,cat|lynx,cat\nr2,1.5,dog,dog\nr3,2,cat|dog|lynx,lynx\nr4,1,cat,cat\nr5,2,dog|cat,dog\n"
 )

@@ -184,6 +184,16 @@ def test_marks_and_uncertain_values(tmp_path: Path) -> None:
     assert told(tmp_path)[1].startswith("all.csv, line 5, column dog: found '-1', expected no uncertain value")
 
 
+def test_classes_that_no_site_has_and_those_that_are_misspelt(tmp_path: Path) -> None:
+    labels = LabelColumns("annotated", ("covid", "flu"))
+    declare(tmp_path, Declaration("wards", "*.csv", inputs=Inputs(("age",)), labels=labels))
+    (tmp_path / "a.csv").write_text("age,flu\n1,1\n")
+    (tmp_path / "b.csv").write_text("age,flu,stay\n1,0,3\n")
+    first("federation.toml, key labels.classes: found 'covid', which no file has, expected a column of at", tmp_path)
+    (tmp_path / "b.csv").write_text("age,flu,Covid19\n1,0,1\n")
+    first("b.csv, column covid: found no such column, expected one of this name; did you mean 'Covid19'?", tmp_path)
+
+
 def test_rows_of_parquet_files_count_from_0(tmp_path: Path) -> None:
     small.candidates(tmp_path, "parquet")
     path = tmp_path / "sites/north.parquet"

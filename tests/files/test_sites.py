@@ -72,6 +72,32 @@ def test_values_that_mean_not_annotated(tmp_path: Path) -> None:
     assert told.values.tolist() == [[1, -1], [-1, 0], [-1, -1]]
 
 
+def wards(folder: Path, *classes: str, **headers: str) -> Path:
+    """Sites with annotated labels, each with the columns of its header and one row of ones."""
+    for name, header in headers.items():
+        (folder / f"{name}.csv").write_text(f"{header}\n{','.join('1' for _ in header.split(','))}\n")
+    labels = LabelColumns("annotated", classes)
+    return declare(folder, Declaration("wards", "*.csv", inputs=Inputs(("age",)), labels=labels))
+
+
+def test_a_site_never_annotates_a_class_that_it_has_no_column_of(tmp_path: Path) -> None:
+    sites = found(wards(tmp_path, "flu", "covid", "gout", north="age,flu,covid", south="age,gout,flu")).sites
+    marks = [site.rows.labels.values.tolist() for site in sites if site.rows.labels is not None]
+    assert marks == [[[1, 1, -1]], [[1, -1, 1]]]
+
+
+def test_a_test_file_may_lack_classes_as_well(tmp_path: Path) -> None:
+    folder = wards(tmp_path, "flu", "covid", north="age,flu,covid", south="age,flu")
+    (folder / "test").mkdir()
+    (folder / "test" / "all.csv").write_text("age,covid\n1,0\n")
+    text = (folder / "federation.toml").read_text()
+    (folder / "federation.toml").write_text(f'test = "test/all.csv"\n{text}')
+    test = found(folder).test
+    assert test is not None
+    assert test.truth is not None
+    assert test.truth.tolist() == [[-1, 0]]
+
+
 def test_other_delimiters_and_separators(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('x;set\n1;"cat + dog"\n2;lynx\n')
     labels = LabelColumns("candidates", small.CLASSES, "set", separator="+")
