@@ -25,6 +25,22 @@ def absent(layout: Layout, files: Sequence[dict[str, Column]], scattered: Iterab
     return told
 
 
+def repeated(layout: Layout, name: str, site: str, delimiter: str) -> str:
+    """The first value that a site has twice, and where; `site` names the site's column in one file for all."""
+    for path in layout.files:
+        table = read_table(path, {name: "text", site or name: "text"}, delimiter, Problems(), slowly=True)
+        if table is None or name not in table.columns:
+            continue
+        seen: dict[tuple[object, object], int] = {}
+        cells = [table.columns[column].to_pylist() for column in (name, site or name)]
+        for row, (cell, where) in enumerate(zip(*cells, strict=True)):
+            first = seen.setdefault((cell, where), row)
+            if first < row and cell not in (None, ""):
+                place = path.relative_to(layout.folder).as_posix()
+                return f"{shown(cell)} comes twice ({place}, {table.row_name(first)} and {table.row_name(row)})"
+    return ""
+
+
 def spoilt(layout: Layout, files: Sequence[dict[str, Column]], name: str, delimiter: str) -> str:
     """The cells of a column that are no numbers, and the fix; empty where the reader finds no such column.
 

@@ -10,7 +10,16 @@ from imperfed.census.columns import find_delimiter, merged, profile
 from imperfed.census.flaws import absent
 from imperfed.census.layout import IMAGES, Layout, find_layout
 from imperfed.census.pixels import guess_size
-from imperfed.census.roles import Look, guess_attribute, guess_group, guess_id, guess_inputs, guess_labels, guess_site
+from imperfed.census.roles import (
+    Look,
+    guess_attribute,
+    guess_group,
+    guess_id,
+    guess_inputs,
+    guess_labels,
+    guess_site,
+    leave_out,
+)
 from imperfed.errors import DataError
 from imperfed.files.declaration import Declaration, Inputs, LabelColumns
 from imperfed.files.problems import Problems
@@ -71,8 +80,9 @@ def _table(about: Declaration, layout: Layout, why: str) -> Guess:
         look.take(image, f"image: {image} holds paths of images")
     labels = guess_labels(look, site)
     attribute = None if image else guess_attribute(look)
-    name = guess_id(look, image)
+    name = guess_id(look, image, site)
     group = guess_group(look)
+    leave_out(look, labels, site)
     inputs = guess_inputs(look, image)
     look.why += absent(layout, files, look.scattered)
     declaration = replace(about, delimiter=delimiter, site_column=site, id=name, group=group, inputs=inputs)

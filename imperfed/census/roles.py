@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imperfed.census.columns import Column, values_by_site
-from imperfed.census.flaws import absent, spoilt
+from imperfed.census.flaws import absent, repeated, spoilt
 from imperfed.census.layout import Layout
 from imperfed.census.pixels import guess_size
 from imperfed.errors import DataError
@@ -22,7 +22,8 @@ SITES = (
 LABELS = ("labels", "label", "candidates", "class", "target", "y", "diagnosis", "category", "outcome", "tags")
 SENSITIVE = ("race", "ethnicity", "religion")
 IDS = ("id", "uid", "key", "name")
-GROUPS = ("patient", "person", "family", "group", "subject")
+PERSONS = ("patient", "person", "subject")
+GROUPS = (*PERSONS, "family", "group")
 """Words in the names of columns."""
 IN_DOUBT = -1.0
 CATEGORIES = 50
@@ -58,7 +59,8 @@ class Look:
 
     def named(self, words: Sequence[str]) -> list[Column]:
         """The columns with one of these words in their name, in the order of the words."""
-        return [c for word in words for c in self.columns.values() if word in _words(c.name)]
+        found = (c for word in words for c in self.columns.values() if word in _words(c.name))
+        return list({c.name: c for c in found}.values())
 
     def within(self, names: Sequence[str]) -> Column | None:
         """A column that names one of these in every row, and several of them in all."""
@@ -172,9 +174,9 @@ def guess_attribute(look: Look) -> SensitiveColumn | None:
     return SensitiveColumn(column.name, column.names(), mark, true.name if true else "")
 
 
-def guess_id(look: Look, image: str) -> str:
+def guess_id(look: Look, image: str, site: str) -> str:
     """The column that tells rows apart."""
-    found = [c for c in look.named(IDS) if c.unique and not c.blanks]
+    found = [c for c in look.named((*IDS, *GROUPS)) if not c.blanks and (c.unique or _unique_at(look, c, site))]
     if found:
         look.take(found[0].name, f"id: {found[0].name}, by its name; no value comes twice at a site")
         return found[0].name
@@ -184,6 +186,11 @@ def guess_id(look: Look, image: str) -> str:
     return ""
 
 
+def _unique_at(look: Look, column: Column, site: str) -> bool:
+    """Whether one file for all sites has no value twice at a site."""
+    return bool(site) and not repeated(look.layout, column.name, site, look.delimiter)
+
+
 def guess_group(look: Look) -> str:
     """The column of what rows belong to, so that it is not both trained and tested on."""
     found = [c for c in look.named(GROUPS) if c.values and not c.unique and not c.blanks]
@@ -191,6 +198,28 @@ def guess_group(look: Look) -> str:
         return ""
     look.take(found[0].name, f"group: {found[0].name}, by its name; its rows are never both trained and tested on")
     return found[0].name
+
+
+def leave_out(look: Look, labels: LabelColumns, site: str) -> None:
+    """Columns that would tell a model what it must not know: names of rows, and the label as others have read it."""
+    for c in look.named((*IDS, *GROUPS)):
+        if set(_words(c.name)) & {"id", "uid", *PERSONS} or not c.few:
+            twice = repeated(look.layout, c.name, site, look.delimiter)
+            look.take(c.name, f"left out: {c.name}, an id by its name" + (f"; {twice}" if twice else ""))
+    doubtful = []
+    for c in [c for c in look.columns.values() if c.values and len(c.values) > 1 and c.values <= {*labels.classes}]:
+        if (len(labels.classes) > 2 and not c.numeric) or _alike(c.name, labels.column):
+            look.take(c.name, f"left out: {c.name}; its values are the classes, as if it were another label")
+        else:
+            doubtful.append(c.name)
+    if doubtful:
+        look.why.append(f"inputs with the values of the label: {listed(doubtful)}; take out what was made from it")
+
+
+def _alike(name: str, label: str) -> bool:
+    """Whether a column is called as labels are, or as the label is but for a number."""
+    first, second = (re.sub(r"[\W\d_]", "", text.lower()) for text in (name, label))
+    return first == second or bool(set(_words(name)) & {*LABELS})
 
 
 def guess_inputs(look: Look, image: str) -> Inputs:

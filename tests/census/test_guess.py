@@ -224,6 +224,43 @@ def test_rows_of_one_patient_belong_together(tmp_path: Path) -> None:
     assert found.inputs == Inputs(("w",))
 
 
+def test_an_id_that_comes_twice_is_no_input_and_its_lines_are_named(tmp_path: Path) -> None:
+    rows = "id,w,label\n" + "".join(f"{i},{i}.5,{i % 2}\n" for i in range(6))
+    found = guess(write(tmp_path, a=rows, b=rows.replace("\n4,", "\n1,"))).declaration, guess(tmp_path).why
+    assert (found[0].id, found[0].inputs) == ("", Inputs(("w",)))
+    assert "left out: id, an id by its name; '1' comes twice (b.csv, line 3 and line 6)" in found[1]
+
+
+def test_ids_of_one_file_for_all_count_anew_at_every_site(tmp_path: Path) -> None:
+    rows = "site,id,w,label\n" + "".join(f"{'ab'[i // 4]},{i % 4},{i}.5,{i % 2}\n" for i in range(8))
+    found = told(guess(write(tmp_path, all=rows))).declaration
+    assert (found.id, found.inputs) == ("id", Inputs(("w",)))
+
+
+def test_patients_of_one_row_each_are_ids(tmp_path: Path) -> None:
+    rows = "patient,w,label\n" + "".join(f"{i},{i}.5,{i % 2}\n" for i in range(6))
+    assert guess(write(tmp_path, a=rows, b=rows)).declaration.id == "patient"
+
+
+def test_what_other_annotators_said_is_no_input(tmp_path: Path) -> None:
+    rows = "w,smoker,first,annotator2,annotator3\n" + "".join(
+        f"{i}.5,{'yn'[i % 2]},{'abc'[i % 3]},{'abc'[i // 2 % 3]},{'abc'[i % 3]}\n" for i in range(8)
+    )
+    found = guess(write(tmp_path, a=rows, b=rows))
+    assert found.declaration.labels.column == "annotator3"
+    assert found.declaration.inputs == Inputs(("w",), {"smoker": ("n", "y")})
+    for name in ("first", "annotator2"):
+        assert f"left out: {name}; its values are the classes, as if it were another label" in found.why
+
+
+def test_inputs_of_yes_and_no_stay_where_the_label_is_one_too(tmp_path: Path) -> None:
+    rows = "smoker,label,label_2\n" + "".join(f"{i % 2},{i // 2 % 2},{i // 3 % 2}\n" for i in range(8))
+    found = guess(write(tmp_path, a=rows, b=rows))
+    assert found.declaration.labels.column == "label"
+    assert found.declaration.inputs == Inputs(("smoker",))
+    assert "inputs with the values of the label: smoker; take out what was made from it" in found.why
+
+
 def paint(path: Path, mode: str, side: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, (side, side // 2)).save(path)
