@@ -196,16 +196,24 @@ def inspect(
     from imperfed.census.picture import draw
 
     told = inspect(path)
-    drawn = picture or told.declaration.folder / "census.png"
-    draw(told.census, drawn)
+    place, failed = picture or told.declaration.folder / "census.png", None
+    try:
+        draw(told.census, place)
+    except OSError as error:
+        failed = error
+    drawn = None if failed else place
     if json:
         from json import dumps
 
-        typer.echo(dumps(document(told) | {"picture": str(drawn)}, indent=2, ensure_ascii=False))
-        return
-    from imperfed.census.tables import print_inspection
+        typer.echo(dumps(document(told) | {"picture": drawn and str(drawn)}, indent=2, ensure_ascii=False))
+    else:
+        from imperfed.census.tables import print_inspection
 
-    print_inspection(told, _console(), drawn)
+        print_inspection(told, _console(), drawn)
+    if failed and picture:
+        raise failed
+    if failed:
+        typer.echo(f"warning: picture not drawn ({failed.strerror}: {place}); use --picture FILE", err=True)
 
 
 @app.command(name="list")

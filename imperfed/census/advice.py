@@ -64,8 +64,13 @@ def first(kind: type[Labels]) -> str:
     return usual if usual in able else able[0] if able else reference(kind).name
 
 
-def commands(kind: type[Labels], path: Path, shape: Sequence[int], rows: float, trusted: bool) -> tuple[str, ...]:
-    """What to type next: a first run, and what federating brought; `rows` is the size of a usual site."""
+def commands(
+    kind: type[Labels], path: Path, shape: Sequence[int], rows: float, trusted: bool, measured: bool
+) -> tuple[str, ...]:
+    """What to type next: a first run, and what federating brought, where that can be `measured`.
+
+    `rows` is the size of a usual site.
+    """
     data = f"--data {shlex.quote(str(path))}"
     model = MODELS.get(len(shape), "")
     chosen = f" --model {model}" if model and models()[model].fits(tuple(shape)) else ""
@@ -78,7 +83,7 @@ def commands(kind: type[Labels], path: Path, shape: Sequence[int], rows: float, 
     return (
         f"imperfed run {method} {data}{chosen}",
         *again,
-        *(f"imperfed compare {method},{name} {data}{chosen}" for name in alone if _learns(kind)),
+        *(f"imperfed compare {method},{name} {data}{chosen}" for name in alone if measured and _learns(kind)),
     )
 
 

@@ -176,6 +176,8 @@ def _look(name: str, values: Any) -> Column:
     lists = types.is_list(values.type) or types.is_large_list(values.type)
     items = compute.list_flatten(values) if lists else values
     plain = items.cast(items.type.value_type) if types.is_dictionary(items.type) else items
+    if types.is_boolean(plain.type):
+        plain = plain.cast(pyarrow.int8())  # as cells are read: 1 and 0
     text = compute.utf8_trim_whitespace(plain.cast(pyarrow.string()))
     said = text.filter(compute.fill_null(compute.not_equal(text, ""), False))
     distinct = said.unique()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ class Inspection:
     warnings: tuple[str, ...]
     advice: tuple[Advice, ...]
     commands: tuple[str, ...]
+    unwritten: str = ""
+    """The text of federation.toml, where it was guessed and its folder cannot be written to."""
 
 
 def inspect(path: Path) -> Inspection:
@@ -46,9 +48,13 @@ def inspect(path: Path) -> Inspection:
         reading.check()
     except DataError as error:
         raise error if guessed is None else _unsure(guessed, error) from None
-    if guessed is not None:
+    if guessed is None:
+        return _told(reading, ())
+    try:
         declaration.file.write_text(guessed.text(), encoding="utf-8")
-    return _told(reading, () if guessed is None else guessed.why)
+    except OSError:
+        return replace(_told(reading, guessed.why), unwritten=guessed.text())
+    return _told(reading, guessed.why)
 
 
 def _parsed(guessed: Guess) -> Declaration:
@@ -75,7 +81,7 @@ def _told(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
         held.append(Held(site.name, site.rows.x, site.rows.labels, members))
     tests = [rows.x for rows in (reading.test, *(site.test for site in reading.sites)) if rows is not None]
     census = take(declaration.name, labels.classes, held, secrets.token_bytes(32), groups, tests)
-    measured = bool(tests or labels.truth) or labels.kind in ("exact", "annotated")
+    measured = declaration.measured
     shape, rows = tuple(held[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
     return Inspection(
         declaration,
@@ -83,7 +89,7 @@ def _told(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
         census,
         warnings(census, measured),
         advise(census.kind),
-        commands(census.kind, declaration.folder, shape, rows, bool(declaration.trusted)),
+        commands(census.kind, declaration.folder, shape, rows, bool(declaration.trusted), measured),
     )
 
 
@@ -94,6 +100,7 @@ def document(told: Inspection) -> dict[str, Any]:
         "name": census.name,
         "federation": str(told.declaration.file),
         "guessed": list(told.guessed),
+        "unwritten": told.unwritten,
         "labels": census.kind.kind,
         "classes": list(census.classes),
         "rows": census.rows,

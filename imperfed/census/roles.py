@@ -125,6 +125,8 @@ def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelCo
         true = look.within(classes)
         if true:
             look.take(true.name, f"truth: {true.name} names one of the classes in every row; for evaluation only")
+        else:
+            look.why.append('if all names of a set are true, write kind = "positives" instead of "candidates"')
         return LabelColumns("candidates", classes, name, separator=mark or "|", truth=true.name if true else "")
     alone = max(values_by_site(look.layout.files, look.files, name, site, look.delimiter)) == 1 < len(classes)
     kind = "positive" if alone else "exact"

@@ -36,14 +36,11 @@ TOLD = {
 }
 
 
-def print_inspection(told: Inspection, console: Console, picture: Path) -> None:
+def print_inspection(told: Inspection, console: Console, picture: Path | None) -> None:
     """The guesses, the figures, the warnings, what can learn from it, and what to type next."""
     census = told.census
     if told.guessed:
-        console.print(f"{told.declaration.file} was guessed from the files and written. Please check:", style="bold")
-        for sentence in told.guessed:
-            _print_wrapped(sentence, console, "  ")
-        console.print()
+        _print_guesses(told, console)
     classes = many(len(census.classes), "class", "classes")
     held = f"{many(len(census.sites), 'site')}, {many(census.rows, 'row')}, {classes}"
     console.print(f"{census.name}: {held}; {KINDS[census.kind]}", style="bold")
@@ -56,10 +53,24 @@ def print_inspection(told: Inspection, console: Console, picture: Path) -> None:
         for sentence in told.warnings:
             _print_wrapped(sentence, console, "  ")
     _print_advice(told, console)
-    console.print(f"\nsites x classes as a picture: {picture}")
+    console.print(f"\nsites x classes as a picture: {picture}" if picture else "")
     console.print("next:", style="bold")
     for command in told.commands:
         console.print(f"  {command}")
+
+
+def _print_guesses(told: Inspection, console: Console) -> None:
+    """What to check, and federation.toml itself where it could not be written."""
+    done = "could not be written" if told.unwritten else "written"
+    console.print(f"{told.declaration.file} was guessed from the files and {done}. Please check:", style="bold")
+    for sentence in told.guessed:
+        _print_wrapped(sentence, console, "  ")
+    console.print()
+    if told.unwritten:
+        console.print(
+            "Beside a copy of the files, or with their full path in `sites`, this federation.toml can be used:"
+        )
+        console.print(f"\n{told.unwritten}")
 
 
 def _print_sites(census: Census, console: Console) -> None:

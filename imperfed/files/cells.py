@@ -167,11 +167,13 @@ def read_values(
 
 
 def _as_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return word(value)
     return value.replace(LIST_SEPARATOR, "|") if isinstance(value, str) else value
 
 
 def word(value: Any) -> str:
-    """A value as a name: numbers as they are written, whole ones without a point; empty where there is none."""
+    """A value as a name: numbers as they are written, whole ones without a point, true as 1; empty for no value."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():

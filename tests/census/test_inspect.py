@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from cli.terminal import done, imperfed, strict
 from PIL import Image
+from pyarrow import parquet
 from rich.console import Console
 
 from imperfed.census.inspect import inspect
@@ -16,7 +18,18 @@ from imperfed.files.declaration import read_declaration
 NORTH = "id,w,v,Nodule,Edema\na,1,2,1,\nb,2,3,0,\nc,2,3,0,\n"
 SOUTH = "id,w,v,Nodule,Edema\na,5,2,0,1\nb,2,3,0,0\n"
 KEYS = {
-    *("name", "federation", "guessed", "labels", "classes", "rows", "sites", "candidate_pairs", "inseparable"),
+    *(
+        "name",
+        "federation",
+        "guessed",
+        "unwritten",
+        "labels",
+        "classes",
+        "rows",
+        "sites",
+        "candidate_pairs",
+        "inseparable",
+    ),
     *("shared_inputs", "contradicted_inputs", "test_rows_trained_on", "warnings", "methods", "next", "picture"),
 }
 SITE_KEYS = {
@@ -95,6 +108,52 @@ def test_problems_are_told_all_at_once_and_nothing_is_written(wards: Path) -> No
     assert "was guessed and not written" in said.err
     assert not (wards / "federation.toml").exists()
     assert not (wards / "census.png").exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_inspected_all_the_same(wards: Path) -> None:
+    (wards / "census.png").mkdir()
+    (wards / "federation.toml").symlink_to(wards / "away" / "federation.toml")
+    said = imperfed("inspect", wards)
+    assert said.code == 0
+    assert "was guessed from the files and could not be written" in said.out
+    assert 'kind = "annotated"' in said.out
+    assert "2 sites, 5 rows" in said.out
+    assert "warning: picture not drawn" in said.err
+    assert "use --picture FILE" in said.err
+    found = strict(imperfed("inspect", wards, "--json").out)
+    assert found["picture"] is None
+    assert 'kind = "annotated"' in found["unwritten"]
+
+
+def test_a_picture_that_was_asked_for_and_cannot_be_drawn_is_an_error(wards: Path) -> None:
+    said = imperfed("inspect", wards, "--picture", wards / "away" / "own.png")
+    assert said.code == 1
+    assert "2 sites, 5 rows" in said.out
+
+
+def test_nothing_is_compared_where_nothing_can_be_measured(tmp_path: Path) -> None:
+    for site in ("a", "b"):
+        (tmp_path / f"{site}.csv").write_text(
+            "w,tags\n" + "".join(f"{i}.5,{'u|v' if i % 2 else 'v'}\n" for i in range(6))
+        )
+    out = done("inspect", tmp_path).out
+    assert "imperfed run" in out
+    assert "imperfed compare" not in out
+    assert 'write kind = "positives"' in " ".join(out.split())
+
+
+def test_columns_of_true_and_false_are_0_and_1(tmp_path: Path) -> None:
+    flags = pa.table({"w": [1.0, 2.0, 3.0], "smoker": [True, False, True], "label": [True, False, False]})
+    yes = pa.table({"w": [1.0, 2.0, 3.0], "flu": [True, None, False], "gout": [False, False, True]})
+    for name, table in (("exact", flags), ("marks", yes)):
+        for site in ("a", "b"):
+            (tmp_path / name).mkdir(exist_ok=True)
+            parquet.write_table(table, tmp_path / name / f"{site}.parquet")
+    exact, marks = (inspect(tmp_path / name) for name in ("exact", "marks"))
+    assert exact.declaration.inputs.numeric == ("w", "smoker")
+    assert (exact.declaration.labels.kind, exact.declaration.labels.classes) == ("exact", ("0", "1"))
+    assert (marks.declaration.labels.kind, marks.declaration.labels.classes) == ("annotated", ("flu", "gout"))
+    assert marks.census.sites[0].known.unknown.tolist() == [1, 0]
 
 
 def test_no_such_path(wards: Path) -> None:
