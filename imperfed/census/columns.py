@@ -10,10 +10,10 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from imperfed.census.layout import IMAGES
 from imperfed.files.cells import NUMBER
 from imperfed.files.problems import LINED, Problems, shown
-from imperfed.files.tables import read_table
+from imperfed.files.tables import IMAGES, read_table
+from imperfed.files.text import DELIMITERS
 
 MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
 """Distinct values up to which a column's values are remembered."""
@@ -21,7 +21,6 @@ SPOILT = 0.05
 """Share of cells up to which those that are no numbers are taken for mistakes."""
 MARKS = (-1.0, 0.0, 1.0)
 SEPARATORS = ("|", ";", ",")
-DELIMITERS = (",", ";", "\t")
 PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from imperfed.census.columns import Column
 from imperfed.census.layout import Layout
-from imperfed.files.cells import NUMBER
+from imperfed.files.cells import NUMBER, word
 from imperfed.files.problems import Problems, listed, shown
 from imperfed.files.tables import read_table
 
@@ -23,6 +24,13 @@ def absent(layout: Layout, files: Sequence[dict[str, Column]], scattered: Iterab
         who = f"site {without[0]} has" if len(without) == 1 else f"sites {listed(without)} have"
         told.append(f"left out: {column}; {who} no such column")
     return told
+
+
+def first_blank(path: Path, name: str, delimiter: str) -> str:
+    """The first row of a file whose cell in this column is blank, in words."""
+    table = read_table(path, {name: "text"}, delimiter, Problems(), slowly=True)
+    assert table is not None  # the column was looked at before
+    return next(table.row_name(row) for row, cell in enumerate(table.columns[name].to_pylist()) if not word(cell))
 
 
 def repeated(layout: Layout, name: str, site: str, delimiter: str) -> str:

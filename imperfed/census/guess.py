@@ -8,7 +8,7 @@ from typing import Any
 
 from imperfed.census.columns import find_delimiter, merged, profile
 from imperfed.census.flaws import absent
-from imperfed.census.layout import IMAGES, Layout, find_layout
+from imperfed.census.layout import Layout, find_layout
 from imperfed.census.pixels import guess_size
 from imperfed.census.roles import (
     Look,
@@ -23,6 +23,7 @@ from imperfed.census.roles import (
 from imperfed.errors import DataError
 from imperfed.files.declaration import Declaration, Inputs, LabelColumns
 from imperfed.files.problems import Problems
+from imperfed.files.tables import IMAGES
 
 ARRAYS = ("candidates", "labels", "y", "target")
 """Names by which the labels of an .npz file are known."""
@@ -108,6 +109,11 @@ def _arrays(layout: Layout) -> tuple[Inputs, LabelColumns, list[str]]:
 
     from imperfed.data.readers import read_arrays
 
+    if "*" not in layout.sites:
+        raise DataError(
+            f"{layout.files[0]}: one .npz file for all sites needs no federation.toml; give it to a run as it is: "
+            f"imperfed run METHOD --data {layout.files[0]}"
+        )
     files = [read_arrays(path) for path in layout.files]
     name = next((name for name in ARRAYS if all(name in arrays for arrays in files)), "")
     if not name or any("x" not in arrays for arrays in files):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from imperfed.errors import DataError
 from imperfed.files.sites import places
+from imperfed.files.tables import IMAGES
 
 TABLES = (".csv", ".tsv", ".parquet", ".npz")
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 BESIDES = ("test", "public", "trusted")
 """Keys of a declaration, and first words of the names of files or folders that are meant by them."""
 

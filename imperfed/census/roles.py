@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from imperfed.census.columns import Column, values_by_site
-from imperfed.census.flaws import absent, repeated, spoilt
+from imperfed.census.flaws import absent, first_blank, repeated, spoilt
 from imperfed.census.layout import Layout
 from imperfed.census.pixels import guess_size
 from imperfed.errors import DataError
@@ -70,7 +70,13 @@ class Look:
 
 def guess_site(look: Look) -> str:
     """The column that says where a row lies, in one file for all sites."""
-    found = [c for c in look.named(SITES) if c.values and not c.unique and not c.blanks]
+    found = sorted((c for c in look.named(SITES) if c.values and not c.unique), key=lambda c: bool(c.blanks))
+    if found and found[0].blanks:
+        row = first_blank(look.layout.files[0], found[0].name, look.delimiter)
+        raise DataError(
+            f"{look.layout.files[0]}, {row}, column {found[0].name}: found a blank, expected a site's name; fill the "
+            f"cell, or drop the row ({many(found[0].blanks, 'blank')} in all)"
+        )
     if not found:
         raise DataError(
             f"{look.layout.files[0]}: one file for all sites needs a column that names the site, and none is called "

@@ -181,9 +181,17 @@ def check_shares(split: Split) -> None:
 
 
 def keep_apart(
-    dataset: Dataset, share: float, sites: Sequence[Index], names: Sequence[str], data_seed: int
+    dataset: Dataset,
+    share: float,
+    sites: Sequence[Index],
+    names: Sequence[str],
+    data_seed: int,
+    fix: str = "use fewer sites",
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The rows of each site that it trains on, in order, and those it is measured on, in random order."""
+    """The rows of each site that it trains on, in order, and those it is measured on, in random order.
+
+    `fix` is said where a site has too few rows for both.
+    """
     train, test = [], []
     generator, tested = stream(data_seed, "test"), None
     if dataset.group is not None:
@@ -196,9 +204,7 @@ def keep_apart(
         out = torch.arange(len(rows)) < part if tested is None else tested[rows]
         if share and (out.all() or not out.any()):
             count = "one row" if len(rows) == 1 else f"its {len(rows)} rows"
-            raise DataError(
-                f"{dataset.name}, {name}: {count} cannot serve for training and for testing; use fewer sites"
-            )
+            raise DataError(f"{dataset.name}, {name}: {count} cannot serve for training and for testing; {fix}")
         train.append(rows[~out].sort().values)
         test.append(rows[out])
     return train, test

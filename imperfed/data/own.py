@@ -174,7 +174,11 @@ def cut_files(found: Reading, dataset: Dataset, at: Mapping[Part, Tensor], split
     test = [at.get(("test", k), nobody) for k in range(len(names))]
     if split.test and found.declaration.measured and not found.declaration.test:
         # Each site by itself, so that it cuts its rows the same way where it is alone with them.
-        cuts = [keep_apart(dataset, split.test, [x.numpy()], [n], data_seed) for x, n in zip(train, names, strict=True)]
+        fix = "add rows to {}, take the site out, or declare a test file in federation.toml"
+        cuts = [
+            keep_apart(dataset, split.test, [x.numpy()], [site.name], data_seed, fix.format(site.rows.table.file))
+            for x, site in zip(train, found.sites, strict=True)
+        ]
         train, test = [own for [own], _ in cuts], [own for _, [own] in cuts]
     share = replace(split, public=0.0) if found.public is not None else split
     cut = take_public(dataset, share, train, test, stream(data_seed, "public"))

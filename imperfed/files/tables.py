@@ -24,6 +24,8 @@ Role = Literal["number", "code", "text"]
 """What is in a column: numbers; values of which there are few, so that each is looked at once; any text."""
 Wanted = Mapping[str, Role]
 
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+"""Endings by which the images of a folder are known."""
 FORMATS = (*LINED, ".parquet", ".npz")
 IMAGE, CLASS = "image", "class"
 """The columns of a folder of images by class."""
@@ -185,13 +187,15 @@ def _npz(path: Path, wanted: Wanted, problems: Problems, spare: frozenset[str]) 
 
 
 def _folder(path: Path, problems: Problems) -> Table | None:
-    """The images of a folder with a folder a class, in the order of their names; hidden files are passed over."""
+    """The images of a folder with a folder a class, in the order of their names; all else is passed over."""
     import pyarrow
 
     images = sorted(
         image.relative_to(path)
         for image in path.glob("*/*")
-        if image.is_file() and not any(part.startswith(".") for part in image.relative_to(path).parts)
+        if image.suffix.lower() in IMAGES
+        and image.is_file()
+        and not any(part.startswith(".") for part in image.relative_to(path).parts)
     )
     if not images:
         problems.add(path, None, None, "no images", "<class>/<image>", "make a folder a class with images inside")

@@ -7,6 +7,7 @@ lines, so that every problem is told with the line that an editor shows.
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from imperfed.files.problems import Problems, shown
 from imperfed.files.tables import Role, Table, Wanted, no_rows, note_absent
 
+DELIMITERS = (",", ";", "\t")
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 LONGEST_CELL = (1 << 31) - 1
 
@@ -28,6 +30,8 @@ def read_text(
             return None
     header = _header(path, delimiter, problems)
     if header is None:
+        return None
+    if _apart_otherwise(path, header, wanted, delimiter, problems):
         return None
     names = note_absent(path, wanted, header, problems, spare)
     columns: dict[str, Role] = {name: wanted[name] for name in names}
@@ -52,6 +56,18 @@ def _header(path: Path, delimiter: str, problems: Problems) -> list[str] | None:
         except csv.Error as error:
             problems.add(path, 1, None, str(error), "a header", "name the columns in the first line")
     return None
+
+
+def _apart_otherwise(path: Path, header: list[str], wanted: Wanted, delimiter: str, problems: Problems) -> bool:
+    """Whether wanted names stand in the header with another mark between them, which is then noted."""
+    for mark in DELIMITERS if len(header) == 1 and header[0] not in wanted else ():
+        names = [name.strip() for name in header[0].split(mark)]
+        if len(names) > 1 and any(name in wanted for name in names):
+            found, expected = (f"cells apart by {shown(between)}" for between in (mark, delimiter))
+            said = f"write delimiter = {json.dumps(mark)} in federation.toml"
+            problems.add(path, 1, None, found, expected, said if path.suffix.lower() == ".csv" else "write tabulators")
+            return True
+    return False
 
 
 def _read_fast(path: Path, columns: dict[str, Role], delimiter: str) -> Table | None:

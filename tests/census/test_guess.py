@@ -297,6 +297,7 @@ def test_npz_files(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("w,v,label\n1,2,a\n2,3,b\n3,4,a\n", "a column that names the site"),
+        ("site,w,label\na,1,u\na,2,v\n,3,u\nb,4,v\nb,5,u\n", "line 4, column site: found a blank, expected a site's"),
         ("site,w,v\na,1.5,2.5\na,2.5,3.5\nb,3.5,4.5\nb,3.6,4.6\n", "no column looks like labels"),
         ("site,w,label\na,1\n", "line 2: found 2 cells, expected 3 as in the header"),
     ],
@@ -350,6 +351,12 @@ def test_files_that_are_no_tables_are_told_at_once(tmp_path: Path) -> None:
 def test_files_that_have_nothing_in_common(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no column in common"):
         guess(write(tmp_path, a="w,label\n1,a\n2,b\n", b="v,class\n1,a\n2,b\n"))
+
+
+def test_one_archive_for_all_is_given_to_a_run_as_it_is(tmp_path: Path) -> None:
+    np.savez(tmp_path / "all.npz", x=np.ones((4, 3)), y=[0, 1, 0, 1], site=[0, 0, 1, 1])
+    with pytest.raises(DataError, match="toml; give it to a run as it is"):
+        guess(tmp_path / "all.npz")
 
 
 def test_nothing_there(tmp_path: Path) -> None:

@@ -194,6 +194,13 @@ def test_classes_that_no_site_has_and_those_that_are_misspelt(tmp_path: Path) ->
     first("b.csv, column covid: found no such column, expected one of this name; did you mean 'Covid19'?", tmp_path)
 
 
+def test_another_delimiter_is_told_once_a_file(tmp_path: Path) -> None:
+    folder = small.candidates(tmp_path)
+    changed(folder / "sites/north.csv", lambda text: text.replace(",", ";"))
+    line = "sites/north.csv, line 1: found cells apart by ';', expected cells apart by ','; write delimiter = \";\" in"
+    first(line, folder)
+
+
 def test_rows_of_parquet_files_count_from_0(tmp_path: Path) -> None:
     small.candidates(tmp_path, "parquet")
     path = tmp_path / "sites/north.parquet"

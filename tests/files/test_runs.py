@@ -187,6 +187,16 @@ def test_without_truth_labels_are_measured_by_and_never_called_true(tmp_path: Pa
     assert "so no model was measured" in imperfed(*run).out
 
 
+def test_a_site_of_one_row_is_told_with_its_file_and_what_can_be_done(tmp_path: Path) -> None:
+    folder = small.annotated(tmp_path / "own")
+    rows = (folder / "all.csv").read_text().splitlines()
+    (folder / "all.csv").write_text("\n".join(rows[:2] + rows[2::2]) + "\n")
+    said = imperfed("run", "masked-bce", "--data", folder, "--out", tmp_path / "runs")
+    assert said.code == 3
+    assert "one row cannot serve" in said.err
+    assert f"add rows to {folder / 'all.csv'}, take the site out, or declare a test file" in said.err
+
+
 def test_rows_of_one_group_stay_together(tmp_path: Path) -> None:
     scene = federate_files(read_sites(read_declaration(many(tmp_path, group="who"))), Split(), Labelling(), 0)
     trained = {name.split("-")[1] for name in scene.federation.ids}

@@ -198,6 +198,13 @@ def test_sparse_cells_without_text_and_of_odd_writing(tmp_path: Path) -> None:
     assert x[1:4].tolist() == [[[5, 5, 5], [0, 0, 0]], [[3, 1, 5], [1.5, 0.5, 0]], [[5, 5, 5], [0, 0, 0]]]
 
 
+def test_what_lies_among_images_is_passed_over(tmp_path: Path) -> None:
+    folder = small.pictures(tmp_path)
+    for name in ("Thumbs.db", "cat/notes.txt", "cat/Thumbs.db", "cat/.hidden.png"):
+        (folder / "sites" / "north" / name).write_text("no image")
+    assert len(found(folder).sites[0].rows) == small.ROWS
+
+
 def test_what_the_star_stands_for(tmp_path: Path) -> None:
     labels, inputs = LabelColumns("exact", ("0", "1"), "y"), Inputs(("a",))
     for name in ("b-1", "a-2", ".hidden"):
