@@ -29,7 +29,8 @@ def absent(layout: Layout, files: Sequence[dict[str, Column]], scattered: Iterab
 def first_blank(path: Path, name: str, delimiter: str) -> str:
     """The first row of a file whose cell in this column is blank, in words."""
     table = read_table(path, {name: "text"}, delimiter, Problems(), slowly=True)
-    assert table is not None  # the column was looked at before
+    if table is None or name not in table.columns:  # where the reader takes names less freely
+        return "one row"
     return next(table.row_name(row) for row, cell in enumerate(table.columns[name].to_pylist()) if not word(cell))
 
 
@@ -37,13 +38,13 @@ def repeated(layout: Layout, name: str, site: str, delimiter: str) -> str:
     """The first value that a site has twice, and where; `site` names the site's column in one file for all."""
     for path in layout.files:
         table = read_table(path, {name: "text", site or name: "text"}, delimiter, Problems(), slowly=True)
-        if table is None or name not in table.columns:
+        if table is None or not {name, site or name} <= table.columns.keys():
             continue
         seen: dict[tuple[object, object], int] = {}
         cells = [table.columns[column].to_pylist() for column in (name, site or name)]
         for row, (cell, where) in enumerate(zip(*cells, strict=True)):
             first = seen.setdefault((cell, where), row)
-            if first < row and cell not in (None, ""):
+            if first < row and word(cell):
                 place = path.relative_to(layout.folder).as_posix()
                 return f"{shown(cell)} comes twice ({place}, {table.row_name(first)} and {table.row_name(row)})"
     return ""

@@ -21,7 +21,8 @@ SITES = (
 )
 LABELS = ("labels", "label", "candidates", "class", "target", "y", "diagnosis", "category", "outcome", "tags")
 SENSITIVE = ("race", "ethnicity", "religion")
-IDS = ("id", "uid", "key", "name")
+WORDY = ("key", "name")
+IDS = ("id", "uid", *WORDY)
 PERSONS = ("patient", "person", "subject")
 GROUPS = (*PERSONS, "family", "group")
 """Words in the names of columns."""
@@ -153,7 +154,9 @@ def _a_column_a_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
     look.why.append(f"labels: {len(names)} columns hold only 1, 0 and blanks; {blank} is read as not annotated")
     whole = [c.name for c in marked if c.name not in lacking and not c.blanks]
     if whole and len(whole) < len(names):
-        look.why.append(f"classes as well, though all sites filled them in: {listed(whole)}; move what is an input")
+        look.why.append(
+            f"classes as well, though all sites filled them in: {listed(whole)}; move those that are inputs"
+        )
     for name in names:
         (look.scattered if name in lacking else look.columns).pop(name)
     if doubtful:
@@ -184,7 +187,7 @@ def guess_attribute(look: Look) -> SensitiveColumn | None:
 
 def guess_id(look: Look, image: str, site: str) -> str:
     """The column that tells rows apart."""
-    found = [c for c in look.named((*IDS, *GROUPS)) if not c.blanks and (c.unique or _unique_at(look, c, site))]
+    found = [c for c in _row_names(look) if not c.blanks and (c.unique or _unique_at(look, c, site))]
     if found:
         look.take(found[0].name, f"id: {found[0].name}, by its name; no value comes twice at a site")
         return found[0].name
@@ -192,6 +195,12 @@ def guess_id(look: Look, image: str, site: str) -> str:
         look.why.append(f"id: {image}, since no image comes twice at a site")
         return image
     return ""
+
+
+def _row_names(look: Look) -> list[Column]:
+    """The columns that are called as ids are: `id`, `patient_id`, `patient`, but not `patient_age`."""
+    found = look.named((*IDS, *PERSONS))
+    return [c for c in found if {*IDS} & {*_words(c.name)} or _words(c.name)[-1] in PERSONS]
 
 
 def _unique_at(look: Look, column: Column, site: str) -> bool:
@@ -210,8 +219,8 @@ def guess_group(look: Look) -> str:
 
 def leave_out(look: Look, labels: LabelColumns, site: str) -> None:
     """Columns that would tell a model what it must not know: names of rows, and the label as others have read it."""
-    for c in look.named((*IDS, *GROUPS)):
-        if set(_words(c.name)) & {"id", "uid", *PERSONS} or not c.few:
+    for c in _row_names(look):
+        if not (c.few and {*WORDY} & {*_words(c.name)}):
             twice = repeated(look.layout, c.name, site, look.delimiter)
             look.take(c.name, f"left out: {c.name}, an id by its name" + (f"; {twice}" if twice else ""))
     doubtful = []

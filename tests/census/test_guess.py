@@ -66,7 +66,7 @@ def test_complete_columns_of_0_and_1_beside_scattered_ones_are_classes_and_named
     north, south = "age,flu,smoker\n3,1,0\n4,0,1\n5,0,0\n", "age,gout,smoker\n3,1,1\n4,0,0\n5,1,0\n"
     found = guess(write(tmp_path, north=north, south=south))
     assert found.declaration.labels.classes == ("smoker", "flu", "gout")
-    assert any("filled them in: smoker; move what is an input" in sentence for sentence in found.why)
+    assert any("filled them in: smoker; move those that are inputs" in sentence for sentence in found.why)
 
 
 def test_a_last_column_of_words_is_the_label_though_others_are_scattered(tmp_path: Path) -> None:
@@ -238,8 +238,9 @@ def test_ids_of_one_file_for_all_count_anew_at_every_site(tmp_path: Path) -> Non
 
 
 def test_patients_of_one_row_each_are_ids(tmp_path: Path) -> None:
-    rows = "patient,w,label\n" + "".join(f"{i},{i}.5,{i % 2}\n" for i in range(6))
-    assert guess(write(tmp_path, a=rows, b=rows)).declaration.id == "patient"
+    rows = "patient_weight,patient,label\n" + "".join(f"{i}.5,{i},{i % 2}\n" for i in range(6))
+    found = guess(write(tmp_path, a=rows, b=rows)).declaration
+    assert (found.id, found.inputs) == ("patient", Inputs(("patient_weight",)))
 
 
 def test_what_other_annotators_said_is_no_input(tmp_path: Path) -> None:
