@@ -50,6 +50,8 @@ class Show:
         self.total, self.first, self.began = config.rounds.rounds, round, time.perf_counter()
         self.last_score = ""
         self.console.print(f"{config.run.title} on {describe(scene)}", style="bold")
+        if own := scene.facts.get("sites_not_used"):
+            self.console.print(f"sites are simulated; the {own} that the data name: -s partition=column")
         if self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("round"),

@@ -18,6 +18,7 @@ from imperfed.fairness import FAIR, in_words
 from imperfed.folder import Record
 from imperfed.listing import about
 from imperfed.products import over_sites
+from imperfed.report.repair import changes
 from imperfed.report.words import many
 from imperfed.target import sentence
 
@@ -55,12 +56,9 @@ def run_table(console: Console, summary: Record, folder: Path) -> None:
             f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
             f"picking a candidate at random: {per_cent(labels['picking at random'])} %"
         )
-    fair = summary.get("fairness")
-    if fair:
-        console.print(f"fairness of {fair['target']} against the rest, class {fair['unprivileged']}:")
-        for line in in_words(fair):
-            console.print(f"  {line}")
-    for line in suspicions.told(summary.get("suspicions", {})):
+    if "repair" in summary:
+        console.print(changes(summary["repair"]))
+    for line in (*fairness_lines(summary), *suspicions.told(summary.get("suspicions", {}))):
         console.print(line)
     took = "" if summary["seconds"] is None else f"{summary['seconds']:.1f} s. "
     console.print(f"{took}Written:")
@@ -125,6 +123,20 @@ def filled_sentence(labels: Record) -> str:
         f"labels filled in: {labels['filled in']}, AUROC {per_cent(labels['auroc'])} %, right at 0.5: {right} % of "
         f"{labels['n']}; saying absent every time: {absent} %"
     )
+
+
+def fairness_lines(summary: Record) -> list[str]:
+    """How groups are treated, or how to have it measured where the data name groups."""
+    fair, facts = summary.get("fairness"), summary["facts"]
+    if fair:
+        head = f"fairness of {fair['target']} against the rest, class {fair['unprivileged']}:"
+        return [head, *(f"  {line}" for line in in_words(fair))]
+    if "attribute" not in facts or summary["metric"] != "accuracy":
+        return []
+    return [
+        f"fairness between the groups of {facts['attribute']} is not measured: set fairness.target (one of "
+        f"{', '.join(facts['groups'])}) and fairness.unprivileged (a class)"
+    ]
 
 
 def written(console: Console, folder: Path) -> None:

@@ -80,7 +80,10 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
         tasks=() if tasks is None else tuple(tasks[1].tolist()),
         test_group=tested_groups(clear, cut),
     )
-    return Scene(federation, oracle, made | facts_of(federation, oracle, cut, len(dataset)), scale)
+    facts = made | facts_of(federation, oracle, cut, len(dataset))
+    if dataset.column is not None and split.partition != "column":
+        facts["sites_not_used"] = len(dataset.column.unique())
+    return Scene(federation, oracle, facts, scale)
 
 
 def tested_groups(dataset: Dataset, cut: Cut) -> tuple[Tensor, ...]:

@@ -14,9 +14,7 @@ def section(run: Run) -> Section | None:
     if run.summary is None or "repair" not in run.summary:
         return None
     told: Record = run.summary["repair"]
-    text = [f"{told['name']} changed {count(told['changed'])} of {many(told['n'], 'label')} before training."]
-    if told["figures"]:
-        text.append(rightness(told["figures"]))
+    text = [changes(told)]
     if told["groups"] > 1:
         index = told["adjusted rand index"]
         sure = "" if index is None else f" (adjusted Rand index against their tasks: {index:.2f})"
@@ -27,6 +25,12 @@ def section(run: Run) -> Section | None:
     )
     estimates = [row["noise estimate"] for row in told["sites"]]
     return Section("Repair of labels", " ".join(text), [] if None in estimates else [noise(told["sites"])])
+
+
+def changes(told: Record) -> str:
+    """How many labels were changed, and how right that was where truth is known."""
+    text = f"{told['name']} changed {count(told['changed'])} of {many(told['n'], 'label')} before training."
+    return f"{text} {rightness(told['figures'])}" if told["figures"] else text
 
 
 def rightness(figures: Record) -> str:

@@ -107,6 +107,26 @@ def test_the_summary_adds_up(finished: Path) -> None:
     assert up == [4 * 4 * told["sent"]["w"][0]] * 2  # four sites, four bytes a number
 
 
+def test_sites_that_the_data_name_and_the_run_does_not_use_are_told(tmp_path: Path) -> None:
+    data = write(tmp_path / "mine.npz", site=np.arange(40) % 3)
+    told = "sites are simulated; the 3 that the data name: -s partition=column"
+    words = ("run", "cc", "--data", data, *TINY, "--out", tmp_path / "out")
+    assert told in done(*words).out.splitlines()
+    assert "simulated" not in done(*words, "--set", "partition=column").out
+
+
+def test_the_changes_of_a_repair_are_told(tmp_path: Path) -> None:
+    draw, y = np.random.default_rng(0), np.arange(240) % 2
+    x = draw.normal(size=(2, 12))[y] + 0.3 * draw.normal(size=(240, 12))
+    given = np.where(np.arange(240) % 8 == 7, 1 - y, y)
+    given[:40] = y[:40]
+    data = write(tmp_path / "birds.npz", x=x, y=y, given=given, trusted=np.arange(240) < 40, candidates=None)
+    said = done("run", "fedavg", "--data", data, *TINY, "--set", "repair=fb-nll", "--set", "rank=1", "--out", tmp_path)
+    changed = summary(said.folder)["repair"]["changed"]
+    assert f"fb-nll changed {changed} of " in said.out
+    assert "were wrong before and" in said.out
+
+
 def test_models_share_what_is_shared_and_keep_their_own_heads(finished: Path) -> None:
     shared = load_file(finished / "models" / "global.safetensors")
     one, other = (load_file(finished / "models" / f"{site}.safetensors") for site in SITES[:2])
