@@ -122,7 +122,7 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
     common = [s["global"][s["metric"]]["value"] for s in summaries if s["global"]]
     return Line(
         method,
-        tuple(headline(s) or 0.0 for s in summaries),
+        tuple(value for value in map(headline, summaries) if value is not None),
         tuple(share for share in resolved if share is not None),
         statistics.fmean(s["seconds"] for s in summaries) if summaries else math.nan,
         paper.get(method),

@@ -185,3 +185,12 @@ def test_nothing_is_counted_twice(tmp_path: Path, words: tuple[str, ...], told: 
     said = imperfed("compare", *words, *QUICK, "--out", tmp_path)
     assert (said.code, told in said.err) == (2, True)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_method_that_was_not_measured_has_no_figure() -> None:
+    """As one without a global model where there is only a common test set."""
+    personal = {"mean": None, "n": 0}
+    unmeasured = {"labels": {}, "global": {}, "metric": "p@1", "personal": personal, "seconds": 1.0, "facts": {}}
+    found = compare.line("local-only", [unmeasured], {})
+    assert found.values == ()
+    assert "0.00" not in markdown([found], [0])

@@ -70,9 +70,9 @@ def read_sites(declaration: Declaration) -> Reading:
     return Reading(declaration, sites, test, public, trusted, problems)
 
 
-def read_site(path: Path, declaration: Declaration) -> Held:
+def read_site(path: str | Path, declaration: Declaration) -> Held:
     """The file of one site, by a declaration that may come from elsewhere; one `DataError` tells all problems."""
-    problems = Problems()
+    path, problems = Path(path), Problems()
     rows = read_rows(path, declaration, SITE, problems)
     problems.check(str(path))
     assert rows is not None

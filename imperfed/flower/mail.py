@@ -31,6 +31,7 @@ class Patience:
     hello: float = 120.0  # for a site to say who it is
     answer: float = 3600.0  # for a site to answer in a round
     poll: float = 0.5  # between two looks for answers
+    again: float = 20.0  # before a site that was not taken in is asked again who it is
     back: float = 120.0  # for all sites to be back when a run goes on; then those that are there must do
 
 
@@ -52,7 +53,7 @@ class Mail:
         self.nodes: dict[str, int] = {}
         self.cards: dict[str, Card] = {}
         self.there: set[int] = set()
-        self.refused: dict[int, float] = {}
+        self.refused: dict[int, tuple[float, bool]] = {}
         self.owners: dict[int, str] = {}
         self.bytes: dict[int, dict[str, int]] = {}
 
@@ -83,7 +84,7 @@ class Mail:
         if before - self.there:  # somebody has left: one of those not taken in may stand for it, or be it come back
             self.refused.clear()
         # One that was not taken in must not hold up every round, nor fill the log: it is asked again after a while.
-        waiting = {n for n, since in self.refused.items() if time.monotonic() - since < self.patience.hello}
+        waiting = {n for n, (since, silent) in self.refused.items() if time.monotonic() - since < self._pause(silent)}
         new = sorted(self.there - set(self.nodes.values()) - waiting)
         for node, given in self._exchange("query.hello", {n: self.greeting.letter() for n in new}, "hello").items():
             self._welcome(node, given)
@@ -97,11 +98,15 @@ class Mail:
             self._check(card, node)
         except RefusedError as error:
             self.tell(f"node {node} is not taken in: {error}")
-            self.refused[node] = time.monotonic()
+            self.refused[node] = time.monotonic(), given == silence(self.patience.hello)
             return
         self.tell(f"{card.name} is there{' again' if card.name in self.cards else ''}, with {card.rows} rows")
         self.nodes[card.name], self.owners[node] = node, card.name
         self.cards.setdefault(card.name, card)
+
+    def _pause(self, silent: bool) -> float:
+        """How long a node that was not taken in is left alone; one that is silent takes as long to ask again."""
+        return self.patience.hello if silent else self.patience.again
 
     def _check(self, card: Card, node: int) -> None:
         if self.admitted is not None and self.admitted.get(card.name) != node:

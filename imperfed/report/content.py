@@ -133,7 +133,7 @@ def traffic(run: Run) -> list[str]:
         for way in ("up", "down")
     )
     if not any(up) and not any(down):
-        return ["Nothing left the sites."]
+        return ["The coordinator counts the bytes." if run.sent else "Nothing left the sites."]
     rounds = max(len(up), 1)
     sentences = [
         f"Up from the sites: {amount(sum(up))} in {many(rounds, 'round')}, {amount(sum(up) / rounds)} a round. "

@@ -318,7 +318,7 @@ def test_a_site_that_cannot_say_hello_is_asked_seldom_and_again_when_it_comes_ba
     for _ in range(3):
         mail.look()
     assert len(asked) == 1
-    mail.refused[100 + SITE] -= AT_ONCE.hello
+    mail.patience = replace(AT_ONCE, again=0)
     mail.look()
     assert len(asked) == 2
     node.mishap, node.online = None, False
@@ -378,3 +378,17 @@ def test_sites_must_agree_about_classes(tmp_path: Path) -> None:
     apart.grid.nodes[101] = apart.node(other)
     with pytest.raises(DataError, match="site1: its classes"):
         apart.start()
+
+
+def test_a_site_that_comes_back_while_its_old_session_is_asked_is_asked_again_in_time(tmp_path: Path) -> None:
+    """Its first hello fails, since the session is gone; nobody is seen to leave, and yet it must be back soon."""
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+    node = apart.grid.nodes[100 + SITE]
+    node.mishap = lambda message, answer: Message(packed(Letter({FAILED: "Node Unavailable"})), reply_to=message)
+    mail = apart.coordinator().mail
+    mail.look()
+    node.mishap = None
+    assert Patience().again < Patience().back / 2
+    mail.patience = replace(AT_ONCE, again=0)
+    mail.look()
+    assert mail.nodes["site2"] == 100 + SITE
