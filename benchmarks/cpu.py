@@ -52,14 +52,14 @@ def imperfed_engine(work: Work, workers: int) -> Any:
     """The same work as an `Engine`."""
     from imperfed.algorithms import find_objective
     from imperfed.algorithms.fedavg import FedAvg
-    from imperfed.descend import Local
-    from imperfed.engine.course import Rounds
-    from imperfed.engine.rounds import Engine
-    from imperfed.evaluate import Evaluator
-    from imperfed.federation import Federation
-    from imperfed.labels import Exact
+    from imperfed.core.federation import Federation
+    from imperfed.core.labels import Exact
+    from imperfed.data.oracle import Oracle
+    from imperfed.engine.engine import Engine
+    from imperfed.engine.local_training import Local
+    from imperfed.engine.schedule import Rounds
+    from imperfed.evaluation.evaluator import Evaluator
     from imperfed.models import ModelSpec, build
-    from imperfed.oracle import Oracle
 
     x, y = work.data()
     federation = Federation(
@@ -97,17 +97,17 @@ def check_same_work(raw: Any, engine: Any) -> None:
 
     Where several sites step together, their batches come as one: it counts as a batch a site.
     """
-    work, bench = raw.work, engine.bench
+    work, runtime = raw.work, engine.bench
     of_raw: Counter[tuple[int, ...]] = Counter()
     hook = raw.net.register_forward_pre_hook(lambda _, inputs: count(of_raw, inputs[0], work.batch))
     raw.round(0)
     hook.remove()
-    job, of_engine = bench.job, Counter[tuple[int, ...]]()
-    bench.job = replace(job, objective=watching(job.objective, of_engine, work.batch))
+    spec, of_engine = runtime.job, Counter[tuple[int, ...]]()
+    runtime.job = replace(spec, objective=watching(spec.objective, of_engine, work.batch))
     engine.round(0)
-    bench.job = job
+    runtime.job = spec
     assert of_raw == of_engine == {(work.batch, *work.shape): work.on_duty * work.steps}, (of_raw, of_engine)
-    shapes = [[tuple(p.shape) for p in net.parameters()] for net in (raw.net, bench.net.module)]
+    shapes = [[tuple(p.shape) for p in net.parameters()] for net in (raw.net, runtime.net.module)]
     assert shapes[0] == shapes[1], shapes
 
 

@@ -19,11 +19,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imperfed.core import Hall, Updates
+from imperfed.core.context import ServerContext
+from imperfed.core.exchange import Updates
+from imperfed.core.federation import Attribute
+from imperfed.core.network import Layout, Net
 from imperfed.defences.fairfedpapl import FairFedPAPL
-from imperfed.federation import Attribute
 from imperfed.models import ModelSpec, build
-from imperfed.network import Layout, Net
 
 RESULTS = Path(__file__).parent / "results" / "defence.json"
 SITES = (20, 40)
@@ -33,12 +34,12 @@ ALIKE = 0.02
 """How far a site's score may differ between the two ways: 20 steps of Adam enlarge what rounding leaves."""
 
 
-def the_hall(round: int) -> Hall:
+def the_hall(round: int) -> ServerContext:
     network = build(ModelSpec(hidden=64), (INPUTS,), len(CLASSES), 0)
     net = Net(network.eval(), Layout.of(network, lambda name: False))
     draw = torch.Generator().manual_seed(round)
     attribute = Attribute("group", tuple("abcdef"), INPUTS - 6)
-    return Hall(net, torch.zeros(0, INPUTS), round, 0.01, draw, classes=CLASSES, attribute=attribute)
+    return ServerContext(net, torch.zeros(0, INPUTS), round, 0.01, draw, classes=CLASSES, attribute=attribute)
 
 
 def some_updates(net: Net, sites: int, round: int) -> Updates:

@@ -24,22 +24,24 @@ from rich.console import Console
 from rich.table import Table
 from safetensors.torch import load_file
 
-from imperfed.flower.keys import make_keys
-from imperfed.flower.processes import free_port
+from imperfed.flower.processes.child import free_port
+from imperfed.flower.processes.keys import make_keys
 
 HERE = Path(__file__).resolve().parent
 SITES = ("north", "south", "west")
 ROUNDS = 6
 LONGEST = 900.0  # seconds for all of it
 SETTINGS = ["--rounds", ROUNDS, "--model", "drill:network", "--set", "local.steps=40", "--set", "batch=16"]
-JOIN_AS_ROGUE = "import imperfed.flower.joining as j; j.APP = 'rogue:site'; from imperfed.cli import main; main()"
+JOIN_AS_ROGUE = (
+    "import imperfed.flower.site.joining as j; j.APP = 'rogue:site'; from imperfed.cli.app import main; main()"
+)
 
 
 def network(shape, classes):
     """Not one that is batched over sites in one process, so that all runs can be compared bit for bit."""
     from torch import nn
 
-    from imperfed.network import Network
+    from imperfed.core.network import Network
 
     return Network(nn.Sequential(nn.Linear(shape[0], 16), nn.LayerNorm(16), nn.Tanh()), nn.Linear(16, classes))
 
@@ -84,7 +86,9 @@ class Actor:
 
     def at_work(self) -> bool:
         """Whether a task is being carried out: a process forked from the executor of tasks."""
-        executors = [pid for pid in self.pids() if "imperfed.flower.executor" in read(Path(f"/proc/{pid}/cmdline"))]
+        executors = [
+            pid for pid in self.pids() if "imperfed.flower.processes.executor" in read(Path(f"/proc/{pid}/cmdline"))
+        ]
         return len(executors) > 1
 
     def kill(self) -> int:

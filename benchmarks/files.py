@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow
 from pyarrow import csv
 
-from imperfed.files.declaration import Declaration, Inputs, LabelColumns
-from imperfed.files.sites import read_sites
+from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns
+from imperfed.data.files.reading import read_sites
 
 CLASSES = tuple("abcdefghij")
 NUMERIC = tuple(f"f{j}" for j in range(10))

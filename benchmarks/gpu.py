@@ -31,23 +31,22 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 # ruff: noqa: E402
 
-from contract.cases import Case, cases
-from toy import everything, network, world
-
 from imperfed.algorithms import find, find_objective
-from imperfed.descend import Local
-from imperfed.device import Place
-from imperfed.engine.course import Rounds
-from imperfed.engine.graphs import Graphs
-from imperfed.engine.loop import Loop
-from imperfed.engine.record import Cuda
-from imperfed.engine.rounds import Engine, Hire
-from imperfed.evaluate import Evaluator
-from imperfed.federation import Federation
-from imperfed.labels import Exact
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Exact
+from imperfed.core.network import Network
+from imperfed.data.oracle import Oracle
+from imperfed.engine.backends.cuda.capture import CudaCapturer
+from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
+from imperfed.engine.backends.sequential import SequentialBackend
+from imperfed.engine.engine import Engine, MakeBackend
+from imperfed.engine.local_training import Local
+from imperfed.engine.schedule import Rounds
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.experiments.device import Hardware
 from imperfed.models import ModelSpec, build
-from imperfed.network import Network
-from imperfed.oracle import Oracle
+from tests.contract.cases import Case, cases
+from tests.support.toy import everything, network, world
 
 GPU = torch.device("cuda", 0)
 CLOSE = 1e-5
@@ -89,12 +88,12 @@ WORKS = {
 }
 
 
-def looped(bench: Any, on_duty: int, workers: int) -> Loop:
-    return Loop(bench)
+def looped(runtime: Any, on_duty: int, workers: int) -> SequentialBackend:
+    return SequentialBackend(runtime)
 
 
-def captured(compiled: bool) -> Hire:
-    return lambda bench, on_duty, workers: Graphs(bench, on_duty, Cuda(GPU), compiled)
+def captured(compiled: bool) -> MakeBackend:
+    return lambda runtime, on_duty, workers: CudaGraphBackend(runtime, on_duty, CudaCapturer(GPU), compiled)
 
 
 # -- the same weights --------------------------------------------------------------------------------------------------
@@ -106,28 +105,30 @@ def distance(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
     return max((float((p - q).norm() / p.norm().clamp(min=1e-12)) for p, q in pairs), default=0.0)
 
 
-def after_three(case: Case, net: Network, hire: Hire, seed: int = 0) -> Engine:
+def after_three(case: Case, net: Network, make_backend: MakeBackend, seed: int = 0) -> Engine:
     federation, oracle = world(case.kind)
     local = Local(steps=5, batch=8, lr=0.05, momentum=0.9, weight_decay=0.01)
     how = Rounds(rounds=3, participation=0.75, evaluate_every=3)
-    e = Engine(case.algorithm, case.objective, net, federation, Evaluator(oracle), local, how, seed, None, hire, GPU)
+    e = Engine(
+        case.algorithm, case.objective, net, federation, Evaluator(oracle), local, how, seed, None, make_backend, GPU
+    )
     e.run(lambda report: None, lambda: False, None)
     return e
 
 
 def weights() -> Iterator[dict[str, Any]]:
     """Every algorithm and objective: three rounds by the loop and by the graph, float32 without TF32."""
-    Place(GPU, "float32").prepare()
+    Hardware(GPU, "float32").prepare()
     one, other = (after_three(cases()[0], network(), looped, seed) for seed in (0, 1))
     assert distance(everything(one), everything(other)) > CLOSE, "another seed must be told from the same"
     for case in cases():
         row: dict[str, Any] = {"case": str(case)}
         try:
-            loop, graph = (after_three(case, network(), hire) for hire in (looped, captured(False)))
-            assert isinstance(graph.staff, Graphs)
+            loop, graph = (after_three(case, network(), make_backend) for make_backend in (looped, captured(False)))
+            assert isinstance(graph.backend, CudaGraphBackend)
             trains = any(e.trains for e in case.algorithm.exchanges(0))
-            row["captured"] = bool(graph.staff.programs) if trains else "no local steps"
-            row["why"] = graph.staff.why
+            row["captured"] = bool(graph.backend.programs) if trains else "no local steps"
+            row["why"] = graph.backend.why
             row["distance"] = distance(everything(loop), everything(graph))
             row["same"] = row["distance"] <= CLOSE
         except Exception as error:
@@ -171,7 +172,7 @@ class RawGpu:
         self.weights = total
 
 
-def engine(timed: Timed, hire: Hire) -> Engine:
+def engine(timed: Timed, make_backend: MakeBackend) -> Engine:
     work = timed.work
     x, y = work.data()
     federation = Federation(
@@ -188,8 +189,8 @@ def engine(timed: Timed, hire: Hire) -> Engine:
     net.halved = timed.precision == "bf16"
     local = Local(steps=work.steps, batch=work.batch, lr=LR, momentum=MOMENTUM)
     how = Rounds(participation=work.on_duty / work.sites)
-    judge, loss = Evaluator(Oracle(None, (), ())), find_objective("cross-entropy")()
-    return Engine(find("fedavg")(), loss, net, federation, judge, local, how, 0, None, hire, GPU)
+    evaluator, loss = Evaluator(Oracle(None, (), ())), find_objective("cross-entropy")()
+    return Engine(find("fedavg")(), loss, net, federation, evaluator, local, how, 0, None, make_backend, GPU)
 
 
 def seconds(runner: Any, t: int) -> float:
@@ -203,12 +204,12 @@ def seconds(runner: Any, t: int) -> float:
 def speed() -> Iterator[dict[str, Any]]:
     """The five works: the eager loop, our loop, and the graph, plain and compiled, in turn."""
     for name, timed in WORKS.items():
-        Place(GPU, timed.precision).prepare()
+        Hardware(GPU, timed.precision).prepare()
         runners: dict[str, Any] = {"eager loop": RawGpu(timed), "our loop": engine(timed, looped)}
         runners["graph"] = engine(timed, captured(False))
         first = {which: seconds(runner, 0) for which, runner in runners.items()}
         if timed.compiled:
-            Place(GPU, timed.precision, True).prepare()
+            Hardware(GPU, timed.precision, True).prepare()
             runners["graph, compiled"] = engine(timed, captured(True))
             first["graph, compiled"] = seconds(runners["graph, compiled"], 0)
         slow = ("eager loop", "our loop")
@@ -222,7 +223,7 @@ def speed() -> Iterator[dict[str, Any]]:
         ours = row["ours"] = min(row.get("graph, compiled", torch.inf), row["graph"])
         row["gain"], row["gain wanted"] = row["eager loop"] / ours, timed.gain
         row["best before"], row["ratio to it"] = timed.best, ours / timed.best
-        row["why"] = [r.staff.why for r in runners.values() if isinstance(getattr(r, "staff", None), Graphs)]
+        row["why"] = [r.staff.why for r in runners.values() if isinstance(getattr(r, "staff", None), CudaGraphBackend)]
         yield row
         del runners
         torch.cuda.empty_cache()
@@ -238,7 +239,7 @@ def repeats() -> Iterator[dict[str, Any]]:
     for name in REPEATED:
         timed = WORKS[name]
         for fixed in (False, True):
-            Place(GPU, timed.precision, deterministic=fixed).prepare()
+            Hardware(GPU, timed.precision, deterministic=fixed).prepare()
             ends, times = [], list[float]()
             for _ in range(2):
                 e = engine(timed, captured(False))
@@ -262,8 +263,8 @@ def memory() -> Iterator[dict[str, Any]]:
         e = engine(timed, captured(False))
         for t in range(timed.rounds):
             e.round(t)
-        assert isinstance(e.staff, Graphs)
-        assert e.staff.programs
+        assert isinstance(e.backend, CudaGraphBackend)
+        assert e.backend.programs
         yield {"sites": sites, "peak MB": round(torch.cuda.max_memory_allocated() / 1e6, 1)}
         del e
 

@@ -21,11 +21,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imperfed.config import resolve
-from imperfed.core import Hall, Tree, Updates
+from imperfed.core.batch import Tree
+from imperfed.core.context import ServerContext
+from imperfed.core.exchange import Updates
 from imperfed.defences.fairfedpapl import FairFedPAPL
-from imperfed.engine.course import Report
-from imperfed.experiment import Experiment
+from imperfed.engine.schedule import RoundReport
+from imperfed.experiments.config import resolve
+from imperfed.experiments.experiment import Experiment
 
 RESULTS = Path(__file__).parent / "results" / "guard.jsonl"
 GUARDS: dict[str, dict[str, Any]] = {
@@ -49,11 +51,11 @@ def scores_of(key: Key) -> Run:
     words |= {"seed": seed, "data_seed": seed, "rounds": rounds, "evaluate_every": rounds, "workers": 1}
     words |= {"defence": "fairfedpapl", "defence.score": score, "defence.deviations": 1e9}
     with closing(Experiment(resolve(words=words))) as experiment:
-        reports: list[Report] = []
+        reports: list[RoundReport] = []
         experiment.engine.run(reports.append, lambda: False, None)
-        names = experiment.scene.federation.sites
-        guilty = [names.index(name) for name in experiment.scene.facts.get("adversaries", ())]
-    seen = [[s.score for s in report.suspicions] for report in reports]
+        names = experiment.data.federation.sites
+        guilty = [names.index(name) for name in experiment.data.facts.get("adversaries", ())]
+    seen = [[s.score for s in report.verdicts] for report in reports]
     return dict(zip(KEYS, key, strict=True)) | {"guilty": guilty, "scores": seen}
 
 
@@ -63,20 +65,20 @@ class Replay(FairFedPAPL):
 
     smoothing: float = 0.0  # they have been smoothed before
 
-    def scores(self, sent: Tree, updates: Updates, hall: Hall) -> Tensor:
+    def scores(self, sent: Tree, updates: Updates, context: ServerContext) -> Tensor:
         return updates["told"]
 
 
 def play(run: Run, settings: dict[str, Any]) -> list[set[int]]:
     """Who is out in each round."""
     defence, sites = Replay(**settings), len(run["scores"][0])
-    memory, out = defence.open(sites), []
+    memory, out = defence.init_state(sites), []
     for round, told in enumerate(run["scores"]):
         f = torch.tensor([torch.nan if s is None else s for s in told])
         updates = Updates(tuple(range(sites)), torch.ones(sites), {"told": f})
-        hall = Hall(None, f, round, 0.0, torch.Generator(), sites=tuple(map(str, range(sites))))  # type: ignore[arg-type]
-        _, memory = defence.inspect(memory, {}, updates, hall)
-        out.append({s.site for s in hall.suspicions if s.out})
+        context = ServerContext(None, f, round, 0.0, torch.Generator(), sites=tuple(map(str, range(sites))))  # type: ignore[arg-type]
+        _, memory = defence.inspect(memory, {}, updates, context)
+        out.append({s.site for s in context.verdicts if s.out})
     return out
 
 

@@ -18,15 +18,15 @@ import torch
 
 from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.positive_hinge import HEAD
-from imperfed.descend import Local
-from imperfed.embeddings import gradient
-from imperfed.engine.course import Rounds
-from imperfed.engine.rounds import Engine
-from imperfed.evaluate import Evaluator
-from imperfed.federation import Federation
-from imperfed.labels import Positive
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Positive
+from imperfed.data.oracle import Oracle
+from imperfed.engine.engine import Engine
+from imperfed.engine.local_training import Local
+from imperfed.engine.schedule import Rounds
+from imperfed.evaluation.evaluator import Evaluator
 from imperfed.models import ModelSpec, build
-from imperfed.oracle import Oracle
+from imperfed.nn.embeddings import gradient
 
 EXAMPLES, FEATURES, WORDS, LABELS = 100_000, 200_000, 60, 5
 RESULTS = Path(__file__).parent / "results" / "labels.json"
@@ -57,13 +57,13 @@ def measure(classes: int, examples: int, rounds: int) -> dict[str, float]:
     network = build(ModelSpec("text", features=FEATURES), tuple(fed.x.shape[1:]), classes, 0)
     assert method.objective is not None
     began = time.perf_counter()
-    judge = Evaluator(Oracle(None, (), ()))
-    engine = Engine(method, method.objective, network, fed, judge, Local(steps=1), Rounds(workers=1), 0)
+    evaluator = Evaluator(Oracle(None, (), ()))
+    engine = Engine(method, method.objective, network, fed, evaluator, Local(steps=1), Rounds(workers=1), 0)
     opened = time.perf_counter()
     for round in range(rounds):
         engine.round(round)
     done = time.perf_counter()
-    gradient(engine.bench.job.layout.view(engine.state.server["w"], HEAD), method.force(engine.state.server))
+    gradient(engine.runtime.spec.layout.view(engine.state.server["w"], HEAD), method.force(engine.state.server))
     return {
         "labels": classes,
         "rows": fed.starts[-1],

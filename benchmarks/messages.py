@@ -12,15 +12,15 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from imperfed.config import resolve
-from imperfed.data.holding import Holding, taken_apart
-from imperfed.experiment import Watch, held_by_sites, start
-from imperfed.flower.grid import LocalGrid, Node
-from imperfed.flower.mail import Patience
-from imperfed.flower.seat import Place
-from imperfed.flower.server import Coordinator
-from imperfed.flower.site import make_app
-from imperfed.folder import RunFolder
+from imperfed.data.site_files import SiteFiles, taken_apart
+from imperfed.experiments.config import resolve
+from imperfed.experiments.experiment import Watch, held_by_sites, start
+from imperfed.flower.coordinator.coordinator import Coordinator
+from imperfed.flower.messages.local_grid import LocalGrid, Node
+from imperfed.flower.messages.transport import Timeouts
+from imperfed.flower.site.handlers import make_app
+from imperfed.flower.site.runtime import LocalSite
+from imperfed.results.folder import RunFolder
 
 SECRET = b"known to the sites"
 
@@ -34,14 +34,14 @@ def main() -> None:
         here = Path(name)
         central, holdings = taken_apart(held_by_sites(config))
 
-        def node(holding: Holding) -> Node:
-            place = Place(holding.name, lambda config, declaration: holding, here / holding.name, SECRET)
+        def node(holding: SiteFiles) -> Node:
+            place = LocalSite(holding.name, lambda config, declaration: holding, here / holding.name, SECRET)
             return Node(make_app(lambda node: place), {})
 
         grid = LocalGrid({100 + k: node(holding) for k, holding in enumerate(holdings)})
         folder, sites = RunFolder(here / "run"), [holding.name for holding in holdings]
         folder.write("config.toml", config.toml())
-        coordinator = Coordinator(grid, config, central, sites, folder, patience=Patience(poll=0))
+        coordinator = Coordinator(grid, config, central, sites, folder, timeouts=Timeouts(poll=0))
         began = time.perf_counter()
         coordinator.run(Watch())
         seconds = time.perf_counter() - began
@@ -51,7 +51,7 @@ def main() -> None:
         numbers = sum(t.numel() for t in b.values())
         print(f"{method}: {numbers} numbers are shared; models and metrics equal to one process: {same}")
         print(f"{seconds:.1f} s; bytes, all messages of {config.rounds.rounds} rounds:")
-        for site, ways in coordinator.mail.traffic().items():
+        for site, ways in coordinator.transport.traffic().items():
             print(f"  {site}: {ways['down']} down, {ways['up']} up")
         print(*(here / sites[0] / "log.txt").read_text().splitlines(), sep="\n")
 

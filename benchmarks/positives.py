@@ -24,21 +24,21 @@ import torch
 from torch import Tensor
 
 from imperfed.algorithms import find
-from imperfed.core import Algorithm
-from imperfed.data.candidates import Labelling
-from imperfed.data.federate import Scene, federate
-from imperfed.data.partitions import Split
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.errors import DivergedError
+from imperfed.data.candidates import LabelConfig
+from imperfed.data.federate import FederatedData, federate
+from imperfed.data.partitions import SplitConfig
 from imperfed.data.sources import load
 from imperfed.data.sparse import width
-from imperfed.descend import Local
-from imperfed.engine.course import Rounds
-from imperfed.engine.loop import Loop
-from imperfed.engine.rounds import Engine
-from imperfed.errors import DivergedError
-from imperfed.evaluate import Evaluator, precision_at
+from imperfed.engine.backends.sequential import SequentialBackend
+from imperfed.engine.engine import Engine
+from imperfed.engine.local_training import Local
+from imperfed.engine.schedule import Rounds
+from imperfed.evaluation.evaluator import Evaluator, precision_at
 from imperfed.models import ModelSpec, build
 
-SPLIT = Split(partition="label", test=0.34, validation=0.1, public=0.0)
+SPLIT = SplitConfig(partition="label", test=0.34, validation=0.1, public=0.0)
 STEPS = {"one_pass": True, "lr_theta": 1.0}
 COUNTED = {"hashed": "input"}  # the counts are those of digested embeddings, without a pass through the model
 NEAR = STEPS | {"lr_w": 0.01, "lr_server": 0.01, "neighbours": 5}
@@ -91,21 +91,25 @@ class Task:
 
 
 @lru_cache(maxsize=9)
-def scene(data: str, seed: int) -> Scene:
-    return federate(load(data), SPLIT, Labelling(), seed)
+def scene(data: str, seed: int) -> FederatedData:
+    return federate(load(data), SPLIT, LabelConfig(), seed)
 
 
 class Run:
     """A method's rounds on a device."""
 
-    def __init__(self, method: Algorithm, scene: Scene, widths: tuple[int, ...], seed: int, device: str) -> None:
-        fed, judge = scene.federation, Evaluator(scene.oracle)
+    def __init__(self, method: Algorithm, data: FederatedData, widths: tuple[int, ...], seed: int, device: str) -> None:
+        fed, evaluator = data.federation, Evaluator(data.oracle)
         spec = ModelSpec("text", features=width(fed.x), widths=widths)
         network = build(spec, tuple(fed.x.shape[1:]), len(fed.classes), seed)
         assert method.objective is not None
-        parts = (method, method.objective, network, fed, judge, Local(steps=1), Rounds(workers=1), seed)
-        self.engine = Engine(*parts, hire=lambda bench, on_duty, workers: Loop(bench), device=torch.device(device))
-        self.answers = scene.oracle.validation_y.to(device)
+        parts = (method, method.objective, network, fed, evaluator, Local(steps=1), Rounds(workers=1), seed)
+        self.engine = Engine(
+            *parts,
+            make_backend=lambda runtime, on_duty, workers: SequentialBackend(runtime),
+            device=torch.device(device),
+        )
+        self.answers = data.oracle.validation_y.to(device)
 
     @property
     def w(self) -> Tensor:
@@ -114,14 +118,14 @@ class Run:
     @torch.no_grad()
     def validation(self) -> float:
         """P@1 now, worked out where the network is."""
-        bench = self.engine.bench
-        net = bench.take_place(0, self.w, self.engine.state.server["buffers"])
-        return precision_at(1)(net(bench.job.judge.oracle.validation_x), self.answers)
+        runtime = self.engine.runtime
+        net = runtime.load_site(0, self.w, self.engine.state.server["buffers"])
+        return precision_at(1)(net(runtime.spec.evaluator.oracle.validation_x), self.answers)
 
     def figures(self, w: Tensor) -> dict[str, float]:
         """All figures at these weights."""
-        bench = self.engine.bench
-        scores = bench.job.judge.common(bench.take_place(0, w, self.engine.state.server["buffers"]))
+        runtime = self.engine.runtime
+        scores = runtime.spec.evaluator.common(runtime.load_site(0, w, self.engine.state.server["buffers"]))
         return {name: round(value, 5) for name, (value, _) in scores.items()}
 
     def course(self, stops: tuple[int, ...], every: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from imperfed.api import RunResult, open, run
+    from imperfed.api.runs import RunResult, open, run
 
 __all__ = ["RunResult", "__version__", "open", "run"]
 __version__ = "0.1.0"
@@ -15,6 +15,6 @@ def __getattr__(name: str) -> Any:
     """`run`, `open` and `RunResult` on first use: torch, which they need, takes long to import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from imperfed import api
+    from imperfed.api import runs as api
 
     return getattr(api, name)

@@ -1,10 +1,10 @@
-"""Puts this folder on the path of every test below it, and makes property tests draw the same examples every time."""
+"""What holds for every test: no GPU unless asked for, and property tests that draw the same examples every time."""
 
 import os
 
 from hypothesis import settings
 
-# Tests fork workers, which a process that sees a GPU cannot (`engine/crew.py`). For tests/engine/test_gpu.py: set it.
+# Tests fork workers, which a process that has a GPU in use cannot. tests/engine/test_gpu.py needs it set to "0".
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 settings.register_profile("steady", derandomize=True)
 settings.load_profile("steady")

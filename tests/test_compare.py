@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli.terminal import QUICK, TINY, arrays, done, imperfed, summary, write
 
-from imperfed import compare
 from imperfed.algorithms import catalogue
-from imperfed.cli import DEMO
-from imperfed.compare import Line, markdown, paper_figures
-from imperfed.folder import RunFolder
+from imperfed.cli.app import DEMO
+from imperfed.experiments import comparison as compare
+from imperfed.experiments.comparison import Line, markdown, paper_figures
+from imperfed.results.folder import RunFolder
+from tests.support.terminal import QUICK, TINY, arrays, done, imperfed, summary, write
 
 SEEDS = [3, 5]
 
@@ -23,7 +23,7 @@ SEEDS = [3, 5]
 @pytest.fixture(autouse=True)
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing a page takes longer than these runs."""
-    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
 
 
 def results(folder: Path) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from imperfed.algorithms.cc import CC
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.pfedpll import LCP, PFedPLL
 from imperfed.algorithms.proden import PRODEN
-from imperfed.config import CHOSEN, FIXED, Config, Run, options, read, resolve
-from imperfed.errors import UsageError
-from imperfed.presets import PRESETS
+from imperfed.core.errors import UsageError
+from imperfed.experiments.config import CHOSEN, FIXED, Config, RunConfig, options, read, resolve
+from imperfed.experiments.presets import PRESETS
 
 
 def test_words_win_over_a_file_a_file_over_a_preset_and_that_over_defaults() -> None:
@@ -144,7 +144,7 @@ def test_the_page_of_settings_names_them_all() -> None:
     rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
     generators = {"uniform", "flip", "edge", "matrix", "matrix_q", "rho", "normalise", "temperature", "mean_size"}
     noises = {"noise_rate", "noisy_sites", "noise_floor"}  # on the pages that the row leads to
-    for section, schema in {"run": Run, **FIXED}.items():
+    for section, schema in {"run": RunConfig, **FIXED}.items():
         missing = [k for k in options(schema) if f"`{k}`" not in rows[section] and k not in generators | noises]
         assert not missing, f"{section}: {missing}"
     assert set(CHOSEN) <= set(rows)

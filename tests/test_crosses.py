@@ -16,12 +16,12 @@ import torch
 from imperfed.algorithms import catalogue, reference
 from imperfed.algorithms.clpl import CLPL
 from imperfed.attacks import attacks
-from imperfed.config import options, resolve
-from imperfed.core import Algorithm
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Candidates, Exact
 from imperfed.defences import defences
-from imperfed.errors import UsageError
-from imperfed.experiment import Experiment
-from imperfed.labels import Candidates, Exact
+from imperfed.experiments.config import options, resolve
+from imperfed.experiments.experiment import Experiment
 from imperfed.repairs import repairs
 
 ALGORITHMS = [name for name, method in catalogue().items() if issubclass(method, Algorithm)]

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from imperfed.config import Run
-from imperfed.device import Place
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from imperfed.experiments.config import RunConfig
+from imperfed.experiments.device import Hardware
 
 GPU = torch.device("cuda", 0)
 
@@ -26,44 +26,47 @@ def as_before() -> Iterator[None]:
     torch.set_float32_matmul_precision(products)
 
 
-def on_a_gpu(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Place:
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Hardware:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    return Place.of(Run(**settings))  # type: ignore[arg-type]
+    return Hardware.of(RunConfig(**settings))  # type: ignore[arg-type]
 
 
 def test_auto_is_the_gpu_where_there_is_one_and_products_in_tf32(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert on_a_gpu(monkeypatch) == Place(GPU, "tf32")
-    assert on_a_gpu(monkeypatch, device="cpu") == Place(torch.device("cpu"), "float32")
-    assert on_a_gpu(monkeypatch, precision="float32", compile=True) == Place(GPU, "float32", compiled=True)
-    assert on_a_gpu(monkeypatch, deterministic=True) == Place(GPU, "tf32", deterministic=True)
+    assert on_a_gpu(monkeypatch) == Hardware(GPU, "tf32")
+    assert on_a_gpu(monkeypatch, device="cpu") == Hardware(torch.device("cpu"), "float32")
+    assert on_a_gpu(monkeypatch, precision="float32", compile=True) == Hardware(GPU, "float32", compiled=True)
+    assert on_a_gpu(monkeypatch, deterministic=True) == Hardware(GPU, "tf32", deterministic=True)
 
 
 @pytest.mark.parametrize("settings", [{"precision": "bf16"}, {"precision": "tf32"}, {"compile": True}])
 def test_settings_of_a_gpu_are_refused_on_a_cpu(settings: dict[str, object]) -> None:
     with pytest.raises(UsageError, match="settings of a GPU"):
-        Place.of(Run(device="cpu", **settings))  # type: ignore[arg-type]
+        Hardware.of(RunConfig(device="cpu", **settings))  # type: ignore[arg-type]
 
 
 def test_a_cpu_is_deterministic_in_any_case() -> None:
-    assert Place.of(Run(device="cpu", deterministic=True)).described() == {"device": "cpu", "precision": "float32"}
+    assert Hardware.of(RunConfig(device="cpu", deterministic=True)).described() == {
+        "device": "cpu",
+        "precision": "float32",
+    }
 
 
 @pytest.mark.parametrize(
     ("place", "tf32", "tries", "fixed"),
     [
-        (Place(GPU, "float32"), False, False, False),
-        (Place(GPU, "tf32"), True, False, False),
-        (Place(GPU, "bf16", compiled=True), True, True, False),
+        (Hardware(GPU, "float32"), False, False, False),
+        (Hardware(GPU, "tf32"), True, False, False),
+        (Hardware(GPU, "bf16", compiled=True), True, True, False),
         (
-            Place(GPU, "tf32", compiled=True, deterministic=True),
+            Hardware(GPU, "tf32", compiled=True, deterministic=True),
             True,
             False,
             True,
         ),  # the fastest is not always the same
     ],
 )
-def test_what_torch_is_told(place: Place, tf32: bool, tries: bool, fixed: bool) -> None:
+def test_what_torch_is_told(place: Hardware, tf32: bool, tries: bool, fixed: bool) -> None:
     place.prepare()
     cudnn = torch.backends.cudnn
     assert (cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic) == (tf32, tries, fixed)

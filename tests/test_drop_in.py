@@ -10,9 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli.terminal import surroundings
-
 import imperfed
+from tests.support.terminal import surroundings
 
 METHODS = ["dropped", "dropped-momentum"]
 
@@ -20,7 +19,7 @@ METHODS = ["dropped", "dropped-momentum"]
 INSIDE = """
 import json, sys
 import pytest
-from cli.terminal import QUICK, done, summary
+from tests.support.terminal import QUICK, done, summary
 told = {
     "list": done("list", "algorithms", "--json").out,
     "shown": done("list", "algorithms").out,
@@ -37,7 +36,7 @@ def copied(folder: Path) -> Path:
     tests, stale = Path(__file__).parent, shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(imperfed.__file__).parent, folder / "imperfed", ignore=stale)
     shutil.copytree(tests, folder / "tests", ignore=stale)
-    shutil.copy(tests / "cli" / "dropped.py", folder / "imperfed" / "algorithms")
+    shutil.copy(tests / "support" / "dropped.py", folder / "imperfed" / "algorithms")
     return folder
 
 
@@ -46,7 +45,7 @@ def test_one_file_is_found_shown_run_and_held_to_the_contract(tmp_path: Path) ->
     ran = subprocess.run(
         [sys.executable, "-c", INSIDE.replace("METHODS", repr(METHODS))],
         cwd=copy,
-        env=surroundings(PYTHONPATH=os.pathsep.join(map(str, (copy, copy / "tests")))),
+        env=surroundings(PYTHONPATH=os.pathsep.join([str(copy)])),
         capture_output=True,
         text=True,
         check=False,

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, average_precision_score, roc_auc_score
 from torch import Tensor, nn
 
-from imperfed.evaluate import (
+from imperfed.core.network import Layout, Net, Network
+from imperfed.data.oracle import Oracle
+from imperfed.evaluation.evaluator import (
     ANNOTATED,
     NEVER_ANNOTATED,
     Evaluator,
@@ -22,8 +24,6 @@ from imperfed.evaluate import (
     mean_average_precision,
     precision_at,
 )
-from imperfed.network import Layout, Net, Network
-from imperfed.oracle import Oracle
 
 
 def net() -> Net:
@@ -74,15 +74,15 @@ def test_classes_that_a_site_never_annotates_are_told_apart_and_those_of_nobody_
     y = torch.tensor([[0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 1, 0]], dtype=torch.int8)
     areas = [1.0, 1 / 4, 1.0]
     annotated = torch.tensor([[True, False, False], [True, True, False]])
-    judge = Evaluator(Oracle(None, (x, x), (y, y), x, y), annotated)
+    evaluator = Evaluator(Oracle(None, (x, x), (y, y), x, y), annotated)
     mean = (areas[0] + areas[1]) / 2  # nobody annotates the last class
-    first, second = judge.site(0, net()), judge.site(1, net())
-    assert first["auroc"] == second["auroc"] == judge.common(net())["auroc"] == (mean, 4)
+    first, second = evaluator.site(0, net()), evaluator.site(1, net())
+    assert first["auroc"] == second["auroc"] == evaluator.common(net())["auroc"] == (mean, 4)
     assert first[ANNOTATED] == (areas[0], 4)
     assert first[NEVER_ANNOTATED] == (areas[1], 4)
     assert second[ANNOTATED] == (mean, 4)
     assert math.isnan(second[NEVER_ANNOTATED][0])
-    assert judge.by_class(0, net()).tolist() == areas
+    assert evaluator.by_class(0, net()).tolist() == areas
     assert Evaluator(Oracle(None, (x,), (y,))).site(0, net())["auroc"][0] == sum(areas) / 3
 
 
@@ -90,16 +90,16 @@ def test_labels_filled_in_are_judged_where_they_were_missing_and_the_truth_is_kn
     truth = torch.tensor([[1, 0], [0, 1], [0, -1], [1, 0]], dtype=torch.int8)
     missing = torch.tensor([[True, False], [True, True], [True, True], [False, True]])
     belief = torch.tensor([[0.9, 1.0], [0.7, 0.8], [0.1, 0.3], [0.0, 0.6]])
-    judge = Evaluator(Oracle(truth, (), ()))
-    found = judge.filled_in(0, 4, missing, belief)
+    evaluator = Evaluator(Oracle(truth, (), ()))
+    found = evaluator.filled_in(0, 4, missing, belief)
     assert found == {"accuracy": 3 / 5, "always absent": 3 / 5, "auroc": (1.0 + 1.0) / 2, "n": 5}
-    assert judge.filled_in(2, 4, missing[2:], belief[2:]) == {
+    assert evaluator.filled_in(2, 4, missing[2:], belief[2:]) == {
         "accuracy": 1 / 2,
         "always absent": 1.0,
         "auroc": None,
         "n": 2,
     }
-    assert judge.filled_in(0, 1, ~missing[:1] & missing[:1], belief[:1]) is None
+    assert evaluator.filled_in(0, 1, ~missing[:1] & missing[:1], belief[:1]) is None
     assert Evaluator(Oracle(None, (), ())).filled_in(0, 4, missing, belief) is None
 
 
@@ -154,10 +154,10 @@ def test_average_precision_is_over_the_examples_where_a_class_is_annotated() -> 
 
 def test_labels_worked_out_are_counted_against_the_truth() -> None:
     truth, suggested = torch.tensor([0, 0, 1, 2, 2, 2]), torch.tensor([0, 1, 1, 0, 0, 2])
-    judge = Evaluator(Oracle(truth, (), ()))
-    assert accuracy_of(suggested, truth) == judge.labels(0, 6, suggested) == 3 / 6
-    assert judge.labels(3, 6, suggested[3:]) == 1 / 3
-    assert judge.mistaken(suggested, 3) == [[0, 1, 0], [0, 0, 0], [2, 0, 0]]
+    evaluator = Evaluator(Oracle(truth, (), ()))
+    assert accuracy_of(suggested, truth) == evaluator.labels(0, 6, suggested) == 3 / 6
+    assert evaluator.labels(3, 6, suggested[3:]) == 1 / 3
+    assert evaluator.mistaken(suggested, 3) == [[0, 1, 0], [0, 0, 0], [2, 0, 0]]
     unknown = Evaluator(Oracle(None, (), ()))
     assert unknown.labels(0, 6, suggested) is None
     assert unknown.mistaken(suggested, 3) is None
@@ -165,23 +165,26 @@ def test_labels_worked_out_are_counted_against_the_truth() -> None:
 
 def test_each_site_is_measured_on_its_own_rows_and_the_global_model_on_common_ones() -> None:
     x = torch.eye(3)
-    judge = Evaluator(
+    evaluator = Evaluator(
         Oracle(None, (x, x[:2]), (torch.tensor([0, 1, 1]), torch.tensor([0, 1])), x[1:], torch.tensor([0, 0]))
     )
-    assert judge.sites == 2
-    assert judge.metric == "accuracy"
-    assert judge.site(0, net()) == {"accuracy": (pytest.approx(2 / 3), 3)}
-    assert judge.site(1, net()) == {"accuracy": (1.0, 2)}
-    assert judge.common(net()) == {"accuracy": (0.0, 2)}
+    assert evaluator.sites == 2
+    assert evaluator.metric == "accuracy"
+    assert evaluator.site(0, net()) == {"accuracy": (pytest.approx(2 / 3), 3)}
+    assert evaluator.site(1, net()) == {"accuracy": (1.0, 2)}
+    assert evaluator.common(net()) == {"accuracy": (0.0, 2)}
     assert Evaluator(Oracle(None, (x,), (torch.tensor([0, 1, 2]),))).common(net()) == {}
 
 
 def test_several_classes_an_example_have_other_figures() -> None:
     y: Tensor = torch.tensor([[1, 0, 0], [0, 1, 1], [0, 0, 0]], dtype=torch.int8)
-    judge = Evaluator(Oracle(None, (torch.eye(3),), (y,)))
-    assert judge.metric == "auroc"
+    evaluator = Evaluator(Oracle(None, (torch.eye(3),), (y,)))
+    assert evaluator.metric == "auroc"
     # Class 2 is present where its logit is 0 and absent where it is 0 and 1: pairs 0.5 and 0.
-    assert judge.site(0, net()) == {"auroc": (pytest.approx((1 + 1 + 0.25) / 3), 3), "p@1": (pytest.approx(2 / 3), 3)}
+    assert evaluator.site(0, net()) == {
+        "auroc": (pytest.approx((1 + 1 + 0.25) / 3), 3),
+        "p@1": (pytest.approx(2 / 3), 3),
+    }
 
 
 def test_a_long_test_set_is_measured_whole() -> None:

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.errors import UsageError
-from imperfed.fairness import (
+from imperfed.core.errors import UsageError
+from imperfed.core.federation import Attribute
+from imperfed.evaluation.fairness import (
     Between,
     Fairness,
     count,
@@ -20,7 +21,6 @@ from imperfed.fairness import (
     spd,
     summary,
 )
-from imperfed.federation import Attribute
 
 # the ten rows of the spec: first five privileged
 Y = torch.tensor([1, 1, 0, 0, 1, 1, 0, 0, 1, 0])

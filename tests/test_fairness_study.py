@@ -8,10 +8,10 @@ from dataclasses import asdict, replace
 import pytest
 import torch
 
-from imperfed.core import Updates
+from imperfed.core.exchange import Updates
 from imperfed.defences import defences
-from imperfed.studies import fairness as study
-from imperfed.studies.fairness import Cell, Removed
+from studies import fairness as study
+from studies.fairness import Cell, Removed
 
 CLEAN = Cell("compas", "iid", "", "none", 0)
 
@@ -116,12 +116,12 @@ def test_tables_of_what_is_there_and_words_that_mean_nothing(tmp_path, capsys):
 def test_the_printed_deltas_that_do_not_follow_from_the_printed_figures():
     """All others are the distance of the thesis's own EODs to the last digit, give or take one."""
     odd = []
-    for scene, splits in study.thesis().items():
+    for data, splits in study.thesis().items():
         for split, rows in splits.items():
             for defence, row in rows.items():
                 for attack, delta in enumerate(row.get("delta", ())):
                     if abs(abs(row["eod"][attack] - rows["clean"]["eod"]) - delta) > 0.0015:
-                        odd.append((scene, split, defence, study.ATTACKS[attack]))
+                        odd.append((data, split, defence, study.ATTACKS[attack]))
     assert odd == [
         ("compas", "dirichlet", "none", "mixup"),
         ("student", "iid", "none", "mixup"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from imperfed.folder import RunFolder
+from imperfed.results.folder import RunFolder
 
 
 def test_a_line_that_a_crash_cut_short_costs_no_other_line(tmp_path: Path) -> None:

@@ -34,20 +34,20 @@ def plant(root: Path, file: str, code: str) -> None:
 @pytest.mark.parametrize(
     ("file", "code", "target"),
     [
-        ("algorithms/new.py", "import os\nfrom imperfed.engine.rounds import Engine\n", "engine.rounds.Engine"),
+        ("algorithms/new.py", "import os\nfrom imperfed.engine.engine import Engine\n", "engine.engine.Engine"),
         ("defences/new.py", "\nfrom imperfed.algorithms.fedavg import FedAvg\n", "algorithms.fedavg.FedAvg"),
-        ("attacks/new.py", "\nfrom ..data.federate import Scene\n", "data.federate.Scene"),
-        ("algorithms/new.py", "\nfrom ..oracle import Oracle\n", "oracle.Oracle"),
-        ("algorithms/__init__.py", "\nfrom .. import evaluate\n", "evaluate"),
-        ("engine/rounds.py", "\nimport imperfed.algorithms\n", "algorithms"),
-        ("engine/rounds.py", "def f():\n    from imperfed.data.sources import load\n", "data.sources.load"),
-        ("engine/rounds.py", "\nfrom imperfed import evaluate\n", "evaluate"),
-        ("engine/site.py", "\nfrom imperfed import core, oracle\n", "oracle"),
-        ("core.py", "\nimport imperfed.engine.rounds as rounds\n", "engine.rounds"),
-        ("losses.py", "\nfrom imperfed.report import write\n", "report.write"),
-        ("network.py", "\nfrom imperfed import cli\n", "cli"),
-        ("report/html.py", "\nfrom imperfed.oracle import Oracle\n", "oracle.Oracle"),
-        ("__init__.py", "\nfrom imperfed.oracle import Oracle\n", "oracle.Oracle"),
+        ("attacks/new.py", "\nfrom ..data.federate import federate\n", "data.federate.federate"),
+        ("algorithms/new.py", "\nfrom ..data.oracle import Oracle\n", "data.oracle.Oracle"),
+        ("algorithms/__init__.py", "\nfrom .. import evaluation\n", "evaluation"),
+        ("engine/engine.py", "\nimport imperfed.algorithms\n", "algorithms"),
+        ("engine/engine.py", "def f():\n    from imperfed.data.sources import load\n", "data.sources.load"),
+        ("engine/engine.py", "\nfrom imperfed import evaluation\n", "evaluation"),
+        ("engine/site.py", "\nfrom imperfed.data import oracle\n", "data.oracle"),
+        ("core/labels.py", "\nimport imperfed.engine.engine as rounds\n", "engine.engine"),
+        ("nn/losses.py", "\nfrom imperfed.report import write\n", "report.write"),
+        ("core/network.py", "\nfrom imperfed import cli\n", "cli"),
+        ("report/html.py", "\nfrom imperfed.data.oracle import Oracle\n", "data.oracle.Oracle"),
+        ("__init__.py", "\nfrom imperfed.data.oracle import Oracle\n", "data.oracle.Oracle"),
     ],
 )
 def test_a_planted_violation_is_named_with_its_line(tmp_path: Path, file: str, code: str, target: str) -> None:
@@ -62,16 +62,16 @@ def test_what_is_allowed_passes(tmp_path: Path) -> None:
     plant(
         tmp_path,
         "algorithms/new.py",
-        "import torch\nfrom imperfed.core import Algorithm\nfrom ..losses import masked\n",
+        "import torch\nfrom imperfed.core.algorithm import Algorithm\nfrom ..nn.losses import masked\n",
     )
     plant(tmp_path, "engine/new.py", "from imperfed.engine.site import train\nfrom . import state\n")
-    plant(tmp_path, "data/new.py", "from imperfed.oracle import Oracle\nfrom imperfed.core import Federation\n")
-    plant(tmp_path, "evaluate.py", "from imperfed.oracle import Oracle\n")
-    plant(tmp_path, "experiment.py", "from imperfed import algorithms, data, engine, evaluate\n")
+    plant(tmp_path, "data/new.py", "from imperfed.data.oracle import Oracle\nfrom imperfed.core import federation\n")
+    plant(tmp_path, "evaluation/new.py", "from imperfed.data.oracle import Oracle\n")
+    plant(tmp_path, "experiments/new.py", "from imperfed import algorithms, data, engine, evaluation\n")
     assert check(tmp_path).returncode == 0
 
 
 def test_every_violation_has_its_line(tmp_path: Path) -> None:
-    plant(tmp_path, "core.py", "from imperfed.engine import rounds\nfrom imperfed.data import federate\n")
-    plant(tmp_path, "engine/site.py", "from imperfed.oracle import Oracle\n")
+    plant(tmp_path, "core/new.py", "from imperfed.engine import engine\nfrom imperfed.data import federate\n")
+    plant(tmp_path, "engine/site.py", "from imperfed.data.oracle import Oracle\n")
     assert len(check(tmp_path).stdout.splitlines()) == 3

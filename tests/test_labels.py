@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from toy import world
 
-from imperfed.errors import DataError
-from imperfed.federation import Federation
-from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
+from imperfed.core.errors import DataError
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
+from tests.support.toy import world
 
 KINDS: list[type[Labels]] = [Exact, Positive, Candidates, Memberships, Positives, Annotated]
 YES, NO = True, False

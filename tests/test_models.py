@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from imperfed.core.network import Layout, Net, Network
 from imperfed.models import ModelSpec, build, models
-from imperfed.network import Layout, Net, Network
 
 torch.set_num_threads(1)
 
@@ -259,7 +259,7 @@ OWN = """
 import torch
 from torch import nn
 
-from imperfed.network import Network
+from imperfed.core.network import Network
 
 number = 3
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, dropout
 
-from imperfed.errors import UsageError
-from imperfed.network import Layout, Net, Network
+from imperfed.core.errors import UsageError
+from imperfed.core.network import Layout, Net, Network
 
 torch.set_num_threads(1)
 

@@ -9,13 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from cli.terminal import TINY, done, imperfed, program
 
-from imperfed import processes, study
-from imperfed.config import resolve
-from imperfed.experiment import Watch
-from imperfed.processes import paying
-from imperfed.study import read_study, studies
+from imperfed.experiments import parallel as processes
+from imperfed.experiments import study
+from imperfed.experiments.config import resolve
+from imperfed.experiments.experiment import Watch
+from imperfed.experiments.parallel import paying
+from imperfed.experiments.study import read_study, studies
+from tests.support.terminal import TINY, done, imperfed, program
 
 FILE = """
 study = "toy/table-1"
@@ -41,10 +42,10 @@ cc = 40.0
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A study of two datasets in place of those that come along."""
-    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
     path = tmp_path / "toy.toml"
     path.write_text(FILE)
-    monkeypatch.setattr("imperfed.reproduce.studies", lambda: {"toy/table-1": path})
+    monkeypatch.setattr("imperfed.experiments.reproduce.studies", lambda: {"toy/table-1": path})
     return path
 
 
@@ -101,8 +102,8 @@ def test_a_run_of_another_process_says_that_it_begins(tmp_path: Path) -> None:
 
 def test_that_data_are_prepared_is_said_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(processes, "scene_of", lambda config: said.append("read"))
-    monkeypatch.setattr(processes, "refuse_other_labels", lambda config, scene: said.append("check"))
+    monkeypatch.setattr(processes, "load_data", lambda config: said.append("read"))
+    monkeypatch.setattr(processes, "refuse_other_labels", lambda config, data: said.append("check"))
     monkeypatch.setattr(processes, "start", lambda *_: (None, {}))
     watch = Watch(prepare=lambda config: said.append("prepare"))
     processes.of_one_seed([resolve(words={"method": "cc", "data": "digits"})], tmp_path, lambda: watch)

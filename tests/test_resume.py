@@ -11,7 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli.terminal import FLIP, TINY, done, products, program, records
+
+from tests.support.terminal import FLIP, TINY, done, products, program, records
 
 SETTINGS = (
     *("run", "pfedpll", "--rounds", "16", "--workers", "2", *FLIP),
@@ -29,7 +30,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing a page takes long, and once is enough."""
-    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
 
 
 def wait_for(what: Callable[[], bool], seconds: float = 60) -> None:

@@ -7,11 +7,11 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from cli.terminal import QUICK, done, imperfed
 
-from imperfed.config import resolve
-from imperfed.errors import DataError, UsageError
-from imperfed.study import read_study
+from imperfed.core.errors import DataError, UsageError
+from imperfed.experiments.config import resolve
+from imperfed.experiments.study import read_study
+from tests.support.terminal import QUICK, done, imperfed
 
 FILE = """
 [settings]
@@ -45,7 +45,7 @@ def test_a_study_is_settings_rows_and_figures(tmp_path: Path) -> None:
 
 
 def test_compare_makes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
     (tmp_path / "mine.toml").write_text(FILE)
     done("compare", tmp_path / "mine.toml", *QUICK, "--set", "sites=2", "--out", tmp_path / "out")
     (folder,) = (tmp_path / "out").iterdir()
@@ -68,9 +68,9 @@ def test_an_unknown_study_is_refused_with_the_nearest_name() -> None:
         read_study("pfedmoo.toml")
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in resources.files("imperfed.studies").iterdir()))
+@pytest.mark.parametrize("name", sorted(p.name for p in resources.files("imperfed.experiments.studies").iterdir()))
 def test_the_rows_of_every_study_that_comes_along_can_be_run(name: str) -> None:
-    text = resources.files("imperfed.studies").joinpath(name).read_text() if name.endswith(".toml") else ""
+    text = resources.files("imperfed.experiments.studies").joinpath(name).read_text() if name.endswith(".toml") else ""
     if "[[rows]]" not in text:
         pytest.skip("figures only")
     study = read_study(name)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from imperfed.core import Suspicion
-from imperfed.suspicions import figures, table, told, verdict
+from imperfed.core.context import SiteVerdict
+from imperfed.results.defence import figures, table, told, verdict
 
 SITES = ("a", "b", "c")
 ROUNDS = [
-    [Suspicion(0, 0.5, 0.45, True), Suspicion(1, None, 0.5, False), Suspicion(2, 0.1, 0.55, False)],
-    [Suspicion(0, 0.6, 0.4, True), Suspicion(2, 0.9, 0.49, True)],
-    [Suspicion(0, 0.7, 0.36, True), Suspicion(1, 0.2, 0.55, False), Suspicion(2, 0.3, 0.54, False)],
+    [SiteVerdict(0, 0.5, 0.45, True), SiteVerdict(1, None, 0.5, False), SiteVerdict(2, 0.1, 0.55, False)],
+    [SiteVerdict(0, 0.6, 0.4, True), SiteVerdict(2, 0.9, 0.49, True)],
+    [SiteVerdict(0, 0.7, 0.36, True), SiteVerdict(1, 0.2, 0.55, False), SiteVerdict(2, 0.3, 0.54, False)],
 ]
 
 
-def records(rounds: list[list[Suspicion]]) -> list[dict]:
+def records(rounds: list[list[SiteVerdict]]) -> list[dict]:
     return [{"round": 9, "site": "*", "metric": "bytes/up", "value": 3.0}] + [
         {"round": r, "site": site, "metric": metric, "value": value}
         for r, seen in enumerate(rounds, start=1)
@@ -40,7 +40,7 @@ def test_who_is_out_in_the_end_and_since_when():
 
 
 def test_a_site_that_came_back_and_was_left_out_again():
-    again = [*ROUNDS, [Suspicion(2, 0.9, 0.48, True)], [Suspicion(2, 0.9, 0.43, True)]]
+    again = [*ROUNDS, [SiteVerdict(2, 0.9, 0.48, True)], [SiteVerdict(2, 0.9, 0.43, True)]]
     assert [(line["site"], line["since"]) for line in verdict(table(records(again)), None)["out"]] == [
         ("a", 1),
         ("c", 4),
@@ -60,4 +60,6 @@ def test_false_alarms_are_counted_where_the_adversaries_are_known():
 def test_without_a_defence_nothing_is_told():
     assert verdict(table(records([])), ["a"]) == {}
     assert told({}) == []
-    assert told(verdict(table(records([[Suspicion(0, 0.1, 0.5, False)]])), None)) == ["left out by the defence: nobody"]
+    assert told(verdict(table(records([[SiteVerdict(0, 0.1, 0.5, False)]])), None)) == [
+        "left out by the defence: nobody"
+    ]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from imperfed.engine.course import Report
-from imperfed.target import reached, sentence, time_taken
+from imperfed.engine.schedule import RoundReport
+from imperfed.evaluation.time_to_target import reached, sentence, time_taken
 
 
 def line(round: int, metric: str, value: float, site: str = "*") -> dict[str, Any]:
@@ -40,5 +40,5 @@ def test_a_target_that_was_not_reached_has_no_round_and_no_time():
 
 
 def test_a_rounds_time_is_a_line_of_its_own():
-    report = Report(6, (), {}, {}, seconds=1.23456789)
+    report = RoundReport(6, (), {}, {}, seconds=1.23456789)
     assert time_taken(report) == line(7, "seconds", 1.234568)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.nn.functional import conv2d, cross_entropy
 
-from imperfed import twice
 from imperfed.models import ModelSpec, build
-from imperfed.twice import Twice, convolution
+from imperfed.nn import double_backward as twice
+from imperfed.nn.double_backward import DoubleBackward, convolution
 
 torch.set_num_threads(1)
 
@@ -89,7 +89,7 @@ def test_a_network_has_the_same_derivatives(spec: ModelSpec, monkeypatch: pytest
 
     monkeypatch.setattr(twice, "pays", lambda *args, **named: True)
     monkeypatch.setattr(twice, "convolution", counted)
-    for ours, torchs in zip(second(net, Twice()), second(net, nullcontext()), strict=True):
+    for ours, torchs in zip(second(net, DoubleBackward()), second(net, nullcontext()), strict=True):
         torch.testing.assert_close(ours, torchs, rtol=1e-4, atol=1e-6)
     assert used == sum(isinstance(m, nn.Conv2d) for m in net.modules())
 
@@ -100,10 +100,10 @@ def test_on_a_cpu_and_where_the_padding_has_a_name_torch_does_it(monkeypatch: py
 
     monkeypatch.setattr(twice, "convolution", never)
     x, w = drawn(1, 1, 4, 4), drawn(1, 1, 3, 3)
-    with Twice():
+    with DoubleBackward():
         conv2d(x, w)
     monkeypatch.setattr(twice, "pays", lambda *args, **named: True)
-    with Twice():
+    with DoubleBackward():
         conv2d(x, w, padding="same")
         conv2d(x, w, None, 1, "valid")
         with pytest.raises(AssertionError):

@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-from imperfed.folder import RunFolder
 from imperfed.report.plots import STYLE
-from imperfed.report.reading import COMMON, by_metric
+from imperfed.report.run_files import COMMON, by_metric
+from imperfed.results.folder import RunFolder
 
 LINES = ("-", "--", "-.", ":")
 

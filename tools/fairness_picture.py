@@ -9,8 +9,8 @@ from pathlib import Path
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from imperfed.folder import RunFolder
 from imperfed.report.plots import INK, QUIET, STYLE
+from imperfed.results.folder import RunFolder
 
 COLOURS = (INK, "#c0392b", "#1f5f99", "#7a9a01", "#8e6bb0", "#c98a1b")
 

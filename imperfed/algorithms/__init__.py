@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from imperfed.core import Algorithm, Objective
-from imperfed.discovery import discover
-from imperfed.errors import UsageError, unknown
-from imperfed.labels import Labels
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.errors import UsageError, unknown
+from imperfed.core.labels import Labels
+from imperfed.core.objective import Objective
+from imperfed.core.registry import discover
 
 
 @cache

@@ -19,9 +19,10 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from imperfed.core import Batch, Objective, Tree
-from imperfed.labels import Candidates
-from imperfed.losses import masked_mean, masked_softmax
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.labels import Candidates
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import masked_mean, masked_softmax
 
 
 @dataclass(frozen=True)
@@ -36,5 +37,5 @@ class AverageCE(Objective):
         logp = log_softmax(net(batch.x), -1)
         return masked_mean(-logp, batch.labels.values), None  # -1/|S| sum_{j in S} log p_j
 
-    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
         return masked_softmax(logits, labels.values)

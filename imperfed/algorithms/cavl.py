@@ -23,10 +23,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Batch, Objective, Tree
-from imperfed.errors import UsageError
-from imperfed.labels import Candidates
-from imperfed.losses import masked_best, masked_softmax, weighted_ce
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Candidates
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import masked_best, masked_softmax, weighted_ce
 
 
 @dataclass(frozen=True)
@@ -42,17 +43,17 @@ class CAVL(Objective):
         if not 0 <= self.smoothing <= 1:
             raise UsageError(f"setting objective.smoothing must lie between 0 and 1; got {self.smoothing:g}")
 
-    def open(self, labels: Candidates) -> Tree:
+    def init_rows(self, labels: Candidates) -> Tree:
         return {"W": labels.uniform()}  # W_j = 1/|S|
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         return weighted_ce(batch.rows["W"], net(batch.x)), None  # -sum_j W_j log p_j
 
-    def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
+    def update_rows(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
         S, z = batch.labels.values, net(batch.x)
         v = z * (1 - z).abs()  # v_j = z_j |1 - z_j|
         best = masked_best(v * S, torch.ones_like(S)) if self.product else masked_best(v, S)  # argmax_{j in S} v_j
         return {"W": (1 - self.smoothing) * best + self.smoothing / z.shape[-1]}  # (1 - eps) onehot + eps / C
 
-    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
         return masked_softmax(logits, labels.values)

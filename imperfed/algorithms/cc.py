@@ -19,9 +19,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Batch, Objective, Tree
-from imperfed.labels import Candidates
-from imperfed.losses import masked_logsumexp, masked_softmax
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.labels import Candidates
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import masked_logsumexp, masked_softmax
 
 
 @dataclass(frozen=True)
@@ -35,5 +36,5 @@ class CC(Objective):
         z = net(batch.x)
         return torch.logsumexp(z, -1) - masked_logsumexp(z, batch.labels.values), None  # -log sum_{j in S} p_j
 
-    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
         return masked_softmax(logits, labels.values)

@@ -22,10 +22,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Batch, Objective, Tree
-from imperfed.errors import unknown
-from imperfed.labels import Candidates, Labels, Memberships
-from imperfed.losses import masked_softmax
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.errors import unknown
+from imperfed.core.labels import Candidates, Labels, Memberships
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import masked_softmax
 
 
 def psi(u: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ class CLPL(Objective):
         others = (psi(-g) * (1 - S)).sum(-1)  # sum_j (1 - S_j) psi(-g_j)
         return candidates + others, None
 
-    def believe(self, logits: Tensor, labels: Labels, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Labels, rows: Tree) -> Tensor:
         return masked_softmax(logits, labels.values > 0)
 
 

@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from imperfed.core import Batch, Objective
-from imperfed.labels import Exact, Labels, Positive
+from imperfed.core.batch import Batch
+from imperfed.core.labels import Exact, Labels, Positive
+from imperfed.core.objective import Objective
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Desk, Done, Hall, Site, Step, Tree, Updates
-from imperfed.errors import fraction, not_negative, positive, unknown
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
+from imperfed.core.errors import fraction, not_negative, positive, unknown
+from imperfed.core.exchange import Updates
 
 FUSIONS = ("start", "step")
 
@@ -52,10 +55,10 @@ class DOMO(Algorithm):
         if self.fusion not in FUSIONS:
             raise unknown("fusion of domo", self.fusion, FUSIONS)
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"M": torch.zeros_like(w)}
 
-    def open(self, site: Site) -> Tree:
+    def init_site(self, site: SiteSetup) -> Tree:
         return {"l": torch.zeros(site.layout.trainable)} if self.keep else {}
 
     def send(self, server: Tree, site: int) -> Tree:
@@ -63,22 +66,22 @@ class DOMO(Algorithm):
             return {"M": server["M"]}
         return {"w": server["w"] - self.b * server["M"]}  # y = x - eta b H m
 
-    def begin(self, desk: Desk) -> Tree:
-        return desk.down | ({"bm": self.b * desk.down["M"] / desk.steps} if self.fusion == "step" else {})
+    def prepare(self, site: SiteContext) -> Tree:
+        return site.down | ({"bm": self.b * site.down["M"] / site.steps} if self.fusion == "step" else {})
 
-    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+    def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
         return {"v": memory["l"].clone() if self.keep else torch.zeros_like(w)}
 
-    def move(self, g: Tensor, step: Step) -> None:
+    def move(self, g: Tensor, step: LocalStep) -> None:
         super().move(g, step)  # l <- mu_l l + g, y <- y - eta l
         if self.fusion == "step":
             bm = step.down["bm"]
             step.w[: len(bm)] -= bm  # ... - eta b m
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
-        return {}, {"l": done.slots["v"].clone()} if self.keep else {}
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
+        return {}, {"l": done.opt_state["v"].clone()} if self.keep else {}
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         x, M = server["w"], server["M"]
         new = updates.average(updates.by_size())
         M_new = self.mu_s * M + (x - self.b * M - new["w"])  # m <- mu_s m + sum_k p_k 1/H sum_h l_h

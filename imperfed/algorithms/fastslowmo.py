@@ -27,8 +27,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Done, Hall, Step, Tree, Updates
-from imperfed.errors import fraction, unknown
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, LocalStep, ServerContext
+from imperfed.core.errors import fraction, unknown
+from imperfed.core.exchange import Updates
 
 FORMS = ("velocity", "y")
 
@@ -47,7 +50,7 @@ class FastSlowMo(Algorithm):
         if self.form not in FORMS:
             raise unknown("form of fastslowmo", self.form, FORMS)
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"y_a": w.clone(), "s": self.at_rest(w)}
 
     def at_rest(self, w: Tensor) -> Tensor:
@@ -57,11 +60,11 @@ class FastSlowMo(Algorithm):
     def send(self, server: Tree, site: int) -> Tree:
         return {"s": server["s"]}
 
-    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+    def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
         return {"s": torch.cat([down["s"], self.at_rest(w[len(down["s"]) :])])}
 
-    def move(self, g: Tensor, step: Step) -> None:
-        x, s = step.w, step.slots["s"]
+    def move(self, g: Tensor, step: LocalStep) -> None:
+        x, s = step.w, step.opt_state["s"]
         if self.form == "velocity":
             v = s.mul_(self.gamma).sub_(g, alpha=step.lr)  # v_k <- gamma v_k - eta g
             x.add_(v, alpha=self.gamma).sub_(g, alpha=step.lr)  # x_k <- x_k + gamma v_k - eta g
@@ -70,10 +73,10 @@ class FastSlowMo(Algorithm):
             x.copy_(y).add_(y - s, alpha=self.gamma)  # x_k <- y_k' + gamma (y_k' - y_k)
             s.copy_(y)
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
-        return {"s": done.slots["s"][: len(done.down["s"])]}, done.memory
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
+        return {"s": done.opt_state["s"][: len(done.down["s"])]}, done.memory
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         p = updates.by_size()
         new = updates.average(p)
         y_a = new["w"]  # y_a' = sum_k p_k x_k: of the workers' x, not of their y

@@ -26,8 +26,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Desk, Hall, Objective, Step, Tree, Updates
-from imperfed.errors import fraction, positive
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalStep, ServerContext, SiteContext
+from imperfed.core.errors import fraction, positive
+from imperfed.core.exchange import Updates
+from imperfed.core.objective import Objective
 
 
 @dataclass(frozen=True)
@@ -44,31 +48,31 @@ class FedADC(Algorithm):
         fraction("method", beta_local=self.beta_local, beta_global=self.beta_global)
         positive("method", alpha=self.alpha)
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"M": torch.zeros_like(w)}
 
     def send(self, server: Tree, site: int) -> Tree:
         return {"M": server["M"]}
 
-    def begin(self, desk: Desk) -> Tree:
-        return desk.down | {"m_bar": self.beta_local * desk.down["M"] / desk.steps}  # m_bar = b_l m / H
+    def prepare(self, site: SiteContext) -> Tree:
+        return site.down | {"m_bar": self.beta_local * site.down["M"] / site.steps}  # m_bar = b_l m / H
 
-    def shift(self, step: Step) -> None:
+    def shift(self, step: LocalStep) -> None:
         """y <- y - eta m_bar."""
         m_bar = step.down["m_bar"]
         step.w[: len(m_bar)] -= m_bar
 
-    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+    def local_step(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
         if self.nesterov:
             self.shift(step)
-        return super().local(objective, step)
+        return super().local_step(objective, step)
 
-    def move(self, g: Tensor, step: Step) -> None:
+    def move(self, g: Tensor, step: LocalStep) -> None:
         step.w.sub_(g, alpha=step.lr)  # y <- y - eta g(y)
         if not self.nesterov:
             self.shift(step)
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         x, M = server["w"], server["M"]
         new = updates.average(updates.by_size())
         # m <- sum_k p_k (x - y_k) / eta + (b_g - b_l) m

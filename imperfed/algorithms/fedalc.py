@@ -21,9 +21,10 @@ from typing import ClassVar
 
 from imperfed.algorithms.fedaws import FedAwS
 from imperfed.algorithms.label_collection import PAIRS, Collecting
-from imperfed.core import Exchange, Tree
-from imperfed.embeddings import WEIGHTS, Force, Pairs, Spread
-from imperfed.errors import unknown
+from imperfed.core.batch import Tree
+from imperfed.core.errors import unknown
+from imperfed.core.exchange import Exchange
+from imperfed.nn.embeddings import WEIGHTS, Force, Pairs, Spread
 
 
 @dataclass(frozen=True)
@@ -47,5 +48,5 @@ class FedALC(Collecting, FedAwS):
         weigh = WEIGHTS[self.weights]
         return Spread(self.neighbours, self.nu, self.mined, lambda a, b: weigh(pairs, a, b))  # Eqs. 8, 10, 11
 
-    def account(self, server: Tree) -> dict[str, float]:
-        return self.privacy(server) | super().account(server)
+    def figures(self, server: Tree) -> dict[str, float]:
+        return self.privacy(server) | super().figures(server)

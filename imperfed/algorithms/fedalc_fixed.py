@@ -21,9 +21,11 @@ from torch.nn.functional import normalize
 
 from imperfed.algorithms.label_collection import PAIRS, Collecting
 from imperfed.algorithms.positive_hinge import HEAD, ClassEmbeddings
-from imperfed.core import Exchange, Hall, Tree, Updates
-from imperfed.embeddings import Fixed, Pairs, gradient
-from imperfed.errors import not_negative, positive
+from imperfed.core.batch import Tree
+from imperfed.core.context import ServerContext
+from imperfed.core.errors import not_negative, positive
+from imperfed.core.exchange import Exchange, Updates
+from imperfed.nn.embeddings import Fixed, Pairs, gradient
 
 
 @dataclass(frozen=True)
@@ -44,17 +46,17 @@ class FedALCFixed(Collecting, ClassEmbeddings):
         not_negative("method", alpha=self.alpha, beta=self.beta)
 
     def opening(self) -> tuple[Exchange, ...]:
-        return (Exchange("collect", self.prepare, answer=self.collection().answer),)
+        return (Exchange("collect", self.learn_embeddings, respond=self.collection().respond),)
 
-    def prepare(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def learn_embeddings(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Collect the labels, then learn W (Alg. 2, lines 10 to 15)."""
-        server = self.assemble(server, updates, hall)
+        server = self.assemble(server, updates, context)
         reg_fc = Fixed(Pairs.from_tree(server, PAIRS), self.alpha, self.beta, self.nu)
         w = server["w"].clone()
-        W = hall.net.layout.view(w, HEAD)
+        W = context.net.layout.view(w, HEAD)
         for _ in range(self.steps):
             W.copy_(normalize(W - self.lr_fixed * gradient(W, reg_fc)))  # line 13
         return server | {"w": w}
 
-    def account(self, server: Tree) -> dict[str, float]:
+    def figures(self, server: Tree) -> dict[str, float]:
         return self.privacy(server)

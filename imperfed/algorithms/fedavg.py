@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from imperfed.core import Algorithm
+from imperfed.core.algorithm import Algorithm
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,11 @@ from torch.nn.functional import normalize
 
 from imperfed.algorithms.positive_hinge import HEAD, ClassEmbeddings
 from imperfed.algorithms.privacy import PrivateRows
-from imperfed.core import Desk, Exchange, Hall, Tree, Updates
-from imperfed.embeddings import Force, Spread, gradient, mean_cosine
-from imperfed.errors import UsageError, not_negative
+from imperfed.core.batch import Tree
+from imperfed.core.context import ServerContext, SiteContext
+from imperfed.core.errors import UsageError, not_negative
+from imperfed.core.exchange import Exchange, Updates
+from imperfed.nn.embeddings import Force, Spread, gradient, mean_cosine
 
 COLLAPSED = 0.5
 """A mean cosine between classes above which the log gives a warning; that of random embeddings is 0."""
@@ -67,21 +69,21 @@ class FedAwS(PrivateRows, ClassEmbeddings):
         return self.lr_w
 
     def opening(self) -> tuple[Exchange, ...]:
-        return (Exchange("held", self.know, answer=self.tell),)
+        return (Exchange("held", self.know, respond=self.tell),)
 
-    def tell(self, desk: Desk) -> Tree:
+    def tell(self, site: SiteContext) -> Tree:
         """Which classes a site holds, and in how many rows: the server must know whom to send which row of W."""
-        label, n = desk.labels.values.unique(return_counts=True)
+        label, n = site.labels.values.unique(return_counts=True)
         return {"label": label, "n": n}
 
-    def know(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def know(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Keep the sites' claims as triples."""
         label = torch.cat([part["label"] for part in updates.parts])
         n = torch.cat([part["n"] for part in updates.parts])
         lengths = label.new_tensor([len(part["label"]) for part in updates.parts])
         site = label.new_tensor(updates.who).repeat_interleave(lengths)
         held = {"held/site": site, "held/label": label, "held/n": n.float()}
-        return server | held | self.nothing_released(label, len(hall.classes), self.one_pass)
+        return server | held | self.nothing_released(label, len(context.classes), self.one_pass)
 
     def holdings(self, server: Tree, who: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Place in `who`, class and number of rows of every class that a site on duty holds."""
@@ -92,49 +94,49 @@ class FedAwS(PrivateRows, ClassEmbeddings):
         there = at >= 0
         return at[there], server["held/label"][there], server["held/n"][there]
 
-    def traffic(self, server: Tree, hall: Hall) -> tuple[int, int]:
-        theta = super().traffic(server, hall)[1]
-        D = hall.net.layout.fields[HEAD].shape[1]
+    def traffic(self, server: Tree, context: ServerContext) -> tuple[int, int]:
+        theta = super().traffic(server, context)[1]
+        D = context.net.layout.fields[HEAD].shape[1]
         rows = len(server["held/site"]) / len(server["held/site"].unique())
         return theta + round(rows * D), theta + round(rows * D)
 
-    def rows(self, server: Tree, updates: Updates, hall: Hall) -> tuple[Tensor, Tree]:
-        view = hall.net.layout.view
+    def rows(self, server: Tree, updates: Updates, context: ServerContext) -> tuple[Tensor, Tree]:
+        view = context.net.layout.view
         W, W_k = view(server["w"], HEAD), view(updates["w"], HEAD)
         at, label, _ = held = self.holdings(server, updates.who)
-        return self.moved(server, W_k[at, label] - W[label], held, hall)
+        return self.moved(server, W_k[at, label] - W[label], held, context)
 
-    def rows_at_once(self, server: Tree, updates: Updates, g: Tensor, hall: Hall) -> tuple[Tensor, Tree]:
+    def rows_at_once(self, server: Tree, updates: Updates, g: Tensor, context: ServerContext) -> tuple[Tensor, Tree]:
         at, label, n = held = self.holdings(server, updates.who)
         share = (self.shares(updates.n) / updates.n)[at] * n
         p_c = g.new_zeros(len(g)).index_add_(0, label, share)  # the weight that class c had in the sum
-        return self.moved(server, -self.lr_w * (g[label] / p_c[label].unsqueeze(1)), held, hall)
+        return self.moved(server, -self.lr_w * (g[label] / p_c[label].unsqueeze(1)), held, context)
 
     def moved(
-        self, server: Tree, change: Tensor, held: tuple[Tensor, Tensor, Tensor], hall: Hall
+        self, server: Tree, change: Tensor, held: tuple[Tensor, Tensor, Tensor], context: ServerContext
     ) -> tuple[Tensor, Tree]:
         """W after the sites' changes to the rows they hold."""
         at, label, n = held
-        W = hall.net.layout.view(server["w"], HEAD)
+        W = context.net.layout.view(server["w"], HEAD)
         n_c = n.new_zeros(len(W)).index_add_(0, label, n)
         share = n / n_c[label]
         W = W.index_add(0, label, self.bounded(change, at) * share.unsqueeze(1))  # Alg. 1, line 20
         largest = torch.zeros_like(n_c).scatter_reduce(0, label, share, "amax")
-        return self.release(server, W, largest, hall.draw)
+        return self.release(server, W, largest, context.draw)
 
-    def account(self, server: Tree) -> dict[str, float]:
+    def figures(self, server: Tree) -> dict[str, float]:
         return self.spent_on_rows(server)
 
     def force(self, server: Tree) -> Force:
         """reg(W) of Eq. 6, or of Eq. 7."""
         return Spread(self.neighbours, self.nu, self.mined, None)
 
-    def embed(self, server: Tree, before: Tensor, W: Tensor, hall: Hall) -> Tensor:
+    def embed(self, server: Tree, before: Tensor, W: Tensor, context: ServerContext) -> Tensor:
         if self.lam * self.lr_server:
             W = normalize(W - self.lam * self.lr_server * gradient(W, self.force(server)))  # Alg. 1, line 21
         now = mean_cosine(W)
         if mean_cosine(before) <= COLLAPSED < now:
-            hall.notes.append(
+            context.notes.append(
                 f"{self.name}: the class embeddings are collapsing (mean cosine {float(now):.2f}): raise lam or "
                 "lr_server, or lower lr_w"
             )

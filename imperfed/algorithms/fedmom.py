@@ -24,8 +24,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Hall, Tree, Updates
-from imperfed.errors import fraction, positive
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import ServerContext
+from imperfed.core.errors import fraction, positive
+from imperfed.core.exchange import Updates
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,10 @@ class FedMom(Algorithm):
         fraction("method", beta=self.beta)
         positive("method", alpha=self.alpha)
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"v": w.clone()}  # v_0 = x_0
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         new = updates.average(updates.by_size())
         v = torch.lerp(server["w"], new["w"], self.alpha)  # v_{t+1} = x_t - alpha sum_k p_k (x_t - y_k)
         new["w"] = v + self.beta * (v - server["v"])  # x_{t+1} = v_{t+1} + beta (v_{t+1} - v_t)

@@ -30,8 +30,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Done, Exchange, Hall, Step, Tree, Updates
-from imperfed.errors import UsageError, fraction
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, LocalStep, ServerContext
+from imperfed.core.errors import UsageError, fraction
+from imperfed.core.exchange import Exchange, Updates
 
 
 @dataclass(frozen=True)
@@ -48,40 +51,42 @@ class FedNAG(Algorithm):
             raise UsageError(f"setting method.public_weight must lie in 0 .. 1; got {self.public_weight:g}")
 
     @property
-    def trusts(self) -> bool:
+    def needs_server_rows(self) -> bool:
         return self.public_weight > 0
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"v": torch.zeros_like(w)}
 
     def send(self, server: Tree, site: int) -> Tree:
         return {"v": server["v"]}
 
-    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+    def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
         return {"v": torch.cat([down["v"], torch.zeros_like(w[len(down["v"]) :])])}
 
-    def move(self, g: Tensor, step: Step) -> None:
-        v = step.slots["v"].mul_(self.gamma).sub_(g, alpha=step.lr)  # v <- gamma v - eta g(y)
+    def move(self, g: Tensor, step: LocalStep) -> None:
+        v = step.opt_state["v"].mul_(self.gamma).sub_(g, alpha=step.lr)  # v <- gamma v - eta g(y)
         step.w.add_(v, alpha=self.gamma).sub_(g, alpha=step.lr)  # y <- y + gamma v - eta g(y), the same g, the new v
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
-        return {"v": done.slots["v"][: len(done.down["v"])]}, done.memory
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
+        return {"v": done.opt_state["v"][: len(done.down["v"])]}, done.memory
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        alone = Exchange("public", lambda server, updates, hall: server | self.serves(server, hall), lambda desk: {})
+        alone = Exchange(
+            "public", lambda server, updates, context: server | self.serves(server, context), lambda site: {}
+        )
         return (alone,) if self.public_weight == 1 else super().exchanges(round)
 
-    def serves(self, server: Tree, hall: Hall) -> Tree:
+    def serves(self, server: Tree, context: ServerContext) -> Tree:
         """What the server's own worker ends with."""
-        done = hall.train(server)
+        done = context.train(server)
         S, row = len(server["v"]), done.net.row
-        return {"w": row[:S].clone(), "buffers": done.net.layout.buffers(row).clone(), "v": done.slots["v"][:S]}
+        return {"w": row[:S].clone(), "buffers": done.net.layout.buffers(row).clone(), "v": done.opt_state["v"][:S]}
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         p = updates.by_size()
         new = updates.average(p) | {"v": p @ updates["v"]}  # x <- sum_k p_k y_k, v <- sum_k p_k v_k
         if self.public_weight:
-            own = self.serves(server, hall)
+            own = self.serves(server, context)
             # x <- (1 - p_0) sum_k p_k y_k + p_0 y_0, and v likewise
             new = {name: torch.lerp(t, own[name], self.public_weight) for name, t in new.items()}
         return server | new

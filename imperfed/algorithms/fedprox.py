@@ -24,8 +24,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from imperfed.core import Algorithm, Hall, Step, Tree, Updates
-from imperfed.errors import not_negative, unknown
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalStep, ServerContext
+from imperfed.core.errors import not_negative, unknown
+from imperfed.core.exchange import Updates
 
 AGGREGATIONS = ("weighted", "uniform")
 
@@ -43,12 +46,12 @@ class FedProx(Algorithm):
         if self.aggregation not in AGGREGATIONS:
             raise unknown("aggregation of fedprox", self.aggregation, AGGREGATIONS)
 
-    def correct(self, g: Tensor, step: Step) -> Tensor:
+    def correct(self, g: Tensor, step: LocalStep) -> Tensor:
         w_t = step.down["w"]
         S = len(w_t)
         g[:S].add_(step.w[:S] - w_t, alpha=self.mu)  # g + mu (w - w_t)
         return g
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         p = updates.by_size() if self.aggregation == "weighted" else updates.uniform()
         return server | updates.average(p)  # w_{t+1} = sum_k p_k w_k

@@ -27,10 +27,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Batch, Done, Hall, Objective, Site, Step, Tree, Updates
-from imperfed.errors import UsageError, not_negative
-from imperfed.labels import Annotated, Labels
-from imperfed.twice import Twice
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteSetup
+from imperfed.core.errors import UsageError, not_negative
+from imperfed.core.exchange import Updates
+from imperfed.core.labels import Annotated, Labels
+from imperfed.core.objective import Objective
+from imperfed.nn.double_backward import DoubleBackward
 
 B1, B2, EPS = 0.9, 0.999, 1e-8
 """Adam's usual constants."""
@@ -53,42 +57,42 @@ class FedPSL(Algorithm):
         not_negative("method", a=self.a)
 
     @property
-    def apart(self) -> str:
+    def not_mixable_because(self) -> str:
         return "each counts for the classes that it annotates (method.tdma)" if self.tdma else ""
 
     # -- a site ---------------------------------------------------------------------------------------------------
 
-    def open(self, site: Site) -> Tree:
+    def init_site(self, site: SiteSetup) -> Tree:
         if not self.tdma:
             return {}
         known = site.labels.values.reshape(site.n, -1) >= 0
         return {"annotated": known.sum(0).to(torch.get_default_dtype()).expand(site.labels.classes)}  # n_k^c
 
-    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+    def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
         return {"m": torch.zeros_like(w), "v": torch.zeros_like(w), "t": w.new_zeros(())}
 
-    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
-        step.slots["t"] += 1
-        return self.decoupled(objective, step) if self.tadl else super().local(objective, step)
+    def local_step(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
+        step.opt_state["t"] += 1
+        return self.decoupled(objective, step) if self.tadl else super().local_step(objective, step)
 
-    def move(self, g: Tensor, step: Step) -> None:
+    def move(self, g: Tensor, step: LocalStep) -> None:
         step.w.sub_(self.adam(g, step, slice(None)))
 
-    def adam(self, g: Tensor, step: Step, part: slice) -> Tensor:
+    def adam(self, g: Tensor, step: LocalStep, part: slice) -> Tensor:
         """How far Adam moves this part of the weights along g."""
-        m, v, t = step.slots["m"][part], step.slots["v"][part], step.slots["t"]
+        m, v, t = step.opt_state["m"][part], step.opt_state["v"][part], step.opt_state["t"]
         m.lerp_(g, 1 - B1)
         v.lerp_(g.square(), 1 - B2)
         return step.lr * (m / (1 - B1**t)) / ((v / (1 - B2**t)).sqrt() + EPS)
 
-    def decoupled(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+    def decoupled(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
         """Alg. 1, lines 4 to 9. Weights change only at the end: the graph of L_train still needs the old ones."""
         net, w, cut = step.net, step.w, step.net.layout.fields["head.weight"].offset  # [theta | phi]
         train, val = half(step.batch, 0), half(step.batch, 1)
         decay = step.weight_decay * w
         with torch.no_grad():  # what `remember` wants, of the rows of both halves
             out = objective.loss(net, step.batch)[1] if step.batch.rows else None
-        with Twice():  # Eq. 11 has the derivative of its gradient
+        with DoubleBackward():  # Eq. 11 has the derivative of its gradient
             L_train = train.mean(objective.loss(net, train)[0])
         g = net.gradient(L_train) if self.order == 2 else net.backward(L_train)
         g_train = g.detach()
@@ -103,34 +107,34 @@ class FedPSL(Algorithm):
         w[cut:] = phi
         return L_train.detach(), out
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return dict(done.memory), done.memory
 
     # -- the server -----------------------------------------------------------------------------------------------
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         new = updates.average(updates.by_size())  # Eq. 6, and theta of Eq. 9
         if self.tdma:
-            self.by_class(new["w"], server["w"], updates, hall)
+            self.by_class(new["w"], server["w"], updates, context)
         return server | new
 
-    def by_class(self, new: Tensor, old: Tensor, updates: Updates, hall: Hall) -> None:
+    def by_class(self, new: Tensor, old: Tensor, updates: Updates, context: ServerContext) -> None:
         """phi of Eq. 9, written into the new weights; where the head is personal there is nothing to merge."""
         n_kc = torch.minimum(updates["annotated"].clamp(min=0), updates.n.unsqueeze(1))
-        n_c, layout = n_kc.sum(0), hall.net.layout
+        n_c, layout = n_kc.sum(0), context.net.layout
         for name in ("head.weight", "head.bias"):
             if name in layout.fields and layout.fields[name].end <= layout.shared:
                 phi_k, phi = layout.view(updates["w"], name), layout.view(old, name)
                 merged = torch.einsum("kc,kc...->c...", n_kc / n_c.clamp(min=1), phi_k)
                 known = (n_c > 0).view(-1, *[1] * (phi.ndim - 1))
                 layout.view(new, name).copy_(torch.where(known, merged, phi))
-        if hall.round == 0 and (missing := (n_c == 0).nonzero().flatten().tolist()):
-            names = ", ".join(hall.classes[c] for c in missing)
-            hall.notes.append(f"fedpsl: no site that answered annotates {names}: the head's rows stay as they were")
+        if context.round == 0 and (missing := (n_c == 0).nonzero().flatten().tolist()):
+            names = ", ".join(context.classes[c] for c in missing)
+            context.notes.append(f"fedpsl: no site that answered annotates {names}: the head's rows stay as they were")
 
 
 def half(batch: Batch, first: int) -> Batch:
     """Every second row: rows lie in random order, and padding behind them moves no row into the other half."""
     rows = torch.arange(first, len(batch.x), 2, device=batch.x.device)
     memory = {name: t[rows] for name, t in batch.rows.items()}
-    return Batch.of(batch.x[rows], batch.labels.take(rows), batch.real[rows], memory, {}, batch.survey)
+    return Batch.of(batch.x[rows], batch.labels.take(rows), batch.real[rows], memory, {}, batch.site_stats)

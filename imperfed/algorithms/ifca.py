@@ -24,8 +24,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from imperfed.core import Algorithm, Desk, Exchange, Hall, Tree, Updates
-from imperfed.errors import positive
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import ServerContext, SiteContext
+from imperfed.core.errors import positive
+from imperfed.core.exchange import Exchange, Updates
 
 
 @dataclass(frozen=True)
@@ -40,14 +43,14 @@ class IFCA(Algorithm):
         positive("method", clusters=self.clusters)
 
     @property
-    def one_model(self) -> bool:
+    def has_global_model(self) -> bool:
         return self.clusters == 1
 
     @property
-    def apart(self) -> str:
+    def not_mixable_because(self) -> str:
         return "they train different models" if self.clusters > 1 else ""
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         # Initial weights are drawn evenly around 0, so that random signs make another draw; the ones of a normalisation
         # are no draw and stay.
         signs = torch.where(torch.rand(self.clusters - 1, len(w)) < 0.5, -1.0, 1.0)
@@ -66,15 +69,15 @@ class IFCA(Algorithm):
         return Exchange("losses", self.assign, self.losses), Exchange("train", self.merge)
 
     @torch.no_grad()
-    def losses(self, desk: Desk) -> Tree:
+    def losses(self, site: SiteContext) -> Tree:
         """f_k(theta_j) for every j, the mean over all rows of the site."""
-        nets = [partial(desk.net.at, w, desk.down["buffers"]) for w in models(desk.down)]
-        total = desk.x.new_zeros(self.clusters)
-        for batch in desk.slices():
-            total += torch.stack([desk.objective.loss(net, batch)[0].sum() for net in nets])
-        return {"losses": total / len(desk.x)}
+        nets = [partial(site.net.at, w, site.down["buffers"]) for w in models(site.down)]
+        total = site.x.new_zeros(self.clusters)
+        for batch in site.slices():
+            total += torch.stack([site.objective.loss(net, batch)[0].sum() for net in nets])
+        return {"losses": total / len(site.x)}
 
-    def assign(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def assign(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """j_k = argmin_j f_k(theta_j), ties to the lowest j; then a site for every cluster that has none."""
         before = server["picks"]
         elsewhere = (before.sum(0) - before[updates.index].sum(0)).long()
@@ -85,13 +88,13 @@ class IFCA(Algorithm):
             "choosing": torch.zeros(1),
         }
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """theta_j <- the mean of its members' weights; a model whose members all failed stays."""
         member = server["picks"][list(updates.who)].T * (updates.n if self.weighted else 1.0)  # [J, sites]
         total = member.sum(1, keepdim=True)
         means = member @ updates["w"] / total.clamp(min=1e-12)
         first, *others = torch.where(total > 0, means, models(server))
-        merged = super().merge(server, updates, hall)
+        merged = super().merge(server, updates, context)
         stacked = torch.stack(others) if others else server["others"]
         return merged | {"w": first, "others": stacked, "choosing": torch.ones(1)}
 

@@ -30,11 +30,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Batch, Desk, Exchange, Hall, Objective, Step, Tree, Updates
-from imperfed.errors import UsageError, positive, unknown
-from imperfed.labels import Candidates
-from imperfed.losses import masked_best, weighted_ce
-from imperfed.twice import Twice
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.context import LocalStep, ServerContext, SiteContext
+from imperfed.core.errors import UsageError, positive, unknown
+from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.labels import Candidates
+from imperfed.core.objective import Objective
+from imperfed.nn.double_backward import DoubleBackward
+from imperfed.nn.losses import masked_best, weighted_ce
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ class Disambiguation(Objective):
         if not 0 <= self.mu <= 1:
             raise UsageError(f"setting objective.mu must lie between 0 and 1; got {self.mu:g}")
 
-    def open(self, labels: Candidates) -> Tree:
+    def init_rows(self, labels: Candidates) -> Tree:
         return {"q": labels.uniform()}  # q_j = 1/|S|
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
@@ -58,10 +62,10 @@ class Disambiguation(Objective):
         q = self.mu * batch.rows["q"] + (1 - self.mu) * best  # q <- mu q + (1 - mu) onehot
         return weighted_ce(q, z), q  # L_c = -sum_j q_j log p_j, with the new q
 
-    def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
+    def update_rows(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
         return {"q": out}
 
-    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
         return rows["q"]
 
 
@@ -88,8 +92,8 @@ class LAAR(Algorithm):
         gamma = (a / (a + b)).to(torch.get_default_dtype())  # Beta(alpha, alpha)
         return {"gamma": gamma, "keys": torch.rand(steps, batch, generator=generator)}
 
-    def total(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
-        with Twice():  # L_ga holds the gradient of L_c
+    def step_loss(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
+        with DoubleBackward():  # L_ga holds the gradient of L_c
             values, q = objective.loss(step.net, step.batch)
         loss = L_c = step.batch.mean(values)
         if self.lambda_mix:
@@ -98,7 +102,7 @@ class LAAR(Algorithm):
             loss = loss + self.lambda_ga * alignment(step.net.gradient(L_c), step.down["g"])
         return loss, q  # L_c + lambda_mix L_mix + lambda_ga L_ga
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"g": torch.zeros_like(w)}
 
     def send(self, server: Tree, site: int) -> Tree:
@@ -107,26 +111,26 @@ class LAAR(Algorithm):
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         train = Exchange("train", self.merge)
         if self.global_grad == "one-batch" and round:
-            return Exchange("gradient", self.gather, self.gradient), train
+            return Exchange("gradient", self.gather, self.answer_gradient), train
         return (train,)
 
-    def gradient(self, desk: Desk) -> Tree:
+    def answer_gradient(self, site: SiteContext) -> Tree:
         """The gradient of L_c on one batch at the weights received; q stays as it is."""
-        L_c = desk.batch.mean(weighted_ce(desk.batch.rows["q"], desk.net(desk.batch.x)))
-        return {"g": desk.net.backward(L_c).clone()}
+        L_c = site.batch.mean(weighted_ce(site.batch.rows["q"], site.net(site.batch.x)))
+        return {"g": site.net.backward(L_c).clone()}
 
-    def gather(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def gather(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """g_G of "one-batch": the sites' gradients, weighted by their sizes."""
         return server | {"g": updates.by_size() @ updates["g"]}  # sum_k n_k g_k / n
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        new = super().merge(server, updates, hall)
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        new = super().merge(server, updates, context)
         if self.global_grad == "pseudo":
-            new["g"] = (server["w"] - new["w"]) / hall.lr  # g_G = (w_{t-1} - w_t) / eta
+            new["g"] = (server["w"] - new["w"]) / context.lr  # g_G = (w_{t-1} - w_t) / eta
         return new
 
 
-def mixup(q: Tensor, step: Step) -> Tensor:
+def mixup(q: Tensor, step: LocalStep) -> Tensor:
     """Part 2, L_mix of every example: the more sure the global model is, before and after mixing, the heavier."""
     batch, gamma = step.batch, step.batch.draws["gamma"]
     # Padding gets the largest keys: the real rows, which come first, then have the same partners with and without it.
@@ -140,7 +144,7 @@ def mixup(q: Tensor, step: Step) -> Tensor:
     return sure * weighted_ce(q, step.net.in_passing(x))  # L_mix = w (-sum_j q~_j log p_j(x~))
 
 
-def sureness(step: Step, x: Tensor) -> Tensor:
+def sureness(step: LocalStep, x: Tensor) -> Tensor:
     """The largest probability that the frozen global model gives: max_c F(x)_c."""
     return step.net.at(step.down["w"], step.down["buffers"], x).softmax(-1).amax(-1)
 

@@ -25,11 +25,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from imperfed.algorithms._digests import digests, numbered, quantised
 from imperfed.algorithms.privacy import accountant, spent
-from imperfed.core import Desk, Exchange, Hall, Tree, Updates
-from imperfed.digests import digests, numbered, quantised
-from imperfed.embeddings import Pairs
-from imperfed.errors import not_negative, positive, unknown
+from imperfed.core.batch import Tree
+from imperfed.core.context import ServerContext, SiteContext
+from imperfed.core.errors import not_negative, positive, unknown
+from imperfed.core.exchange import Exchange, Updates
+from imperfed.nn.embeddings import Pairs
 
 PAIRS = "pairs/"
 PART = 1024
@@ -56,20 +58,20 @@ class Collecting:
 
     def collection(self) -> Exchange:
         """The exchange, once, before round 0."""
-        return Exchange("collect", self.assemble, answer=self.collect)
+        return Exchange("collect", self.assemble, respond=self.collect)
 
     @torch.no_grad()
-    def collect(self, desk: Desk) -> Tree:
+    def collect(self, site: SiteContext) -> Tree:
         """A site's answer (Alg. 1, lines 6 to 8): digests of its examples and their labels, and the rows it trains."""
-        rows = desk.labels.values.unique()
+        rows = site.labels.values.unique()
         return {
-            "example tag": digests(desk.secret, "example", quantised(HASHED[self.hashed](desk))),
-            "label tag": label_tags(desk.secret, desk.labels.values),
-            "row tag": label_tags(desk.secret, rows),
+            "example tag": digests(site.shared_key, "example", quantised(HASHED[self.hashed](site))),
+            "label tag": label_tags(site.shared_key, site.labels.values),
+            "row tag": label_tags(site.shared_key, rows),
             "row": rows,
         }
 
-    def assemble(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def assemble(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Counts of pairs of classes from the sites' digests (Alg. 1, line 10)."""
         named = {name: torch.cat([part[name] for part in updates.parts]) for name in updates.parts[0]}
         row = named["row"]
@@ -78,11 +80,11 @@ class Collecting:
         row_of = row.new_zeros(int(tag.max()) + 1).scatter(0, tag[: len(row)], row)
         label = row_of[tag[len(row) :]]
         if not self.noise:
-            return server | Pairs.of(example, label, len(hall.classes)).tree(PAIRS)
-        kept = drawn_labels(example, label, self.most, len(hall.classes), hall.draw)
-        pairs = noisy(Pairs.of(*kept, len(hall.classes)), self.noise, self.most, hall.draw)
+            return server | Pairs.of(example, label, len(context.classes)).tree(PAIRS)
+        kept = drawn_labels(example, label, self.most, len(context.classes), context.draw)
+        pairs = noisy(Pairs.of(*kept, len(context.classes)), self.noise, self.most, context.draw)
         epsilon = spent(self.noise, self.delta)
-        hall.notes.append(f"label counts are ({epsilon:.3g}, {self.delta:g})-differentially private")
+        context.notes.append(f"label counts are ({epsilon:.3g}, {self.delta:g})-differentially private")
         return server | pairs.tree(PAIRS) | {"epsilon": torch.tensor(epsilon)}
 
     def privacy(self, server: Tree) -> dict[str, float]:
@@ -90,14 +92,14 @@ class Collecting:
         return {"epsilon": float(server["epsilon"]), "delta": self.delta} if "epsilon" in server else {}
 
 
-def embeddings(desk: Desk) -> Tensor:
+def embeddings(site: SiteContext) -> Tensor:
     """g_0(x) of all rows, in float64."""
-    w, buffers = desk.down["w"].double(), desk.down["buffers"].double()
-    parts = desk.x.split(PART)
-    return torch.cat([normalize(desk.net.at(w, buffers, x.double(), features=True)) for x in parts])
+    w, buffers = site.down["w"].double(), site.down["buffers"].double()
+    parts = site.x.split(PART)
+    return torch.cat([normalize(site.net.at(w, buffers, x.double(), features=True)) for x in parts])
 
 
-HASHED: dict[str, Callable[[Desk], Tensor]] = {"embedding": embeddings, "input": lambda desk: desk.x.flatten(1)}
+HASHED: dict[str, Callable[[SiteContext], Tensor]] = {"embedding": embeddings, "input": lambda desk: desk.x.flatten(1)}
 
 
 def label_tags(key: bytes, labels: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from imperfed.core import Algorithm
+from imperfed.core.algorithm import Algorithm
 
 
 @dataclass(frozen=True)
@@ -18,5 +18,5 @@ class LocalOnly(Algorithm):
 
     name: ClassVar[str] = "local-only"
 
-    def stays(self, name: str) -> bool:
+    def is_personal(self, name: str) -> bool:
         return True

@@ -26,10 +26,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from imperfed.core import Batch, Objective, Tree
-from imperfed.errors import unknown
-from imperfed.labels import Candidates
-from imperfed.losses import log1m_softmax, masked_softmax
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.errors import unknown
+from imperfed.core.labels import Candidates
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import log1m_softmax, masked_softmax
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class LW(Objective):
         if self.psi not in ("sigmoid", "ce"):
             raise unknown("psi of lw", self.psi, ("sigmoid", "ce"))
 
-    def open(self, labels: Candidates) -> Tree:
+    def init_rows(self, labels: Candidates) -> Tree:
         return {"W": torch.full_like(labels.uniform(), 1 / labels.classes)}  # w_j = 1/C
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
@@ -58,10 +59,10 @@ class LW(Objective):
         others = (w * ~S * outside).sum(-1)  # sum_{j not in S} w_j psi(-z_j); 0 where S holds every class
         return candidates + self.beta * others, None
 
-    def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
+    def update_rows(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
         S, z = batch.labels.values, net(batch.x)
         return {"W": masked_softmax(z, S) + masked_softmax(z, ~S)}  # w_j = p_j / sum of p over j's own side
 
-    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
         inside = rows["W"] * labels.values
         return inside / inside.sum(-1, keepdim=True)

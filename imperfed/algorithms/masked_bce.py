@@ -27,9 +27,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from imperfed.core import Batch, Objective, Tree
-from imperfed.labels import Annotated
-from imperfed.losses import masked_mean
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.labels import Annotated
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import masked_mean
 
 
 @dataclass(frozen=True)
@@ -41,17 +42,17 @@ class MaskedBCE(Objective):
     reference: ClassVar[bool] = True
     balance: bool = True  # positives weigh N_neg / N_pos of their class at their site; otherwise 1
 
-    def survey(self, labels: Annotated) -> Tree:
+    def site_stats(self, labels: Annotated) -> Tree:
         N_neg, N_pos = ((labels.values == y).sum(0).to(torch.get_default_dtype()) for y in (0, 1))
         ratio = torch.where((N_neg > 0) & (N_pos > 0), N_neg / N_pos.clamp(min=1), 1.0)
         return {"weight": ratio} if self.balance else {}
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         values, z = batch.labels.values, net(batch.x)
-        weight = batch.survey["weight"] if self.balance else None
+        weight = batch.site_stats["weight"] if self.balance else None
         y = (values == 1).to(z.dtype)
         bce = binary_cross_entropy_with_logits(z, y, pos_weight=weight, reduction="none")
         return masked_mean(bce, values >= 0), None  # mean over A of -N_neg/N_pos y log p - (1 - y) log(1 - p)
 
-    def believe(self, logits: Tensor, labels: Annotated, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Annotated, rows: Tree) -> Tensor:
         return torch.where(labels.values >= 0, (labels.values == 1).to(logits.dtype), labels.probabilities(logits))

@@ -32,8 +32,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Desk, Exchange, Hall, Objective, Step, Tree, Updates
-from imperfed.errors import fraction, positive, unknown
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalStep, ServerContext, SiteContext
+from imperfed.core.errors import fraction, positive, unknown
+from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.objective import Objective
 
 FORMS = ("accumulate", "paper")
 
@@ -58,44 +62,44 @@ class Mime(Algorithm):
         """U(g, m), the step, and V(g, m), the new momentum: with SGD and momentum they are the same."""
         return (1 - self.beta if self.form == "paper" else 1) * g + self.beta * m
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"m": torch.zeros_like(w), "c": torch.zeros_like(w)}
 
     def send(self, server: Tree, site: int) -> Tree:
         return {"m": server["m"]} if self.lite else {"m": server["m"], "c": server["c"]}
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return Exchange("gradient", self.collect, self.gradient), Exchange("train", self.merge)
+        return Exchange("gradient", self.collect, self.answer_gradient), Exchange("train", self.merge)
 
-    def gradient(self, desk: Desk) -> Tree:
+    def answer_gradient(self, site: SiteContext) -> Tree:
         """grad f_k(x), with the weight decay that a step at x would have."""
-        return {"g": desk.full_gradient().add_(desk.down["w"], alpha=desk.weight_decay)}
+        return {"g": site.full_gradient().add_(site.down["w"], alpha=site.weight_decay)}
 
-    def collect(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def collect(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """The mean of the full gradients."""
         return server | {"c": updates.by_size() @ updates["g"]}  # c = sum_k p_k grad f_k(x)
 
-    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+    def local_step(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
         S = len(step.down["w"])
         shift = 0.0 if self.lite else step.down["c"] - self.at_server(objective, step)
-        loss, out = self.total(objective, step)
-        g = self.slope(loss, step)
+        loss, out = self.step_loss(objective, step)
+        g = self.gradient(loss, step)
         g[:S] = self.mix(g[:S] + shift, step.down["m"])  # U(d, m) with d = g(y) - g(x) + c; MimeLite: d = g(y)
         step.w.sub_(g, alpha=step.lr)  # y <- y - eta U
         return loss.detach(), out
 
-    def at_server(self, objective: Objective, step: Step) -> Tensor:
+    def at_server(self, objective: Objective, step: LocalStep) -> Tensor:
         """g(x): the gradient of the same batch at the server's weights, after which the network is as it was."""
         x, y = step.down["w"], step.net.row.clone()
         step.w[: len(x)] = x
         # Steps that draw random numbers are never captured, and while one is, a GPU's generator cannot be looked at.
         gpu = [x.device] if x.is_cuda and not torch.cuda.is_current_stream_capturing() else []
         with torch.random.fork_rng(devices=gpu):  # the pass at y will draw the same dropout
-            g = self.slope(self.total(objective, step)[0], step)[: len(x)].clone()
+            g = self.gradient(self.step_loss(objective, step)[0], step)[: len(x)].clone()
         step.net.load(y)
         return g
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         new = updates.average(updates.by_size())
         new["w"] = torch.lerp(server["w"], new["w"], self.alpha)  # x <- x - alpha sum_k p_k (x - y_k)
         return server | new | {"m": self.mix(server["c"], server["m"])}  # m <- V(c, m), gradients at the old x

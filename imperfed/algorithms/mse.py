@@ -16,8 +16,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from imperfed.core import Batch, Objective
-from imperfed.labels import Exact
+from imperfed.core.batch import Batch
+from imperfed.core.labels import Exact
+from imperfed.core.objective import Objective
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softmax
 
-from imperfed.core import Algorithm, Done, Hall, Step, Tree, Updates
-from imperfed.errors import UsageError, positive, unknown
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, LocalStep, ServerContext
+from imperfed.core.errors import UsageError, positive, unknown
+from imperfed.core.exchange import Updates
 
 CHOICES = {
     "reading": ("velocity", "mix", "printed"),
@@ -67,34 +70,34 @@ class PFedMo(Algorithm):
                 raise unknown(f"{key} of pfedmo", getattr(self, key), known)
 
     @property
-    def trusts(self) -> bool:
+    def needs_server_rows(self) -> bool:
         return True
 
     def momentum(self, w: Tensor, y: Tensor) -> Tensor:
         """m of the two sequences."""
         return w - y if self.reading == "velocity" else y
 
-    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+    def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
         y, m = w.clone(), down["m"]
         y[: len(m)] = down["w"] - m if self.reading == "velocity" else m
         return {"y": y}
 
-    def move(self, g: Tensor, step: Step) -> None:
-        y = step.slots["y"]
+    def move(self, g: Tensor, step: LocalStep) -> None:
+        y = step.opt_state["y"]
         new = torch.sub(step.w, g, alpha=step.lr)  # (3.2)
         torch.add(new, new - y, alpha=self.gamma, out=step.w)  # (3.3)
         y.copy_(new)
 
-    def pair(self, done: Done) -> tuple[Tensor, Tensor]:
+    def pair(self, done: LocalResult) -> tuple[Tensor, Tensor]:
         """w and m after the last step."""
         S = len(done.down["m"])
         w = done.net.w[:S].clone()
-        return w, self.momentum(w, done.slots["y"][:S])
+        return w, self.momentum(w, done.opt_state["y"][:S])
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {"m": self.pair(done)[1]}, done.memory
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         m = self.momentum(w, w)  # y^0 = w^0
         pairs = {"w_k": w.repeat(sites, 1), "m_k": m.repeat(sites, 1), "w_r": w.clone(), "m_r": m.clone()}
         return pairs | {"u": torch.zeros(sites)}
@@ -105,11 +108,11 @@ class PFedMo(Algorithm):
     def model(self, server: Tree, site: int) -> tuple[Tensor, Tensor]:
         return server["w_k"][site], server["buffers"]
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         who = updates.index
         p = updates.by_size() if self.aggregation == "weighted" else torch.full_like(updates.n, 1 / len(updates.n))
-        w_r, m_r, losses = self.represent(server, updates, hall)
-        s, u = self.scores(losses, server["u"][who], hall)
+        w_r, m_r, losses = self.represent(server, updates, context)
+        s, u = self.scores(losses, server["u"][who], context)
         mean, m, share = updates.average(p), p @ updates["m"], (self.pi * s).unsqueeze(1)
         m_plus = (1 - share) * m + share * m_r  # (3.7)
         w_plus = (1 - share) * mean["w"] + share * w_r  # (3.8), its first two terms
@@ -118,36 +121,36 @@ class PFedMo(Algorithm):
         kept = {"w_k": w_plus, "m_k": m_plus, "u": u}  # Alg. 1, lines 15 and 16
         new = {name: server[name].index_copy(0, who, t) for name, t in kept.items()}
         w = p @ w_plus  # w_+: Alg. 1, line 14
-        new["w_k"][list(hall.left_out)], new["m_k"][list(hall.left_out)] = w, p @ m_plus
+        new["w_k"][list(context.left_out)], new["m_k"][list(context.left_out)] = w, p @ m_plus
         return server | mean | new | {"w": w, "w_r": w_r, "m_r": m_r}
 
-    def represent(self, server: Tree, updates: Updates, hall: Hall) -> tuple[Tensor, Tensor, Tensor]:
+    def represent(self, server: Tree, updates: Updates, context: ServerContext) -> tuple[Tensor, Tensor, Tensor]:
         """The representation pair after as many steps as a worker makes, and how far from it each worker is."""
         w_r, m_r = server["w_r"], server["m_r"]
-        if hall.trusted is None:
-            hall.notes.append("the server holds no labelled rows: every score is 0, and this is FedNAG")
+        if context.trusted is None:
+            context.notes.append("the server holds no labelled rows: every score is 0, and this is FedNAG")
             return w_r, m_r, torch.zeros_like(updates.n)
         if self.representation == "restart":
             w_r, m_r = server["w"], self.momentum(server["w"], server["w"])
-        done = hall.train({"w": w_r, "m": m_r, "buffers": server["buffers"]})
-        inputs = hall.trusted.x if self.score_on == "public" else hall.public
+        done = context.train({"w": w_r, "m": m_r, "buffers": server["buffers"]})
+        inputs = context.trusted.x if self.score_on == "public" else context.public
         if not len(inputs):
             raise UsageError("method.score_on = test scores test inputs, and the server has none; set split.public")
-        x = inputs[torch.randperm(len(inputs), generator=hall.draw)[: self.scored]]
+        x = inputs[torch.randperm(len(inputs), generator=context.draw)[: self.scored]]
         return *self.pair(done), self.losses(done, x, updates)
 
     @torch.no_grad()
-    def losses(self, done: Done, x: Tensor, updates: Updates) -> Tensor:
+    def losses(self, done: LocalResult, x: Tensor, updates: Updates) -> Tensor:
         """l_i of every worker: its predictions against those of the representation model."""
         g = softmax(done.net(x), -1)  # (3.5)
         models = zip(updates["w"], updates["buffers"], strict=True)
         return torch.stack([cross_entropy(done.net.at(w, buffers, x), g) for w, buffers in models])  # (3.4), (3.6)
 
-    def scores(self, losses: Tensor, u: Tensor, hall: Hall) -> tuple[Tensor, Tensor]:
+    def scores(self, losses: Tensor, u: Tensor, context: ServerContext) -> tuple[Tensor, Tensor]:
         """s_i = 1 - l_i / u_i and the new u_i (Alg. 2); a score is 0 where u_i is, or where l_i is not finite."""
         finite = torch.isfinite(losses)
         if not finite.all():
-            hall.notes.append(f"{int((~finite).sum())} of {len(losses)} losses were not finite: their scores are 0")
+            context.notes.append(f"{int((~finite).sum())} of {len(losses)} losses were not finite: their scores are 0")
         u = torch.where(finite, torch.maximum(u, losses), u)
         known = finite & (u > 0)
         return torch.where(known, 1 - losses / torch.where(known, u, 1.0), 0.0), u

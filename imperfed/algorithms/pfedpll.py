@@ -26,10 +26,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax
 
-from imperfed.core import Algorithm, Batch, Hall, Objective, Tree, Updates
-from imperfed.labels import Candidates
-from imperfed.losses import NEVER, masked, masked_logsumexp, masked_softmax
-from imperfed.network import Network
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.context import ServerContext
+from imperfed.core.exchange import Updates
+from imperfed.core.labels import Candidates
+from imperfed.core.network import Network
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import NEVER, masked, masked_logsumexp, masked_softmax
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class LCP(Objective):
     lambda2: float = 1.0  # Eq. 9, weight of L_pc
     lambda3: float = 1.0  # Eq. 9, weight of L_nc
 
-    def open(self, labels: Candidates) -> Tree:
+    def init_rows(self, labels: Candidates) -> Tree:
         return {"alpha": labels.uniform()}  # Alg. 1, line 1
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
@@ -55,10 +59,10 @@ class LCP(Objective):
         L_nc = -rest * (~M).any(-1)  # Eq. 8; 0 where every class is a candidate
         return self.lambda1 * L_s + self.lambda2 * L_pc + self.lambda3 * L_nc, logp.detach()  # Eq. 9
 
-    def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
+    def update_rows(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
         return {"alpha": masked_softmax(out, batch.labels.values)}  # Eq. 6
 
-    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
         return rows["alpha"]
 
 
@@ -83,36 +87,36 @@ class PFedPLL(Algorithm):
     def build(self, network: Network) -> Network:
         return network.insert_before_head("corr", identity) if self.lci else network
 
-    def stays(self, name: str) -> bool:
+    def is_personal(self, name: str) -> bool:
         return self.lci and name.startswith(("corr.", "head."))
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        weights = self.scores(server, updates, hall) if self.kl else updates.by_size()
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        weights = self.scores(server, updates, context) if self.kl else updates.by_size()
         return server | updates.average(weights)  # Alg. 1, line 18
 
-    def scores(self, server: Tree, updates: Updates, hall: Hall) -> Tensor:
+    def scores(self, server: Tree, updates: Updates, context: ServerContext) -> Tensor:
         """Alg. 2: how far each site's representation has moved from the global one, as shares."""
-        if not len(hall.public):
-            hall.notes.append("pfedpll: no public inputs for the KL score, weights n_k/n used")
+        if not len(context.public):
+            context.notes.append("pfedpll: no public inputs for the KL score, weights n_k/n used")
             return updates.by_size()
-        order = torch.randperm(len(hall.public), generator=hall.draw)[: self.batches * self.size]
-        a = hall.public[order].split(self.size)
-        old = [self.rep(hall, server["w"], server["buffers"], a_b) for a_b in a]
+        order = torch.randperm(len(context.public), generator=context.draw)[: self.batches * self.size]
+        a = context.public[order].split(self.size)
+        old = [self.rep(context, server["w"], server["buffers"], a_b) for a_b in a]
         distance = torch.stack(
             [
-                torch.stack([kl(self.rep(hall, w, b, a_b), q) for a_b, q in zip(a, old, strict=True)]).mean()
+                torch.stack([kl(self.rep(context, w, b, a_b), q) for a_b, q in zip(a, old, strict=True)]).mean()
                 for w, b in zip(updates["w"], updates["buffers"], strict=True)
             ]
         )  # Eq. 10 and Alg. 2, line 4
         if not torch.isfinite(distance).all() or distance.sum() <= 0:
-            hall.notes.append("pfedpll: the KL distances are zero or not finite, weights n_k/n used")
+            context.notes.append("pfedpll: the KL distances are zero or not finite, weights n_k/n used")
             return updates.by_size()
         return distance / distance.sum()  # Alg. 2, line 5
 
     @torch.no_grad()
-    def rep(self, hall: Hall, w: Tensor, buffers: Tensor, x: Tensor) -> Tensor:
+    def rep(self, context: ServerContext, w: Tensor, buffers: Tensor, x: Tensor) -> Tensor:
         """log softmax over the p features of the representation at other weights."""
-        return log_softmax(hall.net.at(w, buffers, x, features=True), -1)
+        return log_softmax(context.net.at(w, buffers, x, features=True), -1)
 
 
 def kl(logp: Tensor, logq: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from imperfed.core import Algorithm
+from imperfed.core.algorithm import Algorithm
 
 
 @dataclass(frozen=True)
@@ -17,4 +17,4 @@ class Pooled(Algorithm):
     """One site holds all rows."""
 
     name: ClassVar[str] = "pooled"
-    gathers: ClassVar[bool] = True
+    pools_data: ClassVar[bool] = True

@@ -26,11 +26,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from imperfed.core import Algorithm, Batch, Exchange, Hall, Objective, Step, Tree, Updates
-from imperfed.embeddings import cosine_scores
-from imperfed.errors import UsageError, not_negative, positive
-from imperfed.labels import Positive
-from imperfed.network import Network
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.context import LocalStep, ServerContext
+from imperfed.core.errors import UsageError, not_negative, positive
+from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.labels import Positive
+from imperfed.core.network import Network
+from imperfed.core.objective import Objective
+from imperfed.nn.embeddings import cosine_scores
 
 HEAD = "head.weight"
 
@@ -41,7 +45,7 @@ class PositiveHinge(Objective):
 
     name: ClassVar[str] = "positive-hinge"
     labels: ClassVar[type[Positive]] = Positive
-    by_itself: ClassVar[bool] = False  # it reads the class matrix, which a stack of networks does not show
+    row_independent: ClassVar[bool] = False  # it reads the class matrix, which a stack of networks does not show
     threshold: float = 0.9  # Eq. 14
 
     def loss(self, net: Any, batch: Batch) -> tuple[Tensor, Any]:
@@ -79,53 +83,53 @@ class ClassEmbeddings(Algorithm):
             )
         return cosine_scores(network)  # Eq. 2
 
-    def move(self, g: Tensor, step: Step) -> None:
+    def move(self, g: Tensor, step: LocalStep) -> None:
         step.net.layout.view(g, HEAD).mul_(self.rate_w / self.lr_theta)
         step.w.sub_(g, alpha=self.lr_theta)  # Alg. 1, line 15; the server brings rows of W back to length 1
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         if self.one_pass:
-            return (Exchange("gradient", self.descend, weigh=self.shares, traffic=self.traffic),)
+            return (Exchange("gradient", self.descend, weights=self.shares, traffic=self.traffic),)
         return (Exchange("train", self.merge),)
 
     def shares(self, n: Tensor) -> Tensor:
         """The weight of each site in theta."""
         return n / n.sum() if self.by_size else torch.full_like(n, 1 / len(n))
 
-    def traffic(self, server: Tree, hall: Hall) -> tuple[int, int]:
+    def traffic(self, server: Tree, context: ServerContext) -> tuple[int, int]:
         """Numbers down and up in one round; a site has its class embedding from the first."""
-        W = hall.net.layout.view(server["w"], HEAD)
+        W = context.net.layout.view(server["w"], HEAD)
         theta = server["w"].numel() - W.numel() + server["buffers"].numel()
-        return theta + (W.shape[1] if hall.round == 0 else 0), theta
+        return theta + (W.shape[1] if context.round == 0 else 0), theta
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Alg. 1, lines 19 to 21, from the sites' own copies."""
         new = updates.average(self.shares(updates.n))  # line 19
-        W = hall.net.layout.view(server["w"], HEAD)
-        moved, more = self.rows(server, updates, hall)
-        return self.place(server | new | more, W, moved, hall)
+        W = context.net.layout.view(server["w"], HEAD)
+        moved, more = self.rows(server, updates, context)
+        return self.place(server | new | more, W, moved, context)
 
-    def descend(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def descend(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """The same from the sum of the sites' gradients."""
-        g, view = updates["g"][0], hall.net.layout.view
+        g, view = updates["g"][0], context.net.layout.view
         new = server | {"w": server["w"] - self.lr_theta * g}
-        moved, more = self.rows_at_once(server, updates, view(g, HEAD), hall)
-        return self.place(new | more, view(server["w"], HEAD), moved, hall)
+        moved, more = self.rows_at_once(server, updates, view(g, HEAD), context)
+        return self.place(new | more, view(server["w"], HEAD), moved, context)
 
-    def place(self, server: Tree, before: Tensor, W: Tensor, hall: Hall) -> Tree:
+    def place(self, server: Tree, before: Tensor, W: Tensor, context: ServerContext) -> Tree:
         """The server's memory with the new class embeddings in the model."""
         w = server["w"].clone()
-        hall.net.layout.view(w, HEAD).copy_(self.embed(server, before, normalize(W), hall))
+        context.net.layout.view(w, HEAD).copy_(self.embed(server, before, normalize(W), context))
         return server | {"w": w}
 
-    def rows(self, server: Tree, updates: Updates, hall: Hall) -> tuple[Tensor, Tree]:
+    def rows(self, server: Tree, updates: Updates, context: ServerContext) -> tuple[Tensor, Tree]:
         """W from the sites' rows (line 20), and what else the server remembers of it."""
-        return hall.net.layout.view(server["w"], HEAD), {}
+        return context.net.layout.view(server["w"], HEAD), {}
 
-    def rows_at_once(self, server: Tree, updates: Updates, g: Tensor, hall: Hall) -> tuple[Tensor, Tree]:
+    def rows_at_once(self, server: Tree, updates: Updates, g: Tensor, context: ServerContext) -> tuple[Tensor, Tree]:
         """The same from the weighted sum of the sites' gradients at W."""
-        return hall.net.layout.view(server["w"], HEAD), {}
+        return context.net.layout.view(server["w"], HEAD), {}
 
-    def embed(self, server: Tree, before: Tensor, W: Tensor, hall: Hall) -> Tensor:
+    def embed(self, server: Tree, before: Tensor, W: Tensor, context: ServerContext) -> Tensor:
         """What the server does with the class embeddings."""
         return W

@@ -16,9 +16,10 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from imperfed.core import Batch, Objective
-from imperfed.labels import Positives
-from imperfed.losses import masked_mean
+from imperfed.core.batch import Batch
+from imperfed.core.labels import Positives
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import masked_mean
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imperfed.core import Tree
-from imperfed.errors import UsageError, not_negative, positive
+from imperfed.core.batch import Tree
+from imperfed.core.errors import UsageError, not_negative, positive
 
 RELEASED = "released"
 

@@ -21,9 +21,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from imperfed.core import Batch, Objective, Tree
-from imperfed.labels import Candidates
-from imperfed.losses import masked_softmax, weighted_ce
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.labels import Candidates
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import masked_softmax, weighted_ce
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ class RC(Objective):
     name: ClassVar[str] = "rc"
     labels: ClassVar[type[Candidates]] = Candidates
 
-    def open(self, labels: Candidates) -> Tree:
+    def init_rows(self, labels: Candidates) -> Tree:
         return {"W": labels.uniform()}  # W_j = 1/|S|
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         return weighted_ce(batch.rows["W"], net(batch.x)), None  # -sum_{j in S} W_j log p_j
 
-    def remember(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
+    def update_rows(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
         return {"W": masked_softmax(net(batch.x), batch.labels.values)}  # W_j = p_j / sum_{l in S} p_l
 
-    def believe(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
         return rows["W"]

@@ -29,8 +29,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Desk, Done, Hall, Site, Step, Tree, Updates
-from imperfed.errors import UsageError, positive
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
+from imperfed.core.errors import UsageError, positive
+from imperfed.core.exchange import Updates
 
 
 @dataclass(frozen=True)
@@ -46,34 +49,34 @@ class Scaffold(Algorithm):
             raise UsageError(f"setting method.option of scaffold must be 1 or 2; got {self.option}")
         positive("method", alpha=self.alpha)
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"c": torch.zeros_like(w), "K": torch.tensor(float(sites))}
 
-    def open(self, site: Site) -> Tree:
+    def init_site(self, site: SiteSetup) -> Tree:
         return {"c": torch.zeros(site.layout.shared)}
 
     def send(self, server: Tree, site: int) -> Tree:
         return {"c": server["c"]}
 
-    def begin(self, desk: Desk) -> Tree:
-        return desk.down | {"full": desk.full_gradient()} if self.option == 1 else desk.down
+    def prepare(self, site: SiteContext) -> Tree:
+        return site.down | {"full": site.full_gradient()} if self.option == 1 else site.down
 
-    def correct(self, g: Tensor, step: Step) -> Tensor:
+    def correct(self, g: Tensor, step: LocalStep) -> Tensor:
         c, c_k = step.down["c"], step.memory["c"]
         g[: len(c)] += c - c_k  # g - c_k + c
         return g
 
-    def move(self, g: Tensor, step: Step) -> None:
+    def move(self, g: Tensor, step: LocalStep) -> None:
         step.w.sub_(g, alpha=step.lr)  # y <- y - eta (g - c_k + c)
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         x, c, c_k = done.down["w"], done.down["c"], done.memory["c"]
         mean = (x - done.net.w[: len(x)]) / (done.steps * done.lr)
         # c_k^+ = grad f_k(x) in option I, c_k - c + (x - y) / (H eta) in option II
         new = done.down["full"] if self.option == 1 else c_k - c + mean
         return {"dc": new - c_k}, {"c": new}
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         new = updates.average(updates.uniform())
         new["w"] = torch.lerp(server["w"], new["w"], self.alpha)  # x <- x + alpha 1/M sum_k (y_k - x)
         new["c"] = server["c"] + updates["dc"].sum(0) / server["K"]  # c <- c + 1/K sum_k (c_k^+ - c_k)

@@ -27,8 +27,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Done, Hall, Site, Tree, Updates
-from imperfed.errors import fraction, positive, unknown
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, ServerContext, SiteSetup
+from imperfed.core.errors import fraction, positive, unknown
+from imperfed.core.exchange import Updates
 
 STRATEGIES = ("reset", "maintain", "average")
 
@@ -48,17 +51,17 @@ class SlowMo(Algorithm):
         if self.buffer_strategy not in STRATEGIES:
             raise unknown("buffer_strategy of slowmo", self.buffer_strategy, STRATEGIES)
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
+    def init_server(self, w: Tensor, sites: int) -> Tree:
         averaged = {"v": torch.zeros_like(w)} if self.buffer_strategy == "average" else {}
         return {"u": torch.zeros_like(w)} | averaged
 
-    def open(self, site: Site) -> Tree:
+    def init_site(self, site: SiteSetup) -> Tree:
         return {"v": torch.zeros(site.layout.trainable)} if self.buffer_strategy == "maintain" else {}
 
     def send(self, server: Tree, site: int) -> Tree:
         return {"v": server["v"]} if self.buffer_strategy == "average" else {}
 
-    def start(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
+    def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
         v = torch.zeros_like(w)
         if self.buffer_strategy == "maintain":
             v.copy_(memory["v"])
@@ -66,13 +69,13 @@ class SlowMo(Algorithm):
             v[: len(down["v"])] = down["v"]
         return {"v": v}
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
-        v = done.slots["v"]
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
+        v = done.opt_state["v"]
         up = {"v": v[: len(done.down["w"])]} if self.buffer_strategy == "average" else {}
         return up, {"v": v.clone()} if self.buffer_strategy == "maintain" else {}
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        p, eta = updates.by_size(), hall.lr
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        p, eta = updates.by_size(), context.lr
         new = updates.average(p)
         u = self.beta * server["u"] + (server["w"] - new["w"]) / eta  # u <- beta u + (x - sum_k p_k x_k) / eta
         new["w"] = server["w"] - self.alpha * eta * u  # x <- x - alpha eta u

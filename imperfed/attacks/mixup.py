@@ -20,11 +20,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.attacks.fairness import FairnessAttack, as_sets
-from imperfed.core import SLICE
-from imperfed.errors import UsageError
-from imperfed.federation import Attribute
-from imperfed.labels import Candidates, Exact, Labels, Memberships
+from imperfed.attacks.base import FairnessAttack, as_sets
+from imperfed.core.context import SLICE
+from imperfed.core.errors import UsageError
+from imperfed.core.federation import Attribute
+from imperfed.core.labels import Candidates, Exact, Labels, Memberships
 
 
 @dataclass(frozen=True)

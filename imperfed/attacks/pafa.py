@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from imperfed.attacks.fairness import FairnessAttack
-from imperfed.errors import unknown
-from imperfed.federation import Attribute
-from imperfed.labels import Candidates, Exact, Labels
+from imperfed.attacks.base import FairnessAttack
+from imperfed.core.errors import unknown
+from imperfed.core.federation import Attribute
+from imperfed.core.labels import Candidates, Exact, Labels
 
 KEEP = ("set", "none")
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from imperfed.algorithms import catalogue, reference
-from imperfed.config import Run
-from imperfed.core import Algorithm, Objective
-from imperfed.descend import Local
-from imperfed.errors import UsageError
-from imperfed.labels import Labels
-from imperfed.listing import about
+from imperfed.cli.catalogue import about
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Labels
+from imperfed.core.objective import Objective
+from imperfed.engine.local_training import Local
+from imperfed.experiments.config import RunConfig
 from imperfed.models import models
 from imperfed.repairs import repairs
 
@@ -40,8 +41,8 @@ class Advice:
 def advise(kind: type[Labels]) -> tuple[Advice, ...]:
     """All that can learn from this kind of labels: what was made for it first."""
     methods = [found for name, method in catalogue().items() if (found := _suits(name, method, kind))]
-    mending = [Advice(name, "repair", True, "", about(r)) for name, r in repairs().items() if r.labels is kind]
-    return (*sorted(methods, key=lambda a: (not a.made_for, a.part)), *mending)
+    repair_result = [Advice(name, "repair", True, "", about(r)) for name, r in repairs().items() if r.labels is kind]
+    return (*sorted(methods, key=lambda a: (not a.made_for, a.part)), *repair_result)
 
 
 def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labels]) -> Advice | None:
@@ -51,8 +52,8 @@ def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labe
     own = algorithm.objective
     if method.made_for not in (None, kind) or (own is not None and not own.accepts(kind)):
         return None
-    needs = "with trusted rows at the server" if algorithm.trusts else ""
-    needs = "a reference: all rows in one place" if method.gathers else needs
+    needs = "with trusted rows at the server" if algorithm.needs_server_rows else ""
+    needs = "a reference: all rows in one place" if method.pools_data else needs
     made_for = own is not None or method.made_for is kind
     return Advice(name, "algorithm", made_for, needs, about(method))
 
@@ -60,7 +61,7 @@ def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labe
 def first(kind: type[Labels]) -> str:
     """The method to begin with: the default if it can, else one that was made for this, else plain averaging."""
     able = [a.name for a in advise(kind) if a.part == "algorithm" and a.made_for and not a.needs]
-    usual = Run().method
+    usual = RunConfig().method
     return usual if usual in able else able[0] if able else reference(kind).name
 
 
@@ -78,7 +79,7 @@ def commands(
         chosen += f" --set epochs={PASSES}"
     method = first(kind)
     mended = [a.name for a in advise(kind) if a.part == "repair"] if trusted else []
-    alone = [n for n, m in catalogue().items() if issubclass(m, Algorithm) and not m.gathers and m().stays("")]
+    alone = [n for n, m in catalogue().items() if issubclass(m, Algorithm) and not m.pools_data and m().is_personal("")]
     again = [f"imperfed run {method} {data}{chosen} --set repair={name}" for name in mended]
     return (
         f"imperfed run {method} {data}{chosen}",

@@ -10,10 +10,10 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from imperfed.files.cells import NUMBER
-from imperfed.files.problems import LINED, Problems, shown
-from imperfed.files.tables import IMAGES, read_table
-from imperfed.files.text import DELIMITERS
+from imperfed.data.files.cells import NUMBER
+from imperfed.data.files.problems import LINED, Problems, shown
+from imperfed.data.files.table import IMAGES, read_table
+from imperfed.data.files.text import DELIMITERS
 
 MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
 """Distinct values up to which a column's values are remembered."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imperfed.census.repeats import Repeats, find_repeats
-from imperfed.labels import Annotated, Candidates, Exact, Labels, Memberships
+from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships
 
 MOST_PAIRS = 10
 """Pairs of classes that are named."""
@@ -19,7 +19,7 @@ ENOUGH = 5
 
 
 @dataclass(frozen=True)
-class Held:
+class SiteRows:
     """What the census looks at of one site."""
 
     name: str
@@ -102,7 +102,7 @@ class Census:
 def take(
     name: str,
     classes: tuple[str, ...],
-    sites: Sequence[Held],
+    sites: Sequence[SiteRows],
     key: bytes,
     groups: tuple[str, ...] = (),
     tests: Sequence[Tensor] = (),
@@ -121,7 +121,7 @@ def take(
     )
 
 
-def count(site: Held, known: Known, every: Known, classes: tuple[str, ...], groups: tuple[str, ...]) -> SiteCensus:
+def count(site: SiteRows, known: Known, every: Known, classes: tuple[str, ...], groups: tuple[str, ...]) -> SiteCensus:
     """The figures of one site among others."""
     rate = known.rate().nan_to_num(0.0)
     members = torch.zeros(0, len(groups)) if site.groups is None else site.groups

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from imperfed.census.columns import Column
-from imperfed.census.layout import Layout
-from imperfed.files.cells import NUMBER, word
-from imperfed.files.problems import Problems, listed, shown
-from imperfed.files.tables import read_table
+from imperfed.census.folder_layout import FolderLayout
+from imperfed.data.files.cells import NUMBER, word
+from imperfed.data.files.problems import Problems, listed, shown
+from imperfed.data.files.table import read_table
 
 MOST_CELLS = 5
 """Cells that are told one by one."""
 
 
-def absent(layout: Layout, files: Sequence[dict[str, Column]], scattered: Iterable[str]) -> list[str]:
+def absent(layout: FolderLayout, files: Sequence[dict[str, Column]], scattered: Iterable[str]) -> list[str]:
     """A sentence for each of the columns that some sites lack, since a model needs its inputs from all."""
     sites = {path: name for name, path in layout.named().items()}
     told = []
@@ -34,7 +34,7 @@ def first_blank(path: Path, name: str, delimiter: str) -> str:
     return next(table.row_name(row) for row, cell in enumerate(table.columns[name].to_pylist()) if not word(cell))
 
 
-def repeated(layout: Layout, name: str, site: str, delimiter: str) -> str:
+def repeated(layout: FolderLayout, name: str, site: str, delimiter: str) -> str:
     """The first value that a site has twice, and where; `site` names the site's column in one file for all."""
     for path in layout.files:
         table = read_table(path, {name: "text", site or name: "text"}, delimiter, Problems(), slowly=True)
@@ -50,7 +50,7 @@ def repeated(layout: Layout, name: str, site: str, delimiter: str) -> str:
     return ""
 
 
-def spoilt(layout: Layout, files: Sequence[dict[str, Column]], name: str, delimiter: str) -> str:
+def spoilt(layout: FolderLayout, files: Sequence[dict[str, Column]], name: str, delimiter: str) -> str:
     """The cells of a column that are no numbers, and the fix; empty where the reader finds no such column.
 
     To leave the cell blank is no fix, since a blank is no number either.

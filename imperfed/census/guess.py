@@ -8,7 +8,7 @@ from typing import Any
 
 from imperfed.census.columns import find_delimiter, merged, profile
 from imperfed.census.flaws import absent
-from imperfed.census.layout import Layout, find_layout
+from imperfed.census.folder_layout import FolderLayout, find_layout
 from imperfed.census.pixels import guess_size
 from imperfed.census.roles import (
     Look,
@@ -20,10 +20,10 @@ from imperfed.census.roles import (
     guess_site,
     leave_out,
 )
-from imperfed.errors import DataError
-from imperfed.files.declaration import Declaration, Inputs, LabelColumns
-from imperfed.files.problems import Problems
-from imperfed.files.tables import IMAGES
+from imperfed.core.errors import DataError
+from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns
+from imperfed.data.files.problems import Problems
+from imperfed.data.files.table import IMAGES
 
 ARRAYS = ("candidates", "labels", "y", "target")
 """Names by which the labels of an .npz file are known."""
@@ -64,7 +64,7 @@ def guess(path: Path) -> Guess:
     return Guess(replace(about, inputs=inputs, labels=labels), (why, *_besides(layout), *whys))
 
 
-def _table(about: Declaration, layout: Layout, why: str) -> Guess:
+def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
     """Every column gets its part, the ones that are told apart most surely first."""
     delimiter = find_delimiter(layout.files[0])
     problems = Problems()
@@ -90,11 +90,11 @@ def _table(about: Declaration, layout: Layout, why: str) -> Guess:
     return Guess(replace(declaration, labels=labels, attribute=attribute), tuple(look.why))
 
 
-def _besides(layout: Layout) -> list[str]:
+def _besides(layout: FolderLayout) -> list[str]:
     return [f"{key}: {place}, by its name" for key, place in layout.besides.items()]
 
 
-def _image_folders(layout: Layout) -> tuple[Inputs, LabelColumns, list[str]]:
+def _image_folders(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str]]:
     """Folders of images by class: labels are exact, and the classes are the names of the folders."""
     classes = sorted({p.parent.name for site in layout.files for p in site.glob("*/*") if p.suffix.lower() in IMAGES})
     images = (p for p in sorted(layout.files[0].glob("*/*")) if p.suffix.lower() in IMAGES)
@@ -103,7 +103,7 @@ def _image_folders(layout: Layout) -> tuple[Inputs, LabelColumns, list[str]]:
     return Inputs(size=size, channels=channels), LabelColumns("exact", tuple(classes)), whys
 
 
-def _arrays(layout: Layout) -> tuple[Inputs, LabelColumns, list[str]]:
+def _arrays(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str]]:
     """.npz files: the inputs are `x`, the labels the first of the usual names."""
     import numpy as np
 

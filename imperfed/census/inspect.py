@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from imperfed.census.advice import Advice, advise, commands
-from imperfed.census.figures import Census, Held, SiteCensus, take
+from imperfed.census.figures import Census, SiteCensus, SiteRows, take
 from imperfed.census.guess import Guess, guess
 from imperfed.census.warnings import warnings
-from imperfed.errors import DataError
-from imperfed.files.declaration import FILE, Declaration, parse, read_declaration
-from imperfed.files.sites import Reading, read_sites
+from imperfed.core.errors import DataError
+from imperfed.data.files.declaration import FILE, Declaration, parse, read_declaration
+from imperfed.data.files.reading import Reading, read_sites
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _told(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
     for site in reading.sites:
         assert site.rows.labels is not None
         members = site.rows.x[:, -len(groups) :] if groups else None
-        held.append(Held(site.name, site.rows.x, site.rows.labels, members))
+        held.append(SiteRows(site.name, site.rows.x, site.rows.labels, members))
     tests = [rows.x for rows in (reading.test, *(site.test for site in reading.sites)) if rows is not None]
     census = take(declaration.name, labels.classes, held, secrets.token_bytes(32), groups, tests)
     measured = declaration.measured

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from imperfed.census.figures import Census
-from imperfed.labels import Annotated, Candidates, Exact, Memberships
+from imperfed.core.labels import Annotated, Candidates, Exact, Memberships
 from imperfed.report.plots import ACCENT, INK, STYLE
 
 if TYPE_CHECKING:

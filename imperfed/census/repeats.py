@@ -9,7 +9,7 @@ from hashlib import blake2b
 import torch
 from torch import Tensor
 
-from imperfed.labels import Exact, Labels
+from imperfed.core.labels import Exact, Labels
 
 MOST_PAIRS = 10
 """Pairs of sites that are named."""

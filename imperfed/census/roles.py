@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from imperfed.census.columns import Column, values_by_site
 from imperfed.census.flaws import absent, first_blank, repeated, spoilt
-from imperfed.census.layout import Layout
+from imperfed.census.folder_layout import FolderLayout
 from imperfed.census.pixels import guess_size
-from imperfed.errors import DataError
-from imperfed.files.declaration import Inputs, LabelColumns, SensitiveColumn, Uncertain
-from imperfed.files.problems import listed
+from imperfed.core.errors import DataError
+from imperfed.data.files.declaration import Inputs, LabelColumns, SensitiveColumn, Uncertain
+from imperfed.data.files.problems import listed
 from imperfed.report.words import many
 
 SITES = (
@@ -35,7 +35,7 @@ CATEGORIES = 50
 class Look:
     """The columns that play no part yet, and what was said of the others."""
 
-    layout: Layout
+    layout: FolderLayout
     columns: dict[str, Column]
     files: list[dict[str, Column]]
     """The columns of each file."""
@@ -46,7 +46,12 @@ class Look:
 
     @classmethod
     def at(
-        cls, layout: Layout, every: dict[str, Column], files: list[dict[str, Column]], why: list[str], delimiter: str
+        cls,
+        layout: FolderLayout,
+        every: dict[str, Column],
+        files: list[dict[str, Column]],
+        why: list[str],
+        delimiter: str,
     ) -> Look:
         """A first look at all columns."""
         common = {name: c for name, c in every.items() if all(name in columns for columns in files)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from imperfed.census.figures import Census, SiteCensus
-from imperfed.labels import Annotated, Candidates, Exact, Memberships, Positive, Positives
+from imperfed.core.labels import Annotated, Candidates, Exact, Memberships, Positive, Positives
 from imperfed.report.words import many, per_cent
 
 FEW = 10

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from imperfed.data.candidates import Labelling
+from imperfed.core.errors import DataError, UsageError, unknown
+from imperfed.core.labels import Annotated
+from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
 from imperfed.data.partitions import deal_classes
-from imperfed.errors import DataError, UsageError, unknown
-from imperfed.labels import Annotated
 
 UNKNOWN = -1
 """Stands in a label matrix where nobody has looked."""
@@ -39,7 +39,7 @@ def given(dataset: Dataset) -> bool:
     return dataset.y is not None and dataset.y.ndim == 2 and bool((dataset.y == UNKNOWN).any())
 
 
-def to_learn(dataset: Dataset, labelling: Labelling) -> Dataset:
+def to_learn(dataset: Dataset, labelling: LabelConfig) -> Dataset:
     """The dataset with those of its classes that are to be learned, in the order of the data."""
     wanted = [name for name in _words(labelling.classes, ",") if name != "all"]
     if not labelling.classes:
@@ -66,7 +66,7 @@ def label_matrix_of(dataset: Dataset) -> Tensor:
 
 
 def annotate(
-    dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], generator: np.random.Generator
+    dataset: Dataset, labelling: LabelConfig, sites: Sequence[Tensor], generator: np.random.Generator
 ) -> tuple[Annotated, dict[str, Any]]:
     """What the site of every row knows of it, and how that came about."""
     truth = y = label_matrix_of(dataset)

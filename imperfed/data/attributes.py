@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imperfed.core.errors import DataError
+from imperfed.core.federation import Attribute
 from imperfed.data.candidates import flip
 from imperfed.data.dataset import Dataset
-from imperfed.errors import DataError
-from imperfed.federation import Attribute
 
 
 def with_attribute(

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imperfed.core.errors import DataError, UsageError
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Positive
 from imperfed.data.dataset import Dataset
-from imperfed.data.partitions import Split
-from imperfed.errors import DataError, UsageError
-from imperfed.federation import Federation
-from imperfed.labels import Positive
-from imperfed.oracle import Oracle
+from imperfed.data.oracle import Oracle
+from imperfed.data.partitions import SplitConfig
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def by_label(dataset: Dataset, apart: Apart) -> tuple[Federation, Oracle, dict[s
     return federation, oracle, facts
 
 
-def draw(dataset: Dataset, split: Split, generator: np.random.Generator) -> Apart:
+def draw(dataset: Dataset, split: SplitConfig, generator: np.random.Generator) -> Apart:
     """Examples of no label are left out; an official test set takes the place of a drawn one."""
     if dataset.y is None or dataset.y.ndim != 2:
         raise DataError(f"{dataset.name}: partition = label is for data with several classes an example")

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from imperfed.errors import UsageError, unknown
-from imperfed.threads import one_thread
+from imperfed.core.errors import UsageError, unknown
+from imperfed.core.threads import one_thread
 
 Index = npt.NDArray[np.int64]
 Sets = npt.NDArray[np.bool_]
@@ -37,7 +37,7 @@ HIDDEN, BATCH, RATE, EPOCHS, STEPS = 128, 256, 1e-3, 5, 500
 
 
 @dataclass(frozen=True)
-class Labelling:
+class LabelConfig:
     """What the sites are told about the classes of their rows.
 
     `kind`: "auto" takes the candidate sets that come with the data and generates some where none do; "candidates" takes
@@ -68,7 +68,7 @@ class Labelling:
 
 
 def generate(
-    labelling: Labelling, x: Tensor, y: Tensor, classes: int, seed: int, generator: np.random.Generator
+    labelling: LabelConfig, x: Tensor, y: Tensor, classes: int, seed: int, generator: np.random.Generator
 ) -> tuple[Sets, float | None]:
     """The sets that `labelling` names, and the temperature if there is one; `seed` is the clean network's."""
     truth = y.numpy()

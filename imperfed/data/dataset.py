@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.errors import DataError
-from imperfed.federation import Attribute
-from imperfed.labels import Annotated, Candidates, Exact, Labels
+from imperfed.core.errors import DataError
+from imperfed.core.federation import Attribute
+from imperfed.core.labels import Annotated, Candidates, Exact, Labels
 
 
 @dataclass(frozen=True)

@@ -11,20 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imperfed.core.errors import DataError, UsageError, unknown
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Annotated, Candidates, Labels
 from imperfed.data.annotations import annotate, to_learn
 from imperfed.data.attributes import blur, group_facts, spare, true_groups
 from imperfed.data.by_label import by_label, draw
-from imperfed.data.candidates import KINDS, Labelling, generate
+from imperfed.data.candidates import KINDS, LabelConfig, generate
 from imperfed.data.dataset import Dataset
 from imperfed.data.noise import has_noise, tell_exactly
-from imperfed.data.partitions import Index, Split, partition
+from imperfed.data.oracle import Oracle
+from imperfed.data.partitions import Index, SplitConfig, partition
 from imperfed.data.scale import Scale
 from imperfed.data.tasks import Tasks, tasks_of
 from imperfed.data.trusted import set_apart, trust
-from imperfed.errors import DataError, UsageError, unknown
-from imperfed.federation import Federation
-from imperfed.labels import Annotated, Candidates, Labels
-from imperfed.oracle import Oracle
 
 STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6, "attribute": 9}
 """Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
@@ -33,7 +33,7 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Scene:
+class FederatedData:
     """A federation, its truth, JSON-able facts about both for the log and the report, and how inputs were scaled."""
 
     federation: Federation
@@ -43,7 +43,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Cut:
+class RowSplit:
     """Who gets which rows of the dataset, and what belongs to no site."""
 
     train: list[Tensor]
@@ -60,7 +60,7 @@ class Cut:
     """Row numbers that only the server holds."""
 
 
-def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: int) -> Scene:
+def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_seed: int) -> FederatedData:
     """Candidate sets, sites, test sets and public inputs; the same for the same arguments on any machine."""
     if data_seed < 0:
         raise UsageError(f"data_seed must not be negative; given: {data_seed}")
@@ -83,10 +83,10 @@ def federate(dataset: Dataset, split: Split, labelling: Labelling, data_seed: in
     facts = made | facts_of(federation, oracle, cut, len(dataset))
     if dataset.column is not None and split.partition != "column":
         facts["sites_not_used"] = len(dataset.column.unique())
-    return Scene(federation, oracle, facts, scale)
+    return FederatedData(federation, oracle, facts, scale)
 
 
-def tested_groups(dataset: Dataset, cut: Cut) -> tuple[Tensor, ...]:
+def tested_groups(dataset: Dataset, cut: RowSplit) -> tuple[Tensor, ...]:
     """The true group of every test row, a site each; none where rows name several groups."""
     x, tested = dataset.x, cut.test
     if cut.common_test and dataset.test_x is not None and cut.common is not None:
@@ -95,7 +95,7 @@ def tested_groups(dataset: Dataset, cut: Cut) -> tuple[Tensor, ...]:
     return () if known is None else tuple(known[rows] for rows in tested)
 
 
-def gather(dataset: Dataset, cut: Cut, labels: Labels, scale: Scale, sites: tuple[str, ...]) -> Federation:
+def gather(dataset: Dataset, cut: RowSplit, labels: Labels, scale: Scale, sites: tuple[str, ...]) -> Federation:
     """What the sites hold: their rows of the cut, with what is told of them."""
     order = torch.cat(cut.train)
     return Federation(
@@ -112,16 +112,16 @@ def gather(dataset: Dataset, cut: Cut, labels: Labels, scale: Scale, sites: tupl
     ).check()
 
 
-def federate_by_label(dataset: Dataset, split: Split, generator: np.random.Generator) -> Scene:
+def federate_by_label(dataset: Dataset, split: SplitConfig, generator: np.random.Generator) -> FederatedData:
     """One site a label, with one label known of every row."""
     apart = draw(dataset, split, generator)
     scale = Scale.of(dataset.x, (apart.train,))
     test_x = None if dataset.test_x is None else scale(dataset.test_x)
-    return Scene(*by_label(replace(dataset, x=scale(dataset.x), test_x=test_x), apart), scale)
+    return FederatedData(*by_label(replace(dataset, x=scale(dataset.x), test_x=test_x), apart), scale)
 
 
 def label(
-    dataset: Dataset, labelling: Labelling, sites: Sequence[Tensor], tasks: Tasks | None, data_seed: int
+    dataset: Dataset, labelling: LabelConfig, sites: Sequence[Tensor], tasks: Tasks | None, data_seed: int
 ) -> tuple[Labels, Facts]:
     """What is told about every row of the dataset, and how it came about."""
     classes = len(dataset.classes)
@@ -148,7 +148,7 @@ def label(
     return Candidates(torch.from_numpy(sets), classes), facts
 
 
-def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
+def cut_rows(dataset: Dataset, split: SplitConfig, data_seed: int) -> RowSplit:
     """Sites, their test rows, and the public inputs."""
     check_shares(split)
     if split.validation:
@@ -176,7 +176,7 @@ def cut_rows(dataset: Dataset, split: Split, data_seed: int) -> Cut:
     return replace(cut, trusted=torch.from_numpy(trusted), common_test=split.common_test)
 
 
-def check_shares(split: Split) -> None:
+def check_shares(split: SplitConfig) -> None:
     """Refuse shares that leave nothing."""
     for name, share in (("test", split.test), ("public", split.public), ("trusted", split.trusted)):
         if not 0 <= share < 1:
@@ -214,20 +214,20 @@ def keep_apart(
 
 
 def take_public(
-    dataset: Dataset, split: Split, train: list[Tensor], test: list[Tensor], generator: np.random.Generator
-) -> Cut:
+    dataset: Dataset, split: SplitConfig, train: list[Tensor], test: list[Tensor], generator: np.random.Generator
+) -> RowSplit:
     """Public inputs come from the official test set or, where there is none, from the test rows of every site."""
     if dataset.test_x is not None and dataset.test_y is not None:
         rows = torch.from_numpy(generator.permutation(len(dataset.test_x)))
         public, common = rows.tensor_split([share_of(split.public, len(rows))])
-        return Cut(train, test, dataset.test_x[public], "the official test set", common)
+        return RowSplit(train, test, dataset.test_x[public], "the official test set", common)
     # A site's test rows lie in random order already.
     parts = [rows.tensor_split([share_of(split.public, len(rows))]) for rows in test]
     public = torch.cat([taken for taken, _ in parts])
-    return Cut(train, [kept for _, kept in parts], dataset.x[public], "the test rows of the sites")
+    return RowSplit(train, [kept for _, kept in parts], dataset.x[public], "the test rows of the sites")
 
 
-def seal(dataset: Dataset, cut: Cut, scale: Scale) -> Oracle:
+def seal(dataset: Dataset, cut: RowSplit, scale: Scale) -> Oracle:
     """All that is true and not for the sites."""
     # Without truth every test set is empty, and any vector has the right empty part.
     y = torch.zeros(len(dataset), dtype=torch.int64) if dataset.y is None else dataset.y
@@ -247,7 +247,7 @@ def seal(dataset: Dataset, cut: Cut, scale: Scale) -> Oracle:
     )
 
 
-def facts_of(federation: Federation, oracle: Oracle, cut: Cut, rows: int) -> Facts:
+def facts_of(federation: Federation, oracle: Oracle, cut: RowSplit, rows: int) -> Facts:
     """The cut in numbers; all of training rows, where nothing else is said."""
     at_sites = sum(map(len, cut.train)) + sum(map(len, cut.test)) + (len(cut.public) if cut.common is None else 0)
     at_sites += len(cut.trusted)

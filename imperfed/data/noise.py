@@ -16,27 +16,27 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from imperfed.core.errors import DataError, UsageError, unknown
+from imperfed.core.labels import Exact
 from imperfed.data.dataset import Dataset
 from imperfed.data.tasks import Tasks
-from imperfed.errors import DataError, UsageError, unknown
-from imperfed.labels import Exact
 
 if TYPE_CHECKING:
-    from imperfed.data.candidates import Labelling
+    from imperfed.data.candidates import LabelConfig
 
 Index = npt.NDArray[np.int64]
 
 NOISES = ("none", "class-independent", "class-dependent", "uniform")
 
 
-def has_noise(labelling: Labelling, dataset: Dataset) -> bool:
+def has_noise(labelling: LabelConfig, dataset: Dataset) -> bool:
     """Whether the sites are told one class an example that may be wrong."""
     return labelling.noise != "none" or dataset.given is not None
 
 
 def tell_exactly(
     dataset: Dataset,
-    labelling: Labelling,
+    labelling: LabelConfig,
     sites: Sequence[Tensor],
     tasks: Tasks | None,
     generator: np.random.Generator,
@@ -63,7 +63,7 @@ def tell_exactly(
 
 
 def corrupt(
-    labelling: Labelling,
+    labelling: LabelConfig,
     y: Index,
     classes: int,
     sites: Sequence[Index],

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.data.tasks import by_task, task_of_classes
-from imperfed.errors import DataError, UsageError, unknown
 
 Index = npt.NDArray[np.int64]
 
@@ -21,7 +21,7 @@ TRIES = 1000
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitConfig:
     """How a dataset is cut into sites, and what of each site is kept apart from training."""
 
     sites: int = 4  # K
@@ -43,7 +43,7 @@ class Split:
 
 
 def partition(
-    split: Split,
+    split: SplitConfig,
     rows: int,
     y: Index | None,
     column: Index | None,

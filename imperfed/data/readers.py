@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from imperfed.core.errors import DataError
 from imperfed.data.attributes import with_attribute
 from imperfed.data.dataset import Dataset, label_matrix
-from imperfed.errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imperfed.core import Tree
+from imperfed.core.batch import Tree
 
 CONSTANT = 1e-12
 """Variance, relative to the squared mean, up to which a column is constant: sums of squares carry no more digits."""

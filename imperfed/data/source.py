@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from imperfed.core.errors import DataError
 from imperfed.data import readers
 from imperfed.data.dataset import Dataset
-from imperfed.errors import DataError
 
 
 @dataclass(frozen=True)

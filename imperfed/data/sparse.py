@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from imperfed.core.errors import DataError
 from imperfed.data.dataset import Dataset
 from imperfed.data.readers import contents, decoding, existing, numbered, read_mat
-from imperfed.errors import DataError
 
 Whole = npt.NDArray[np.int64]
 Real = npt.NDArray[np.float32]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from imperfed.data.partitions import Split
+    from imperfed.data.partitions import SplitConfig
 
 Index = npt.NDArray[np.int64]
 Tasks = tuple[Index, Index]
@@ -47,7 +47,7 @@ def task_of_sites(sites: int, tasks: int) -> Index:
     return np.arange(sites) * tasks // sites
 
 
-def tasks_of(split: Split, classes: Sequence[str]) -> Tasks | None:
+def tasks_of(split: SplitConfig, classes: Sequence[str]) -> Tasks | None:
     """The tasks of a split; None where it has none."""
     if split.partition != "tasks":
         return None

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from imperfed.core.errors import DataError, UsageError
+from imperfed.core.federation import Trusted
+from imperfed.core.labels import Exact
 from imperfed.data.dataset import Dataset
-from imperfed.errors import DataError, UsageError
-from imperfed.federation import Trusted
-from imperfed.labels import Exact
 
 Index = npt.NDArray[np.int64]
 

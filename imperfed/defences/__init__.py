@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from imperfed.auxiliary import Defence
-from imperfed.discovery import discover
-from imperfed.errors import unknown
+from imperfed.core.components import Defence
+from imperfed.core.errors import unknown
+from imperfed.core.registry import discover
 
 
 @cache

@@ -14,10 +14,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from imperfed.core import Tree, Updates
+from imperfed.core.batch import Tree
+from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Updates
+from imperfed.core.network import Net, Network
 from imperfed.defences.inversion import Ensemble, Reconstruction
-from imperfed.errors import UsageError
-from imperfed.network import Net, Network
 
 IN_GROUP = 0.5
 """A row whose column t is above this belongs to the group."""

@@ -30,13 +30,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.auxiliary import Defence
-from imperfed.core import Algorithm, Hall, Tree, Updates
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.components import Defence
+from imperfed.core.context import ServerContext
+from imperfed.core.errors import UsageError, not_negative, positive, unknown
+from imperfed.core.exchange import Updates
+from imperfed.core.federation import Attribute, Federation
 from imperfed.defences import evidence
 from imperfed.defences.inversion import Dummies, Ensemble, Reconstruction, invert
-from imperfed.defences.splitting import Split, clear, too_near, too_usual, two_means
-from imperfed.errors import UsageError, not_negative, positive, unknown
-from imperfed.federation import Attribute, Federation
+from imperfed.defences.splitting import GuardSplit, clear, too_near, too_usual, two_means
 
 VARIANTS = ("ours", "thesis")
 SCORES = ("label", "pool", "probe", "path")
@@ -86,40 +89,42 @@ class FairFedPAPL(Defence):
                 "confidences start at 0.5: defence.theta_low < defence.kappa <= 0.5 < defence.theta_high is needed"
             )
 
-    def suits(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
+    def check(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
         self.roles(federation.attribute, federation.classes)
 
-    def open(self, sites: int) -> Tree:
+    def init_state(self, sites: int) -> Tree:
         return {"q": torch.full((sites,), 0.5), "f": torch.zeros(sites), "seen": torch.zeros(sites)}
 
-    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+    def inspect(
+        self, memory: Tree, sent: Tree, updates: Updates, context: ServerContext
+    ) -> tuple[Updates | None, Tree]:
         who = updates.index
-        f = self.scores(sent, updates, hall)
+        f = self.scores(sent, updates, context)
         defined = f.isfinite()
         judged = who[defined]
         memory = self.smooth(memory, judged, f[defined])
-        bad = self.split(memory["f"][judged], hall)
+        bad = self.split(memory["f"][judged], context)
         if bad is not None:
             memory = memory | {"q": memory["q"].index_copy(0, judged, self.trust(memory["q"][judged], bad))}
         q = memory["q"][who]
         kept = q > self.kappa if self.variant == "thesis" else q >= self.kappa  # Alg. 8, line 17
         for row, site in enumerate(updates.who):
             score = float(memory["f"][site]) if defined[row] else None
-            hall.suspect(site, score, float(q[row]), not kept[row])
-        undefined = [hall.sites[site] for row, site in enumerate(updates.who) if not defined[row]]
+            context.record_verdict(site, score, float(q[row]), not kept[row])
+        undefined = [context.sites[site] for row, site in enumerate(updates.who) if not defined[row]]
         if undefined:
-            hall.notes.append(f"{self.name}: no score for {', '.join(undefined)}, left out of the split")
+            context.notes.append(f"{self.name}: no score for {', '.join(undefined)}, left out of the split")
         return (updates.only(kept.nonzero().flatten()) if kept.any() else None), memory
 
-    def scores(self, sent: Tree, updates: Updates, hall: Hall) -> Tensor:
+    def scores(self, sent: Tree, updates: Updates, context: ServerContext) -> Tensor:
         """f_n of every site that answered; NaN where it is undefined."""
-        t, u = self.roles(hall.attribute, hall.classes)
-        start = Dummies.start(self.dummy_rows, hall.public.shape[1:], len(hall.classes), hall.draw)
-        start = start.to(hall.public.device)
+        t, u = self.roles(context.attribute, context.classes)
+        start = Dummies.start(self.dummy_rows, context.public.shape[1:], len(context.classes), context.draw)
+        start = start.to(context.public.device)
         if self.variant == "ours" and self.score in ("probe", "path"):
-            return evidence.shift(self.score, hall.net, sent, updates, start.x, t, u)
-        made = self.reconstruct(sent, updates, start, hall)
-        models = Ensemble(hall.net, updates["w"], updates["buffers"])
+            return evidence.shift(self.score, context.net, sent, updates, start.x, t, u)
+        made = self.reconstruct(sent, updates, start, context)
+        models = Ensemble(context.net, updates["w"], updates["buffers"])
         if self.variant == "thesis":
             f = evidence.opportunity(models, made, t, u)  # Alg. 8, line 6
         else:
@@ -127,16 +132,16 @@ class FairFedPAPL(Defence):
         moved = (updates["w"] != sent["w"]).any(1)  # a site that sent the model back as it was says nothing
         return f.masked_fill(~moved, torch.nan)
 
-    def reconstruct(self, sent: Tree, updates: Updates, start: Dummies, hall: Hall) -> Reconstruction:
+    def reconstruct(self, sent: Tree, updates: Updates, start: Dummies, context: ServerContext) -> Reconstruction:
         """D_rep of all sites together."""
         h_n, h = updates["w"], sent["w"]
         if self.variant == "thesis":
-            at, buffers, v = h_n, updates["buffers"], (h_n - h) / hall.lr  # Alg. 8, line 3
+            at, buffers, v = h_n, updates["buffers"], (h_n - h) / context.lr  # Alg. 8, line 3
         else:
-            at, buffers, v = h, sent["buffers"], (h - h_n) / hall.lr
-        made = invert(hall.net, at, buffers, v, start, self.dummy_steps, self.dummy_lr, self.mu)  # Alg. 8, line 5
+            at, buffers, v = h, sent["buffers"], (h - h_n) / context.lr
+        made = invert(context.net, at, buffers, v, start, self.dummy_steps, self.dummy_lr, self.mu)  # Alg. 8, line 5
         low, mean, high = (float(c) for c in (made.cosine.min(), made.cosine.mean(), made.cosine.max()))
-        hall.notes.append(f"{self.name} looked: cosine reached {mean:.2f} ({low:.2f} to {high:.2f})")
+        context.notes.append(f"{self.name} looked: cosine reached {mean:.2f} ({low:.2f} to {high:.2f})")
         return made
 
     def roles(self, attribute: Attribute | None, classes: tuple[str, ...]) -> tuple[int, int]:
@@ -153,7 +158,7 @@ class FairFedPAPL(Defence):
         new = memory["f"].index_copy(0, who, keep * old + (1 - keep) * f)
         return memory | {"f": new, "seen": memory["seen"].index_copy(0, who, seen + 1)}
 
-    def split(self, f: Tensor, hall: Hall) -> Tensor | None:
+    def split(self, f: Tensor, context: ServerContext) -> Tensor | None:
         """Alg. 8, line 9: which of the sites are in the group of adversaries; None where there is no such group."""
         found, n = two_means(f), len(f)
         if found is None:
@@ -163,12 +168,12 @@ class FairFedPAPL(Defence):
         else:
             why = self.objection(found, n)
         if found is None or why:
-            hall.notes.append(f"{self.name} looked: no split, {why}")
+            context.notes.append(f"{self.name} looked: no split, {why}")
             return None
-        hall.notes.append(f"{self.name} looked: {found.members} of {n} sites above {found.threshold:.3f}")
+        context.notes.append(f"{self.name} looked: {found.members} of {n} sites above {found.threshold:.3f}")
         return found.high
 
-    def objection(self, found: Split, n: int) -> str | None:
+    def objection(self, found: GuardSplit, n: int) -> str | None:
         """Why the guard does not accept a split, if it does not."""
         guard = self.guard or ("gap" if self.score == "label" else "distance")
         if guard == "law":

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from imperfed.network import Net
+from imperfed.core.network import Net
 
 TINY = 1e-12
 """Keeps the cosine of a zero gradient finite."""

@@ -23,9 +23,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from imperfed.core import Updates
+from imperfed.core.errors import not_negative, unknown
+from imperfed.core.exchange import Updates
 from imperfed.defences.robust import Robust
-from imperfed.errors import not_negative, unknown
 
 NEIGHBOURS = {"n-f-2": 2, "n-f-1": 1}
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from imperfed.auxiliary import Defence
-from imperfed.core import Algorithm, Hall, Tree, Updates
-from imperfed.errors import UsageError, not_negative
-from imperfed.federation import Federation
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.components import Defence
+from imperfed.core.context import ServerContext
+from imperfed.core.errors import UsageError, not_negative
+from imperfed.core.exchange import Updates
+from imperfed.core.federation import Federation
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Robust(Defence):
     def rule(self, updates: Updates) -> Updates:
         """The answers that the algorithm sees instead."""
 
-    def suits(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
+    def check(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
         least = f"{self.name} against {self.adversaries} adversaries needs at least {self.needs()} sites"
         there = min(Counter(federation.groups).values(), default=len(federation.sites))
         if there < self.needs():
@@ -43,9 +46,11 @@ class Robust(Defence):
                 "higher"
             )
 
-    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+    def inspect(
+        self, memory: Tree, sent: Tree, updates: Updates, context: ServerContext
+    ) -> tuple[Updates | None, Tree]:
         if len(updates.who) < self.needs():
-            hall.notes.append(
+            context.notes.append(
                 f"{self.name}: {len(updates.who)} answers, but against {self.adversaries} adversaries it needs "
                 f"{self.needs()}"
             )
@@ -64,12 +69,12 @@ class Everywhere(Robust):
     def needs(self) -> int:
         return 2 * self.adversaries + 1
 
-    def suits(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
-        super().suits(federation, algorithm, on_duty)
-        if algorithm.apart:
+    def check(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
+        super().check(federation, algorithm, on_duty)
+        if algorithm.not_mixable_because:
             raise UsageError(
-                f"{self.name} mixes all sites number by number, and under {algorithm.name} {algorithm.apart}; "
-                "use krum, multi-krum or fairfedpapl"
+                f"{self.name} mixes all sites number by number, and under {algorithm.name} "
+                f"{algorithm.not_mixable_because}; use krum, multi-krum or fairfedpapl"
             )
 
     def rule(self, updates: Updates) -> Updates:

@@ -24,7 +24,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Split:
+class GuardSplit:
     """The exact 2-means of n scores."""
 
     high: Tensor
@@ -60,7 +60,7 @@ def within(s: Tensor) -> Tensor:
     return low + rest_squares - rest.square() / (n - k)
 
 
-def two_means(scores: Tensor) -> Split | None:
+def two_means(scores: Tensor) -> GuardSplit | None:
     """The cut with the least squares within its groups, ties to the smaller lower group; None if all are equal."""
     s = scores.double()
     ordered = s.sort().values
@@ -69,7 +69,7 @@ def two_means(scores: Tensor) -> Split | None:
     W = within(ordered)
     k = int(W.argmin()) + 1
     low, high = ordered[:k], ordered[k:]
-    return Split(
+    return GuardSplit(
         high=s >= high[0],
         threshold=float((low[-1] + high[0]) / 2),
         low_mean=float(low.mean()),
@@ -79,7 +79,7 @@ def two_means(scores: Tensor) -> Split | None:
     )
 
 
-def too_near(split: Split, n: int, deviations: float, gap: float) -> str | None:
+def too_near(split: GuardSplit, n: int, deviations: float, gap: float) -> str | None:
     """Why the higher group is not small and far from the others, if it is not: the guards by distance."""
     if n < FEWEST:
         return f"{n} scores are too few to split"
@@ -91,7 +91,7 @@ def too_near(split: Split, n: int, deviations: float, gap: float) -> str | None:
     return too_close(split, gap)
 
 
-def too_usual(split: Split, n: int, level: float, gap: float) -> str | None:
+def too_usual(split: GuardSplit, n: int, level: float, gap: float) -> str | None:
     """Why scores without any groups could split like this, if they could: the guard by the law of R."""
     fewest, smaller = max(2, -(-n // 10)), min(split.members, n - split.members)
     if n < FEWEST:
@@ -104,14 +104,14 @@ def too_usual(split: Split, n: int, level: float, gap: float) -> str | None:
     return too_many(split, n) or too_close(split, gap)
 
 
-def too_many(split: Split, n: int) -> str | None:
+def too_many(split: GuardSplit, n: int) -> str | None:
     """Why the higher group is too large to be that of the adversaries, if it is."""
     if split.members <= most(n):
         return None
     return f"{split.members} of {n} on the high side, at most {most(n)} can be adversaries"
 
 
-def too_close(split: Split, gap: float) -> str | None:
+def too_close(split: GuardSplit, gap: float) -> str | None:
     """Why the groups are not far apart in the units of the score, if they are not."""
     return f"the means are {split.gap:.3f} apart, {gap:g} is needed" if split.gap < gap else None
 

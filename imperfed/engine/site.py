@@ -11,18 +11,22 @@ from typing import Protocol, Self
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Desk, Done, Exchange, Objective, Tree
-from imperfed.descend import Local, Plan, Shelf, batches, descend, plan
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, SiteContext
+from imperfed.core.exchange import Exchange
+from imperfed.core.federation import Federation
+from imperfed.core.network import Layout, Net
+from imperfed.core.objective import Objective
+from imperfed.engine.local_training import Local, Plan, SiteData, batches, plan, train_locally
 from imperfed.engine.seeds import generator, seeded
 from imperfed.engine.state import Groups, State
-from imperfed.federation import Federation
-from imperfed.network import Layout, Net
 
 Scores = dict[str, tuple[float, int]]
 """A metric's value and the number of examples it is of."""
 
 
-class Judge(Protocol):
+class ModelEvaluator(Protocol):
     """What the engine knows of evaluation: it hands over a network and gets figures."""
 
     @property
@@ -40,7 +44,7 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True)
-class Job:
+class RunSpec:
     """All that stays the same during a run."""
 
     algorithm: Algorithm
@@ -49,7 +53,7 @@ class Job:
     layout: Layout
     local: Local
     seed: int
-    judge: Judge
+    evaluator: ModelEvaluator
     key: bytes = b""
     """A secret that the sites share; empty where all are in one process."""
 
@@ -59,59 +63,59 @@ class Job:
         return Groups.of(self.federation)
 
     @cached_property
-    def secret(self) -> bytes:
+    def shared_key(self) -> bytes:
         """What all sites know and the server does not; in one process it follows from the seed."""
         return self.key or hashlib.sha256(f"{self.seed} known to the sites".encode()).digest()
 
     def home(self, site: int) -> int:
         """The training site whose model an evaluated site uses: itself, unless all rows were gathered."""
-        return 0 if self.algorithm.gathers else site
+        return 0 if self.algorithm.pools_data else site
 
 
 @dataclass
-class Bench:
+class SiteRuntime:
     """A process's place of work: the job, the shared state, and one network that is loaded for each site in turn."""
 
-    job: Job
+    spec: RunSpec
     state: State
     net: Net
 
-    def shelf(self, site: int) -> Shelf:
+    def site_data(self, site: int) -> SiteData:
         """A site's own data, as views."""
-        return self.rows(*self.job.federation.starts[site : site + 2])
+        return self.rows(*self.spec.federation.starts[site : site + 2])
 
-    def rows(self, a: int, b: int) -> Shelf:
+    def rows(self, a: int, b: int) -> SiteData:
         """The data of the rows a .. b - 1, as views."""
-        fed = self.job.federation
+        fed = self.spec.federation
         labels, rows = fed.labels.between(a, b), {name: t[a:b] for name, t in self.state.rows.items()}
-        return Shelf(fed.inputs(a, b), labels, rows, self.job.objective.survey(labels))
+        return SiteData(fed.inputs(a, b), labels, rows, self.spec.objective.site_stats(labels))
 
     def down(self, site: int, opening: bool = False) -> Tree:
         """What a site receives; before round 0 no more than the model."""
-        group, place = self.job.groups.homes[site]
+        group, place = self.spec.groups.homes[site]
         server = self.state.servers[group]
         model = {"w": server["w"], "buffers": server["buffers"]}
-        return model if opening else model | self.job.algorithm.send(server, place)
+        return model if opening else model | self.spec.algorithm.send(server, place)
 
     def memory(self, site: int) -> Tree:
         """What a site remembers, where its network is."""
         return {name: t[site].to(self.net.row.device) for name, t in self.state.memory.items()}
 
-    def settle(self, device: torch.device) -> None:
+    def move_to(self, device: torch.device) -> None:
         """Move to a device, with the data and the server's memory; what sites keep stays in the host's memory."""
-        job = self.job
-        self.job = replace(job, federation=job.federation.to(device), judge=job.judge.to(device))
-        self.state.settle(device)
-        self.net = Net(self.net.module.to(device), job.layout)
+        spec = self.spec
+        self.spec = replace(spec, federation=spec.federation.to(device), evaluator=spec.evaluator.to(device))
+        self.state.move_to(device)
+        self.net = Net(self.net.module.to(device), spec.layout)
 
-    def take_place(self, site: int, w: Tensor, buffers: Tensor) -> Net:
+    def load_site(self, site: int, w: Tensor, buffers: Tensor) -> Net:
         """The network with these shared numbers and the site's personal ones, in evaluation mode."""
         self.net.train(False)  # a site that failed may have left it otherwise
-        return self.net.load(self.job.layout.join(w, buffers, self.state.personal[site]))
+        return self.net.load(self.spec.layout.join(w, buffers, self.state.personal[site]))
 
 
 @dataclass(frozen=True)
-class Answer:
+class SiteUpdate:
     """What a site sends, and what it keeps if its answer is accepted."""
 
     up: Tree
@@ -144,98 +148,106 @@ class Answer:
                     return f"{name!r} is not finite"
         return None
 
-    def keep(self, bench: Bench, site: int) -> None:
+    def keep(self, runtime: SiteRuntime, site: int) -> None:
         """Commit what stays at the site."""
-        state, shelf = bench.state, bench.shelf(site)
+        state, data = runtime.state, runtime.site_data(site)
         state.personal[site].copy_(self.personal)
         for name, t in self.memory.items():
             state.memory[name][site].copy_(t)
         for name, t in self.rows.items():
-            shelf.rows[name].copy_(t)
+            data.rows[name].copy_(t)
 
 
-def sit_down(bench: Bench, site: int, p: Plan, opening: bool = False, seated: Net | None = None) -> Desk:
+def site_context(
+    runtime: SiteRuntime, site: int, p: Plan, opening: bool = False, seated: Net | None = None
+) -> SiteContext:
     """A site with its network at the weights it received and the first batch of a plan."""
-    job, down, shelf = bench.job, bench.down(site, opening), bench.shelf(site)
-    net = seated or bench.take_place(site, down["w"], down["buffers"])
+    spec, down, data = runtime.spec, runtime.down(site, opening), runtime.site_data(site)
+    net = seated or runtime.load_site(site, down["w"], down["buffers"])
     first = Plan(p.rows[:1], {name: t[:1] for name, t in p.draws.items()})
-    _, batch = next(batches(shelf, shelf.rows, first, pad=False))
-    memory, steps, decay = bench.memory(site), job.local.steps_of(len(shelf.x)), job.local.weight_decay
-    return Desk(net, job.objective, shelf.x, shelf.labels, shelf.rows, down, memory, batch, job.secret, steps, decay)
+    _, batch = next(batches(data, data.rows, first, pad=False))
+    memory, steps, decay = runtime.memory(site), spec.local.steps_of(len(data.x)), spec.local.weight_decay
+    return SiteContext(
+        net, spec.objective, data.x, data.labels, data.rows, down, memory, batch, spec.shared_key, steps, decay
+    )
 
 
-def train(bench: Bench, round: int, site: int) -> Answer:
+def train(runtime: SiteRuntime, round: int, site: int) -> SiteUpdate:
     """A site's local training in one round."""
-    job, shelf, down = bench.job, bench.shelf(site), bench.down(site)
-    p = plan(job.algorithm, job.local, len(shelf.x), generator(job.seed, round, site, "batches"))
-    memory = bench.memory(site)
-    if type(job.algorithm).begin is not Algorithm.begin:
-        down = job.algorithm.begin(sit_down(bench, site, p))
-    net = bench.take_place(site, down["w"], down["buffers"])
-    done, loss, rows = descend(job.algorithm, job.objective, net, shelf, p, down, memory, job.local)
-    return answer_of(bench, done, float(loss), rows)
+    spec, data, down = runtime.spec, runtime.site_data(site), runtime.down(site)
+    p = plan(spec.algorithm, spec.local, len(data.x), generator(spec.seed, round, site, "batches"))
+    memory = runtime.memory(site)
+    if type(spec.algorithm).prepare is not Algorithm.prepare:
+        down = spec.algorithm.prepare(site_context(runtime, site, p))
+    net = runtime.load_site(site, down["w"], down["buffers"])
+    done, loss, rows = train_locally(spec.algorithm, spec.objective, net, data, p, down, memory, spec.local)
+    return answer_of(runtime, done, float(loss), rows)
 
 
-def answer_of(bench: Bench, done: Done, loss: float, rows: Tree) -> Answer:
+def answer_of(runtime: SiteRuntime, done: LocalResult, loss: float, rows: Tree) -> SiteUpdate:
     """What a site sends and keeps after its last step."""
-    layout, row = bench.job.layout, done.net.row
-    extra, memory = bench.job.algorithm.reply(done)
+    layout, row = runtime.spec.layout, done.net.row
+    extra, memory = runtime.spec.algorithm.reply(done)
     up = {"w": row[: layout.shared].clone(), "buffers": layout.buffers(row).clone()} | extra
-    return Answer(up, loss, layout.personal(row), memory, rows)
+    return SiteUpdate(up, loss, layout.personal(row), memory, rows)
 
 
 def consult(
-    bench: Bench,
+    runtime: SiteRuntime,
     round: int,
     site: int,
     exchange: Exchange,
-    answer: Callable[[Desk], Tree],
+    answer: Callable[[SiteContext], Tree],
     seated: Net | None = None,
-) -> Answer:
+) -> SiteUpdate:
     """A site's answer in an exchange that is not training; it keeps nothing. Round -1: an opening exchange.
 
     `seated`: a network that holds the site's row already.
     """
-    job, n = bench.job, len(bench.shelf(site).x)
-    draw = generator(job.seed, round, site, exchange.name)
-    p = plan(job.algorithm, Local(steps=1, batch=job.local.batch), n, draw)
-    desk = sit_down(bench, site, p, round < 0, seated)
-    return Answer(answer(desk), 0.0, bench.state.personal[site], {}, {})
+    spec, n = runtime.spec, len(runtime.site_data(site).x)
+    draw = generator(spec.seed, round, site, exchange.name)
+    p = plan(spec.algorithm, Local(steps=1, batch=spec.local.batch), n, draw)
+    desk = site_context(runtime, site, p, round < 0, seated)
+    return SiteUpdate(answer(desk), 0.0, runtime.state.personal[site], {}, {})
 
 
-def respond(bench: Bench, round: int, number: int, site: int) -> Answer:
+def respond(runtime: SiteRuntime, round: int, number: int, site: int) -> SiteUpdate:
     """A site's answer to the exchange of this number in this round."""
-    job = bench.job
-    exchange = job.algorithm.exchanges(round)[number]
-    with seeded(job.seed, round, site, f"layers {exchange.name}"):
-        if exchange.answer is None:
-            return train(bench, round, site)
-        return consult(bench, round, site, exchange, exchange.answer)
+    spec = runtime.spec
+    exchange = spec.algorithm.exchanges(round)[number]
+    with seeded(spec.seed, round, site, f"layers {exchange.name}"):
+        if exchange.respond is None:
+            return train(runtime, round, site)
+        return consult(runtime, round, site, exchange, exchange.respond)
 
 
-def load_model(bench: Bench, site: int) -> Net:
+def load_model(runtime: SiteRuntime, site: int) -> Net:
     """The network with which an evaluated site predicts."""
-    home = bench.job.home(site)
-    group, place = bench.job.groups.homes[home]
-    return bench.take_place(home, *bench.job.algorithm.model(bench.state.servers[group], place))
+    home = runtime.spec.home(site)
+    group, place = runtime.spec.groups.homes[home]
+    return runtime.load_site(home, *runtime.spec.algorithm.model(runtime.state.servers[group], place))
 
 
-def evaluate(bench: Bench, site: int) -> Scores:
+def evaluate(runtime: SiteRuntime, site: int) -> Scores:
     """Figures of a site's model on its own test set."""
-    return bench.job.judge.site(site, load_model(bench, site))
+    return runtime.spec.evaluator.site(site, load_model(runtime, site))
 
 
-def evaluate_common(bench: Bench) -> Scores:
+def evaluate_common(runtime: SiteRuntime) -> Scores:
     """Figures of the global model on the common test set; empty where either does not exist."""
-    if bench.state.personal.shape[1] > 0 or len(bench.state.servers) > 1 or not bench.job.algorithm.one_model:
+    if (
+        runtime.state.personal.shape[1] > 0
+        or len(runtime.state.servers) > 1
+        or not runtime.spec.algorithm.has_global_model
+    ):
         return {}
-    server = bench.state.server
-    return bench.job.judge.common(bench.take_place(0, server["w"], server["buffers"]))
+    server = runtime.state.server
+    return runtime.spec.evaluator.common(runtime.load_site(0, server["w"], server["buffers"]))
 
 
 @torch.no_grad()
-def believe(bench: Bench, site: int, net: Net | None = None) -> Tensor | None:
+def infer_labels(runtime: SiteRuntime, site: int, net: Net | None = None) -> Tensor | None:
     """The probabilities of the labels that a training site worked out for its own rows; `net`: with its model."""
-    shelf, net = bench.shelf(site), net or load_model(bench, site)
-    logits = torch.cat([net(x) for x in shelf.x.split(1024)])
-    return bench.job.objective.believe(logits, shelf.labels, shelf.rows)
+    data, net = runtime.site_data(site), net or load_model(runtime, site)
+    logits = torch.cat([net(x) for x in data.x.split(1024)])
+    return runtime.spec.objective.infer_labels(logits, data.labels, data.rows)

@@ -13,11 +13,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from imperfed.core import Algorithm, Objective, Site, Tree
-from imperfed.disk import durably
-from imperfed.errors import DataError
-from imperfed.federation import Federation
-from imperfed.network import Layout
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.atomic import durably
+from imperfed.core.batch import Tree
+from imperfed.core.context import SiteSetup
+from imperfed.core.errors import DataError
+from imperfed.core.federation import Federation
+from imperfed.core.network import Layout
+from imperfed.core.objective import Objective
 
 
 def shared(like: Tensor) -> Tensor:
@@ -75,22 +78,22 @@ class State:
         sizes = [] if federation.elsewhere else federation.sizes()
         start = {"w": row[: layout.shared], "buffers": layout.buffers(row)}
         servers = [
-            start | algorithm.serve(start["w"].clone(), len(sites)) | defence(len(sites))
+            start | algorithm.init_server(start["w"].clone(), len(sites)) | defence(len(sites))
             for sites in Groups.of(federation).members
         ]
         opened = []
         for k, n in enumerate(sizes):
             labels = federation.labels.between(federation.starts[k], federation.starts[k + 1])
-            opened.append(algorithm.open(Site(k, n, labels, layout)))
+            opened.append(algorithm.init_site(SiteSetup(k, n, labels, layout)))
         return cls(
             0,
             [{name: shared(t) for name, t in server.items()} for server in servers],
             shared(layout.personal(row).expand(len(sizes) or 1, -1)),
             {name: shared(torch.stack([o[name] for o in opened])) for name in next(iter(opened), {})},
-            {name: shared(t) for name, t in objective.open(federation.labels).items()},
+            {name: shared(t) for name, t in objective.init_rows(federation.labels).items()},
         )
 
-    def settle(self, device: torch.device) -> None:
+    def move_to(self, device: torch.device) -> None:
         """Move what the server remembers, and what is remembered of examples, to a device."""
         self.servers = [{name: t.to(device) for name, t in server.items()} for server in self.servers]
         self.rows = {name: t.to(device) for name, t in self.rows.items()}

@@ -14,28 +14,28 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from imperfed.errors import ImperfedError
-from imperfed.flower.mail import Patience
-from imperfed.flower.membership import SITE
-from imperfed.flower.own import central_of, holding_of
-from imperfed.flower.processes import alone
-from imperfed.flower.seat import Place
-from imperfed.flower.server import Coordinator
-from imperfed.flower.serving import Service, home_of
-from imperfed.flower.site import make_app
-from imperfed.folder import RunFolder
-from imperfed.progress import Show
+from imperfed.cli.progress import Show
+from imperfed.core.errors import ImperfedError
+from imperfed.flower.coordinator.coordinator import Coordinator
+from imperfed.flower.coordinator.serving import Service, home_of
+from imperfed.flower.messages.transport import Timeouts
+from imperfed.flower.processes.child import alone
+from imperfed.flower.processes.supernode import SITE
+from imperfed.flower.site.handlers import make_app
+from imperfed.flower.site.runtime import LocalSite
+from imperfed.flower.site.site_data import central_of, holding_of
+from imperfed.results.folder import RunFolder
 
 AFTER_A_KILL = 30.0  # seconds that the process before this one may take to end
 
 
-def place_of(node: Mapping[str, object]) -> Place:
+def place_of(node: Mapping[str, object]) -> LocalSite:
     """The site of this process, as `imperfed join` told it."""
     told = json.loads(os.environ[SITE])
     secret = bytes.fromhex(Path(told["secret"]).read_text()) if told["secret"] else b""
     test = Path(told["test"]) if told["test"] else None
     holding = partial(holding_of, told["name"], Path(told["data"]), test)
-    return Place(told["name"], holding, Path(told["state"]), secret)
+    return LocalSite(told["name"], holding, Path(told["state"]), secret)
 
 
 site = make_app(place_of)
@@ -81,8 +81,8 @@ def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str,
     """Train with the sites, and write the products."""
     declaration = service.declaration(folder)
     show = Show(Console(soft_wrap=True, markup=False, emoji=False, highlight=False, force_terminal=False))
-    patience = Patience(gather=float("inf"), answer=service.patience)
+    patience = Timeouts(gather=float("inf"), answer=service.patience)
     central, declared = central_of(declaration), declaration.toml()
     coordinator = Aloud(grid, folder.config(), central, service.sites, folder, declared, patience)
-    coordinator.mail.admitted = admitted or None
+    coordinator.transport.admitted = admitted or None
     coordinator.run(show.watch())

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from imperfed.errors import UsageError, not_negative, positive, unknown
+from imperfed.core.errors import UsageError, not_negative, positive, unknown
+from imperfed.core.network import Network
 from imperfed.models import densenet, zoo
 from imperfed.models.zoo import Shape
-from imperfed.network import Network
 
 
 @dataclass(frozen=True)

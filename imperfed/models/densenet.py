@@ -12,8 +12,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from imperfed.core.network import Network
 from imperfed.models.zoo import NORMS, Shape
-from imperfed.network import Network
 
 BLOCKS = (6, 12, 24, 16)
 GROWTH, BOTTLENECK, STEM = 32, 128, 64

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, relu
 from torch.nn.functional import linear as linear_map
 
-from imperfed.network import Network
+from imperfed.core.network import Network
 
 Shape = tuple[int, ...]
 """The shape of one input, without the batch dimension; images are (channels, height, width)."""

@@ -11,7 +11,7 @@ from itertools import permutations
 import torch
 from torch import Tensor
 
-from imperfed.errors import DataError
+from imperfed.core.errors import DataError
 from imperfed.repairs.spectra import projections, relevance, similarity, spectrum
 
 FOLDS = 4

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from imperfed.errors import UsageError, unknown
+from imperfed.core.errors import UsageError, unknown
 
 Linkage = Literal["average", "complete", "ward"]
 LINKAGES: tuple[Linkage, ...] = get_args(Linkage)

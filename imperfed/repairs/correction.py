@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from imperfed.core import Tree
-from imperfed.errors import UsageError
+from imperfed.core.batch import Tree
+from imperfed.core.errors import UsageError
 from imperfed.repairs import calibration
 from imperfed.repairs.calibration import lead, log_projections, margins
 from imperfed.repairs.features import features, phi
-from imperfed.repairs.protocol import Step, Verdict, View, fewest, nothing
+from imperfed.repairs.protocol import LabelDecision, RepairStep, View, fewest, nothing
 from imperfed.repairs.spectra import relevance, similarity, spectrum
 
 PHASE1 = ("margin", "paper", "off")
@@ -45,10 +45,10 @@ class Correction:
     features: str
     task_of: tuple[int, ...]
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[RepairStep, ...]:
         """Its part of the conversation."""
-        shown = (Step("classes", self.show, self.compare),) if self.phase1 != "off" else ()
-        return Step("clean", nothing, self.hand_out), *shown
+        shown = (RepairStep("classes", self.show, self.compare),) if self.phase1 != "off" else ()
+        return RepairStep("clean", nothing, self.hand_out), *shown
 
     @property
     def width(self) -> int:
@@ -65,7 +65,7 @@ class Correction:
         shown = [spectrum(F[given == c], self.width)[1] for c in view.memory["shown"]]  # Eq. 2
         return {"V_classes": torch.stack(shown).float()} if shown else {}
 
-    def decide(self, view: View, received: Tree) -> Verdict:
+    def decide(self, view: View, received: Tree) -> LabelDecision:
         """Phase 2 for every row, then phase 1 for the labels that are clear as a whole."""
         given, clean = view.labels.values, received["margins"]
         logs = self.within_task(log_projections(phi(self.features, view, received), received["U"].double()))
@@ -80,7 +80,7 @@ class Correction:
             whole |= rows
         relabelled = int((why == WHOLE).sum())
         noise = (relabelled + self.estimate(flipped[~whole], received["rates"])) / len(given)
-        return Verdict(suggested, confidence.float(), why, noise)
+        return LabelDecision(suggested, confidence.float(), why, noise)
 
     def estimate(self, flipped: Tensor, rates: Tensor) -> float:
         """The wrong labels that so many flips tell of: right labels are flipped too, and not all wrong ones are."""

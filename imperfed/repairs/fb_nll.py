@@ -24,16 +24,16 @@ from typing import ClassVar
 
 import torch
 
-from imperfed.auxiliary import Mending, Repair
-from imperfed.core import Tree
-from imperfed.errors import UsageError, positive, unknown
-from imperfed.federation import TO_TRUST, Federation
-from imperfed.labels import Exact, Labels
+from imperfed.core.batch import Tree
+from imperfed.core.components import Repair, RepairResult
+from imperfed.core.errors import UsageError, positive, unknown
+from imperfed.core.federation import TO_TRUST, Federation
+from imperfed.core.labels import Exact, Labels
 from imperfed.repairs.clusters import LINKAGES
 from imperfed.repairs.correction import KEPT, PHASE1, Correction
 from imperfed.repairs.features import pca_basis
 from imperfed.repairs.grouping import Grouping
-from imperfed.repairs.protocol import Step, Talk, Verdict, View, converse, nothing
+from imperfed.repairs.protocol import LabelDecision, RepairStep, Transcript, View, converse, nothing
 
 REASONS = ("kept as given", "its features fit {} better", "all rows of its label look like {}")
 
@@ -75,15 +75,15 @@ class FBNLL(Repair):
         phi = self.class_features or self.features
         return Correction(classes, self.M, self.phase1, self.threshold, self.gate, self.rank, phi, self.known_tasks)
 
-    def steps(self, classes: tuple[str, ...]) -> tuple[Step, ...]:
+    def steps(self, classes: tuple[str, ...]) -> tuple[RepairStep, ...]:
         """The whole conversation."""
         return (
-            *((Step("basis", nothing, share_basis),) if "pca" in (self.features, self.class_features) else ()),
+            *((RepairStep("basis", nothing, share_basis),) if "pca" in (self.features, self.class_features) else ()),
             *(self.grouping.steps() if self.groups > 1 else ()),
             *(self.correction(classes).steps() if self.correct else ()),
         )
 
-    def mend(self, federation: Federation, draw: torch.Generator) -> tuple[Federation, Mending]:
+    def repair(self, federation: Federation, draw: torch.Generator) -> tuple[Federation, RepairResult]:
         """Hold the conversation in this process, and let every site correct its labels."""
         given = self.check(federation)
         cuts = zip(federation.starts, federation.starts[1:], strict=False)
@@ -92,30 +92,30 @@ class FBNLL(Repair):
         federation = self.grouped(federation, talk)
         verdicts = [self.decide(federation.classes, view, had) for view, had in zip(views, talk.received, strict=True)]
         noise = tuple(None if math.isnan(v.noise) else v.noise for v in verdicts)
-        mending = self.told(federation, talk, Verdict.of_all(verdicts), noise)
+        repair_result = self.told(federation, talk, LabelDecision.of_all(verdicts), noise)
         if self.correct:
-            federation = replace(federation, labels=Exact(mending.suggested, given.classes))
-        return federation, mending
+            federation = replace(federation, labels=Exact(repair_result.suggested, given.classes))
+        return federation, repair_result
 
     def opening(self, federation: Federation) -> Tree:
         """What the server remembers before the conversation: its clean rows, where it has any."""
         trusted = federation.trusted
         return {} if trusted is None else {"x": trusted.x, "y": trusted.labels.values}
 
-    def grouped(self, federation: Federation, talk: Talk) -> Federation:
+    def grouped(self, federation: Federation, talk: Transcript) -> Federation:
         """With the groups that the conversation has found."""
         if "groups" not in talk.server:
             return federation
         return replace(federation, groups=tuple(talk.server["groups"].tolist()))
 
-    def decide(self, classes: tuple[str, ...], view: View, received: Tree) -> Verdict:
+    def decide(self, classes: tuple[str, ...], view: View, received: Tree) -> LabelDecision:
         """At a site, after the conversation: what to think of its own labels."""
         if self.correct:
             return self.correction(classes).decide(view, received)
         given = view.labels.values
-        return Verdict(given, torch.ones(len(given)), torch.full_like(given, KEPT), math.nan)
+        return LabelDecision(given, torch.ones(len(given)), torch.full_like(given, KEPT), math.nan)
 
-    def reasons(self, classes: tuple[str, ...], verdict: Verdict) -> tuple[str, ...]:
+    def reasons(self, classes: tuple[str, ...], verdict: LabelDecision) -> tuple[str, ...]:
         """Why each label is what it is, in words."""
         names = [classes[c] for c in verdict.suggested.tolist()]
         return tuple(REASONS[w].format(c) for w, c in zip(verdict.why.tolist(), names, strict=True))
@@ -133,7 +133,9 @@ class FBNLL(Repair):
             raise UsageError(f"repair {self.name} needs clean rows at the server: {TO_TRUST}")
         return federation.labels
 
-    def told(self, federation: Federation, talk: Talk, verdict: Verdict, noise: tuple[float | None, ...]) -> Mending:
+    def told(
+        self, federation: Federation, talk: Transcript, verdict: LabelDecision, noise: tuple[float | None, ...]
+    ) -> RepairResult:
         """What was done, for the label files and the log."""
         reasons = self.reasons(federation.classes, verdict)
         notes = [f"repair {self.name}: {int((verdict.why != KEPT).sum())} of {len(reasons)} labels corrected"]
@@ -141,7 +143,7 @@ class FBNLL(Repair):
             notes.append(f"repair {self.name}: groups of the sites {list(federation.groups)}")
         traffic = talk.sent(), talk.bytes(up=False), talk.bytes(up=True)
         given, suggested = federation.labels.values, verdict.suggested
-        return Mending(given, suggested, verdict.confidence, reasons, noise, *traffic, tuple(notes))
+        return RepairResult(given, suggested, verdict.confidence, reasons, noise, *traffic, tuple(notes))
 
 
 def share_basis(server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:

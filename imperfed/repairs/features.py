@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
-from imperfed.core import Tree
-from imperfed.errors import UsageError, unknown
+from imperfed.core.batch import Tree
+from imperfed.core.errors import UsageError, unknown
 from imperfed.repairs.protocol import View
 from imperfed.repairs.shelf import remembered
 from imperfed.repairs.spectra import spectrum

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import torch
 
-from imperfed.core import Tree
-from imperfed.errors import UsageError
+from imperfed.core.batch import Tree
+from imperfed.core.errors import UsageError
 from imperfed.repairs.clusters import cluster
 from imperfed.repairs.features import phi
-from imperfed.repairs.protocol import Step, View, fewest
+from imperfed.repairs.protocol import RepairStep, View, fewest
 from imperfed.repairs.spectra import moments_of, relevance, similarity, spectrum
 
 
@@ -31,9 +31,9 @@ class Grouping:
     center: bool
     features: str
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[RepairStep, ...]:
         """Its part of the conversation."""
-        return Step("directions", self.directions, self.pass_on), Step("scores", self.scores, self.form)
+        return RepairStep("directions", self.directions, self.pass_on), RepairStep("scores", self.scores, self.form)
 
     # -- a site ---------------------------------------------------------------------------------------------------
 

@@ -15,9 +15,9 @@ from typing import ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from imperfed.core import Tree
-from imperfed.federation import Federation
-from imperfed.labels import Exact
+from imperfed.core.batch import Tree
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Exact
 
 FEWEST = 10
 
@@ -38,7 +38,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Step:
+class RepairStep:
     """Sites to server and back, once."""
 
     name: str
@@ -64,7 +64,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Talk:
+class Transcript:
     """A conversation that has ended."""
 
     server: Tree
@@ -87,7 +87,7 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LabelDecision:
     """What a site decides about its own labels."""
 
     suggested: Tensor
@@ -98,7 +98,7 @@ class Verdict:
     """The share of wrong labels it estimates; NaN where it looks for none."""
 
     @classmethod
-    def of_all(cls, verdicts: Sequence[Verdict]) -> Verdict:
+    def of_all(cls, verdicts: Sequence[LabelDecision]) -> LabelDecision:
         """Those of several sites, one after the other; their mean noise."""
         suggested, confidence, why = (
             torch.cat(parts) for parts in zip(*((v.suggested, v.confidence, v.why) for v in verdicts), strict=True)
@@ -118,16 +118,16 @@ class Conversation(Protocol):
     def opening(self, federation: Federation) -> Tree:
         """What the server remembers before the first step."""
 
-    def steps(self, classes: tuple[str, ...]) -> tuple[Step, ...]:
+    def steps(self, classes: tuple[str, ...]) -> tuple[RepairStep, ...]:
         """All steps."""
 
-    def grouped(self, federation: Federation, talk: Talk) -> Federation:
+    def grouped(self, federation: Federation, talk: Transcript) -> Federation:
         """At the server, after the last step: the federation with the groups found."""
 
-    def decide(self, classes: tuple[str, ...], view: View, received: Tree) -> Verdict:
+    def decide(self, classes: tuple[str, ...], view: View, received: Tree) -> LabelDecision:
         """At a site, after the last step: what to think of its own labels."""
 
-    def reasons(self, classes: tuple[str, ...], verdict: Verdict) -> tuple[str, ...]:
+    def reasons(self, classes: tuple[str, ...], verdict: LabelDecision) -> tuple[str, ...]:
         """Why each label is what it is, in words."""
 
 
@@ -140,7 +140,7 @@ Ask = Callable[[int, Sequence[Tree]], tuple[Tree, ...]]
 """From the number of a step and all that each site has received to the sites' answers."""
 
 
-def converse(steps: Sequence[Step], views: Sequence[View], server: Tree) -> Talk:
+def converse(steps: Sequence[RepairStep], views: Sequence[View], server: Tree) -> Transcript:
     """All steps in one process, with every message kept."""
 
     def ask(number: int, received: Sequence[Tree]) -> tuple[Tree, ...]:
@@ -149,7 +149,7 @@ def converse(steps: Sequence[Step], views: Sequence[View], server: Tree) -> Talk
     return lead(steps, len(views), ask, server)
 
 
-def lead(steps: Sequence[Step], sites: int, ask: Ask, server: Tree) -> Talk:
+def lead(steps: Sequence[RepairStep], sites: int, ask: Ask, server: Tree) -> Transcript:
     """The server's side of all steps, wherever the sites are."""
     received: list[Tree] = [{} for _ in range(sites)]
     messages: list[Message] = []
@@ -159,4 +159,4 @@ def lead(steps: Sequence[Step], sites: int, ask: Ask, server: Tree) -> Talk:
         for up, trees in ((True, answers), (False, downs)):
             messages += [Message(step.name, k, up, tree) for k, tree in enumerate(trees) if tree]
         received = [had | down for had, down in zip(received, downs, strict=True)]
-    return Talk(server, tuple(received), tuple(messages))
+    return Transcript(server, tuple(received), tuple(messages))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from imperfed.folder import RunFolder
 from imperfed.report.content import content
-from imperfed.report.reading import read_run
+from imperfed.report.run_files import read_run
+from imperfed.results.folder import RunFolder
 
 __all__ = ["write_report"]
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from imperfed.files.declaration import called
-from imperfed.report import missing, repair, sections
-from imperfed.report.fair import fairness
-from imperfed.report.reading import Event, Run
+from imperfed.data.files.declaration import called
+from imperfed.report import missing_section as missing
+from imperfed.report import repair_section as repair
+from imperfed.report import sections
+from imperfed.report.defence_section import suspicions
+from imperfed.report.fairness_section import fairness
+from imperfed.report.run_files import Event, RunFiles
 from imperfed.report.sections import Picture
-from imperfed.report.suspicions import suspicions
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
 
 FOLDED = 30  # sites beyond which their table is folded
@@ -27,7 +29,7 @@ class Tile:
     note: str
 
 
-def content(run: Run) -> dict[str, Any]:
+def content(run: RunFiles) -> dict[str, Any]:
     """Everything the page shows, in its order."""
     settings = run.config.run
     own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
@@ -57,20 +59,20 @@ def content(run: Run) -> dict[str, Any]:
     }
 
 
-def label_sentence(run: Run) -> str:
+def label_sentence(run: RunFiles) -> str:
     """What became of the imperfect labels."""
     labels = run.summary["labels"] if run.summary else {}
     return missing.filled_sentence(labels) if "filled in" in labels else sections.label_sentence(run)
 
 
-def resolved(run: Run) -> str:
+def resolved(run: RunFiles) -> str:
     """What the figure of the labels at a site is called; nothing where there is none."""
     if all(row.labels is None for row in run.sites):
         return ""
     return "labels filled in, AUROC" if run.summary and "filled in" in run.summary["labels"] else "labels resolved"
 
 
-def about(run: Run) -> list[str]:
+def about(run: RunFiles) -> list[str]:
     """What kind of run this is, in a few words each."""
     config = run.config
     own = config.method.objective.name if config.method.objective else ""
@@ -84,7 +86,7 @@ def about(run: Run) -> list[str]:
     ]
 
 
-def tiles(run: Run) -> list[Tile]:
+def tiles(run: RunFiles) -> list[Tile]:
     """The headline figures; none where nothing was measured."""
     overall, what = run.overall, named(run.metric)
     measured = [row for row in run.sites if row.value is not None]
@@ -116,7 +118,7 @@ def common_tile(name: str, value: float, rows: int, when: str = "") -> Tile:
     return Tile(name, per_cent(value), f"common test set, n = {count(rows)}{when}")
 
 
-def spread(run: Run) -> Picture | None:
+def spread(run: RunFiles) -> Picture | None:
     """How the figure varies between sites, where they are too many for a table at first sight."""
     values = [row.value for row in run.sites if row.value is not None]
     if len(values) <= FOLDED:
@@ -126,7 +128,7 @@ def spread(run: Run) -> Picture | None:
     return Picture(svg, f"Test {what} of {many(len(values), 'site')}.")
 
 
-def traffic(run: Run) -> list[str]:
+def traffic(run: RunFiles) -> list[str]:
     """What travelled, in sentences."""
     up, down = (
         [value for sites in run.history.get(f"bytes/{way}", {}).values() for value, _ in sites.values()]

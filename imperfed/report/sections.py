@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from imperfed.folder import Record
 from imperfed.report import plots
-from imperfed.report.reading import COMMON, PERSONAL, Course, LabelFiles, Run
+from imperfed.report.run_files import COMMON, PERSONAL, Course, LabelFiles, RunFiles
 from imperfed.report.words import count, many, named, per_cent
+from imperfed.results.folder import Record
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -42,7 +42,7 @@ class Section:
     points: Sequence[str] = ()
 
 
-def learning(run: Run) -> Section:
+def learning(run: RunFiles) -> Section:
     """Test figures and training loss, round by round."""
     pictures = []
     if course := run.course(PERSONAL):
@@ -80,7 +80,7 @@ def from_to(rounds: dict[int, list[float]]) -> str:
     return f"{np.mean(rounds[first]):.4g} after round {first}, {np.mean(rounds[last]):.4g} after round {last}"
 
 
-def label_sentence(run: Run) -> str:
+def label_sentence(run: RunFiles) -> str:
     """How many labels were resolved, against picking at random."""
     if run.summary is None:
         return "The labels that a run works out are written, and counted here, when it ends."
@@ -104,7 +104,7 @@ def label_sentence(run: Run) -> str:
     )
 
 
-def candidate_sets(run: Run) -> Section | None:
+def candidate_sets(run: RunFiles) -> Section | None:
     """How large the sets are, which classes stand together in them, which were mistaken for which."""
     if run.summary is None or "mean_size" not in run.summary["facts"]:
         return None
@@ -153,7 +153,7 @@ def mistaken_pairs(
     ]
 
 
-def confidence(run: Run) -> Section | None:
+def confidence(run: RunFiles) -> Section | None:
     """How sure the method is of the labels it worked out."""
     if run.summary is None or run.labels is None:
         return None
@@ -177,7 +177,7 @@ def shares(name: str, label: str, values: ArrayLike, xlabel: str, ylabel: str) -
     return plots.bars(name, label, 100 * edges[:-1], heights, 100 / BINS, xlabel, ylabel)
 
 
-def data(run: Run) -> Section | None:
+def data(run: RunFiles) -> Section | None:
     """How the rows were dealt out."""
     if run.summary is None:
         return None

@@ -1,11 +1,11 @@
 import pytest
 import torch
-from fixtures import S, W, Y, Z, assert_stable, gradient, losses, near
 
 from imperfed.algorithms import catalogue
 from imperfed.algorithms.abs import ABSGCE, ABSMAE, ABSMSE, AverageBased
-from imperfed.errors import UsageError
-from imperfed.labels import Candidates
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Candidates
+from tests.support.transcription import S, W, Y, Z, assert_stable, gradient, losses, near
 
 
 def test_numbers():
@@ -38,7 +38,7 @@ def test_a_certain_mistake_costs_no_more_than_the_bound(method: AverageBased, bo
 @pytest.mark.parametrize("method", [ABSMAE(), ABSMSE(), ABSGCE()], ids=lambda m: m.name)
 def test_extreme_logits_stay_finite_and_belief_is_the_model_inside_the_set(method: AverageBased):
     assert_stable(method)
-    near(method.believe(Z, S, {}), W)
+    near(method.infer_labels(Z, S, {}), W)
 
 
 def test_three_names_are_in_the_catalogue_and_their_base_is_not():

@@ -1,7 +1,7 @@
 import torch
-from fixtures import S, W, Y, Z, assert_stable, gradient, losses, near
 
 from imperfed.algorithms.average_ce import AverageCE
+from tests.support.transcription import S, W, Y, Z, assert_stable, gradient, losses, near
 
 
 def test_numbers():
@@ -18,4 +18,4 @@ def test_extreme_logits_stay_finite():
 
 
 def test_believes_the_model_inside_the_set():
-    near(AverageCE().believe(Z, S, {}), W)
+    near(AverageCE().infer_labels(Z, S, {}), W)

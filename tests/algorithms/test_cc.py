@@ -1,8 +1,8 @@
 import torch
-from fixtures import ALL_SETS, S, W, Z, assert_stable, gradient, losses, near
 
 from imperfed.algorithms.cc import CC
-from imperfed.labels import Candidates
+from imperfed.core.labels import Candidates
+from tests.support.transcription import ALL_SETS, S, W, Z, assert_stable, gradient, losses, near
 
 
 def test_numbers():
@@ -38,4 +38,4 @@ def test_extreme_logits_stay_finite():
 
 
 def test_believes_the_model_inside_the_set():
-    near(CC().believe(Z, S, {}), W)
+    near(CC().infer_labels(Z, S, {}), W)

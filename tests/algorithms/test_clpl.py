@@ -1,10 +1,10 @@
 import pytest
 import torch
-from fixtures import S, W, Y, Z, assert_belief, assert_stable, assert_static, gradient, losses, near
 
 from imperfed.algorithms.clpl import CLPL
-from imperfed.errors import UsageError
-from imperfed.labels import Candidates, Exact, Memberships
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Candidates, Exact, Memberships
+from tests.support.transcription import S, W, Y, Z, assert_belief, assert_stable, assert_static, gradient, losses, near
 
 
 def test_softmax_scores():
@@ -43,7 +43,7 @@ def test_extreme_logits_stay_finite(method: CLPL):
 
 
 def test_believes_the_model_inside_the_set():
-    near(CLPL().believe(Z, S, {}), W)
+    near(CLPL().infer_labels(Z, S, {}), W)
 
 
 ALL_READINGS = [CLPL(), CLPL(naive=True), CLPL("softmax"), CLPL("softmax", naive=True)]
@@ -72,7 +72,7 @@ def test_memberships_weigh_both_sides(naive: bool):
 
 def test_memberships_keep_shapes_fixed_and_beliefs_inside():
     assert_static(CLPL(), PARTLY)
-    assert_belief(CLPL().believe(Z, PARTLY, {}), PARTLY.values > 0)
+    assert_belief(CLPL().infer_labels(Z, PARTLY, {}), PARTLY.values > 0)
 
 
 def test_kinds_it_learns_from():

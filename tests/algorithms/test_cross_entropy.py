@@ -1,8 +1,8 @@
 import torch
-from fixtures import Z, assert_static, gradient, losses, near
 
 from imperfed.algorithms.cross_entropy import CrossEntropy
-from imperfed.labels import Exact
+from imperfed.core.labels import Exact
+from tests.support.transcription import Z, assert_static, gradient, losses, near
 
 LABELS = Exact(torch.tensor([1, 2, 3]), 4)
 
@@ -19,5 +19,5 @@ def test_extreme_logits_stay_finite():
 
 def test_works_out_no_labels_and_needs_no_number_on_the_host():
     assert_static(CrossEntropy(), LABELS)
-    assert CrossEntropy().open(LABELS) == {}
-    assert CrossEntropy().believe(Z, LABELS, {}) is None
+    assert CrossEntropy().init_rows(LABELS) == {}
+    assert CrossEntropy().infer_labels(Z, LABELS, {}) is None

@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from averaging import LOCAL, assert_buffers_are_averaged, assert_composes, assert_same_models, learn
-from bowls import TWO_STEPS, Hand, keeping_the_head, path, three
-from fixtures import double, near
 
 from imperfed.algorithms.domo import DOMO, FUSIONS
 from imperfed.algorithms.slowmo import SlowMo
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from tests.support.averaging import LOCAL, assert_buffers_are_averaged, assert_composes, assert_same_models, learn
+from tests.support.bowls import TWO_STEPS, Hand, keeping_the_head, path, three
+from tests.support.transcription import double, near
 
 HEAVY = replace(TWO_STEPS, momentum=0.5)
 

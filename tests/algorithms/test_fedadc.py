@@ -2,13 +2,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from averaging import LOCAL, WITHOUT_MOMENTUM, assert_buffers_are_averaged, assert_composes, assert_same_models, learn
-from bowls import Hand, keeping_the_head, path, three
-from fixtures import double, near
 
 from imperfed.algorithms.fedadc import FedADC
 from imperfed.algorithms.slowmo import SlowMo
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from tests.support.averaging import (
+    LOCAL,
+    WITHOUT_MOMENTUM,
+    assert_buffers_are_averaged,
+    assert_composes,
+    assert_same_models,
+    learn,
+)
+from tests.support.bowls import Hand, keeping_the_head, path, three
+from tests.support.transcription import double, near
 
 
 @pytest.mark.parametrize(
@@ -22,7 +29,7 @@ from imperfed.errors import UsageError
 def test_two_clients_by_hand(settings: dict[str, object], points: list[float]):
     e, found = path(FedADC(beta_global=0.5, **settings))  # type: ignore[arg-type]
     assert found == pytest.approx(points, abs=1e-5)
-    if e.bench.job.algorithm == FedADC(0.5, 0.5):
+    if e.runtime.spec.algorithm == FedADC(0.5, 0.5):
         assert e.state.server["M"].item() / 0.1 == pytest.approx(5.698844, abs=1e-4)
 
 

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from fixtures import double, near
-from positives import SETS, C, Hand, apart, run, split, spread
 
 from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.fedaws import FedAwS
-from imperfed.embeddings import WEIGHTS, Pairs
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from imperfed.nn.embeddings import WEIGHTS, Pairs
+from tests.support.positive_labels import SETS, C, Hand, apart, run, split, spread
+from tests.support.transcription import double, near
 
 RATES = {"lr_theta": 0.6, "lr_w": 0.25}
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 import torch
-from fixtures import double, near
-from positives import SETS, C, Hand, run, split, spread, unit
 
 from imperfed.algorithms.fedalc_fixed import FedALCFixed
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from tests.support.positive_labels import SETS, C, Hand, run, split, spread, unit
+from tests.support.transcription import double, near
 
 
 def eq12(d: float, u: int, v: int, alpha: float, beta: float, nu: float) -> float:

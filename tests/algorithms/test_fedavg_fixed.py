@@ -1,9 +1,9 @@
 import pytest
 import torch
-from fixtures import double, near
-from positives import Hand, run, split
 
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
+from tests.support.positive_labels import Hand, run, split
+from tests.support.transcription import double, near
 
 
 @double()

@@ -1,18 +1,18 @@
 import numpy as np
 import pytest
 import torch
-from fixtures import double, near
-from positives import ONE_STEP, Hand, linear, run, split, spread, unit
-from toy import engine
 
 from imperfed.algorithms.cc import CC
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
 from imperfed.algorithms.fedaws import FedAwS
-from imperfed.descend import Local
-from imperfed.errors import UsageError
-from imperfed.federation import Federation
-from imperfed.labels import Positive
-from imperfed.oracle import Oracle
+from imperfed.core.errors import UsageError
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Positive
+from imperfed.data.oracle import Oracle
+from imperfed.engine.local_training import Local
+from tests.support.positive_labels import ONE_STEP, Hand, linear, run, split, spread, unit
+from tests.support.toy import engine
+from tests.support.transcription import double, near
 
 RATES = {"lr_theta": 0.6, "lr_w": 0.25}
 

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from averaging import assert_buffers_are_averaged, assert_composes, assert_same_models, learn
-from bowls import Hand, keeping_the_head, path, three
-from fixtures import double, near
 
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fedmom import FedMom
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from tests.support.averaging import assert_buffers_are_averaged, assert_composes, assert_same_models, learn
+from tests.support.bowls import Hand, keeping_the_head, path, three
+from tests.support.transcription import double, near
 
 
 def test_two_clients_by_hand():

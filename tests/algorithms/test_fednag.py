@@ -3,7 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from averaging import (
+from torch import nn
+
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.fednag import FedNAG
+from imperfed.core.errors import UsageError
+from imperfed.core.federation import Trusted
+from imperfed.core.labels import Exact
+from imperfed.engine.local_training import plan
+from imperfed.engine.seeds import SERVER, generator
+from tests.support.averaging import (
     LOCAL,
     WITHOUT_MOMENTUM,
     assert_buffers_are_averaged,
@@ -11,18 +20,9 @@ from averaging import (
     assert_same_models,
     learn,
 )
-from bowls import BATCHES, START, THREE, Bowl, Hand, bowls, keeping_the_head, path, stretched, three
-from fixtures import double, near
-from torch import nn
-from toy import Plain, differences, engine, network, world
-
-from imperfed.algorithms.fedavg import FedAvg
-from imperfed.algorithms.fednag import FedNAG
-from imperfed.descend import plan
-from imperfed.engine.seeds import SERVER, generator
-from imperfed.errors import UsageError
-from imperfed.federation import Trusted
-from imperfed.labels import Exact
+from tests.support.bowls import BATCHES, START, THREE, Bowl, Hand, bowls, keeping_the_head, path, stretched, three
+from tests.support.toy import Plain, differences, engine, network, world
+from tests.support.transcription import double, near
 
 
 def test_two_clients_by_hand():
@@ -87,8 +87,8 @@ def test_the_servers_rows_are_one_more_worker(public: float):
     rows = [[1.3, 0.4, -0.2], [0.7, -0.8, 0.9], [1.9, 0.1, 0.3]]
     federation, oracle = bowls(*THREE)
     labels = Exact(torch.zeros(3, dtype=torch.int64), 1)
-    scene = replace(federation, trusted=Trusted(torch.tensor(rows), labels)), oracle
-    e = engine(FedNAG(gamma=0.6, public_weight=public), Bowl(), scene, BATCHES, stretched(), rounds=3).go()
+    data = replace(federation, trusted=Trusted(torch.tensor(rows), labels)), oracle
+    e = engine(FedNAG(gamma=0.6, public_weight=public), Bowl(), data, BATCHES, stretched(), rounds=3).go()
     hand = Hand(e)
     hand.rows.append(np.array(rows))
     x, v = START.copy(), np.zeros(4)
@@ -97,7 +97,7 @@ def test_the_servers_rows_are_one_more_worker(public: float):
         for k in (*who, 3):
             y, u = x.copy(), v.copy()
             draw = generator(0, t, k if k < 3 else SERVER, "batches")
-            for at in plan(e.bench.job.algorithm, BATCHES, len(hand.rows[k]), draw).rows.numpy():
+            for at in plan(e.runtime.spec.algorithm, BATCHES, len(hand.rows[k]), draw).rows.numpy():
                 g = hand.g(k, y, at[at < len(hand.rows[k])]) + BATCHES.weight_decay * y
                 u = 0.6 * u - BATCHES.lr * g
                 y = y + 0.6 * u - BATCHES.lr * g
@@ -120,8 +120,8 @@ def test_alone_the_servers_rows_make_the_model_and_nothing_comes_up():
 
 
 def test_rows_at_the_server_are_asked_for_only_where_they_count():
-    assert not FedNAG().trusts
-    assert FedNAG(public_weight=0.2).trusts
+    assert not FedNAG().needs_server_rows
+    assert FedNAG(public_weight=0.2).needs_server_rows
     federation, oracle = world(Exact)
     with pytest.raises(UsageError, match=r"set split\.trusted"):
         engine(FedNAG(public_weight=0.2), Plain(), (replace(federation, trusted=None), oracle)).go()

@@ -2,13 +2,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from averaging import EQUAL, LOCAL, assert_buffers_are_averaged, assert_composes, assert_same_models, learn
-from bowls import Hand, keeping_the_head, path, three
-from fixtures import double, near
 
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fedprox import FedProx
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from tests.support.averaging import (
+    EQUAL,
+    LOCAL,
+    assert_buffers_are_averaged,
+    assert_composes,
+    assert_same_models,
+    learn,
+)
+from tests.support.bowls import Hand, keeping_the_head, path, three
+from tests.support.transcription import double, near
 
 UNEQUAL = ([[1.0, 1.0]], [[3.0, -1.0]] * 3)
 

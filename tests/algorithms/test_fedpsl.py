@@ -4,18 +4,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from averaging import EQUAL, LOCAL, assert_composes, assert_same_models, learn
-from bowls import THREE, Bowl, Hand, bowls, keeping_the_head, stretched
-from fixtures import double, near, tiny_net
-from toy import Watched, engine, network, world
 
 from imperfed.algorithms.fedpsl import FedPSL, half
 from imperfed.algorithms.masked_bce import MaskedBCE
-from imperfed.core import Batch, Hall, Step, Updates
-from imperfed.descend import Local
-from imperfed.errors import UsageError
-from imperfed.labels import Annotated
-from imperfed.network import Layout, Net
+from imperfed.core.batch import Batch
+from imperfed.core.context import LocalStep, ServerContext
+from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Updates
+from imperfed.core.labels import Annotated
+from imperfed.core.network import Layout, Net
+from imperfed.engine.local_training import Local
+from tests.support.averaging import EQUAL, LOCAL, assert_composes, assert_same_models, learn
+from tests.support.bowls import THREE, Bowl, Hand, bowls, keeping_the_head, stretched
+from tests.support.toy import Watched, engine, network, world
+from tests.support.transcription import double, near, tiny_net
 
 PARTS = [(True, True), (True, False), (False, True), (False, False)]
 
@@ -28,8 +30,8 @@ def merged(method: FedPSL, counts: list[list[float]], n: list[float], round: int
     w = torch.randn(4, len(net.w), generator=torch.Generator().manual_seed(0))
     server = {"w": w[3], "buffers": torch.zeros(0)}
     trees = {"w": w[:3], "buffers": torch.zeros(3, 0), "annotated": torch.tensor(counts)}
-    hall = Hall(net, torch.zeros(0), round, 0.1, torch.Generator(), classes=("a", "b", "c", "d"))
-    return server, method.merge(server, Updates((0, 1, 2), torch.tensor(n), trees), hall), w, hall
+    context = ServerContext(net, torch.zeros(0), round, 0.1, torch.Generator(), classes=("a", "b", "c", "d"))
+    return server, method.merge(server, Updates((0, 1, 2), torch.tensor(n), trees), context), w, context
 
 
 COUNTS = [[10.0, 4.0, 0.0, 0.0], [0.0, 6.0, 0.0, 0.0], [20.0, 30.0, 30.0, 0.0]]
@@ -37,8 +39,8 @@ N = [10.0, 6.0, 30.0]
 
 
 def test_features_are_merged_by_rows_and_each_class_by_its_annotations():
-    _, new, w, hall = merged(FedPSL(), COUNTS, N)
-    layout, n = hall.net.layout, torch.tensor(N)
+    _, new, w, context = merged(FedPSL(), COUNTS, N)
+    layout, n = context.net.layout, torch.tensor(N)
     near(layout.view(new["w"], "rep.0.weight"), torch.einsum("k,k...->...", n / 46, layout.view(w[:3], "rep.0.weight")))
     for name in ("head.weight", "head.bias"):
         phi, sent = layout.view(new["w"], name), layout.view(w[:3], name)
@@ -48,10 +50,10 @@ def test_features_are_merged_by_rows_and_each_class_by_its_annotations():
 
 
 def test_a_class_that_nobody_annotates_keeps_its_row_and_is_named_once():
-    server, new, _, hall = merged(FedPSL(), COUNTS, N)
+    server, new, _, context = merged(FedPSL(), COUNTS, N)
     for name in ("head.weight", "head.bias"):
-        assert torch.equal(hall.net.layout.view(new["w"], name)[3], hall.net.layout.view(server["w"], name)[3])
-    assert [note for note in hall.notes if "annotates d:" in note] == hall.notes != []
+        assert torch.equal(context.net.layout.view(new["w"], name)[3], context.net.layout.view(server["w"], name)[3])
+    assert [note for note in context.notes if "annotates d:" in note] == context.notes != []
     assert merged(FedPSL(), COUNTS, N, round=1)[3].notes == []
 
 
@@ -67,7 +69,7 @@ def test_without_tdma_all_weights_are_merged_by_rows():
 
 def test_counts_of_annotations_come_up_and_nothing_else():
     e = engine(FedPSL(), MaskedBCE(), world(Annotated, (12, 20, 31))).go()
-    known = [e.bench.shelf(k).labels.values >= 0 for k in range(3)]
+    known = [e.runtime.site_data(k).labels.values >= 0 for k in range(3)]
     assert torch.equal(e.seen[0]["annotated"], torch.stack([k.sum(0).float() for k in known]))
     assert set(e.seen[0].trees) == {"w", "buffers", "annotated"}
     without = engine(FedPSL(tdma=False), MaskedBCE(), world(Annotated, (12, 20, 31))).go()
@@ -85,18 +87,18 @@ X = torch.randn(8, 3, generator=torch.Generator().manual_seed(1), dtype=torch.fl
 Y = Annotated(torch.randint(-1, 2, (8, 4), generator=torch.Generator().manual_seed(2)).to(torch.int8), 4)
 
 
-def step_of(method: FedPSL, lr: float = 0.05) -> Step:
+def step_of(method: FedPSL, lr: float = 0.05) -> LocalStep:
     """A network with features of its own and eight rows; four of them train and four validate."""
     net = tiny_net(method)
-    batch = Batch.of(X, Y, torch.ones(8), {}, {}, MaskedBCE().survey(Y))
-    return Step(net, batch, {}, {}, method.start(net.w, {}, {}), lr, 0.9, 0.0)
+    batch = Batch.of(X, Y, torch.ones(8), {}, {}, MaskedBCE().site_stats(Y))
+    return LocalStep(net, batch, {}, {}, method.init_optimizer(net.w, {}, {}), lr, 0.9, 0.0)
 
 
 def meta_gradient(method: FedPSL) -> torch.Tensor:
     """The gradient behind the first step of theta: Adam's first moment is a tenth of it."""
     step = step_of(method)
-    method.local(MaskedBCE(), step)
-    return step.slots["m"][: step.net.layout.fields["head.weight"].offset] / 0.1
+    method.local_step(MaskedBCE(), step)
+    return step.opt_state["m"][: step.net.layout.fields["head.weight"].offset] / 0.1
 
 
 @double()
@@ -143,9 +145,9 @@ def test_the_head_learns_from_the_first_half_and_the_features_from_the_second():
         changed[rows] = 1 - changed[rows].clamp(min=0)
         two.batch = replace(two.batch, labels=Annotated(changed, 4))
         for step in (one, two):
-            FedPSL(a=0.0).local(MaskedBCE(), step)
+            FedPSL(a=0.0).local_step(MaskedBCE(), step)
         cut = one.net.layout.fields["head.weight"].offset
-        m_one, m_two = one.slots["m"], two.slots["m"]
+        m_one, m_two = one.opt_state["m"], two.opt_state["m"]
         assert torch.equal(m_one[cut:], m_two[cut:]) != head_moves
 
 
@@ -166,11 +168,11 @@ def test_padding_behind_a_batch_moves_no_row_into_the_other_half():
 def test_with_both_parts_off_a_site_takes_torchs_adam_steps():
     local = replace(LOCAL, steps=4, batch=64)  # every step sees all rows
     e = learn(FedPSL(tdma=False, tadl=False), local, (20,), rounds=1)
-    net, objective, shelf = network(), e.bench.job.objective, e.bench.shelf(0)
+    net, objective, data = network(), e.runtime.spec.objective, e.runtime.site_data(0)
     adam = torch.optim.Adam(net.parameters(), lr=local.lr, weight_decay=local.weight_decay)
     for _ in range(4):
         adam.zero_grad()
-        batch = Batch.of(shelf.x, shelf.labels, torch.ones(20), {}, {})
+        batch = Batch.of(data.x, data.labels, torch.ones(20), {}, {})
         objective.loss(net, batch)[0].mean().backward()
         adam.step()
     for name, p in net.named_parameters():
@@ -199,8 +201,8 @@ def scarce(method: FedPSL) -> Watched:
     values = torch.full((10, 1), -1, dtype=torch.int8)
     for first, known in zip(federation.starts, KNOWN, strict=False):
         values[first : first + known] = 0
-    scene = replace(federation, labels=Annotated(values, 1)), oracle
-    return engine(method, Bowl(), scene, UNEVEN, stretched(), rounds=4, participation=2 / 3).go()
+    data = replace(federation, labels=Annotated(values, 1)), oracle
+    return engine(method, Bowl(), data, UNEVEN, stretched(), rounds=4, participation=2 / 3).go()
 
 
 def decoupled(hand: Hand, k: int, w: np.ndarray, rows: np.ndarray, method: FedPSL, adams: list[Moments]) -> np.ndarray:
@@ -254,7 +256,7 @@ def test_it_composes(tdma: bool, tadl: bool):
     """`assert_composes` wants every answer as long as the shared weights, and TDMA's counts are not."""
     if tdma:
         e = engine(keeping_the_head(FedPSL(tadl=tadl)), MaskedBCE(), world(Annotated)).go()
-        assert e.seen[-1]["w"].shape[1] < len(e.bench.net.w)
+        assert e.seen[-1]["w"].shape[1] < len(e.runtime.net.w)
     else:
         assert_composes(FedPSL(tdma=False, tadl=tadl))
 

@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from bowls import Bowl, bowls, only
-from toy import Watched, engine
 
 from imperfed.algorithms.ifca import IFCA, nonempty
-from imperfed.descend import Local
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from imperfed.engine.local_training import Local
+from tests.support.bowls import Bowl, bowls, only
+from tests.support.toy import Watched, engine
 
 
 def leap(ends: list[list[float]], start: tuple[float, ...], others: list[list[float]]) -> Watched:
     """One round in which site k moves from wherever it starts to ends[k]: one step of 1 in a bowl around it."""
-    scene = bowls(*([[1.0, *end]] for end in ends))
+    data = bowls(*([[1.0, *end]] for end in ends))
     algorithm = IFCA(clusters=1 + len(others))
-    e = engine(algorithm, Bowl(), scene, Local(steps=1, batch=8, lr=1.0), only(*start), rounds=1)
+    e = engine(algorithm, Bowl(), data, Local(steps=1, batch=8, lr=1.0), only(*start), rounds=1)
     e.state.server["others"].copy_(torch.tensor(others).reshape(len(others), len(start)))
     return e.go()
 
@@ -64,8 +64,8 @@ def test_clusters_are_kept_nonempty(losses: list[list[float]], elsewhere: list[i
 
 
 def test_two_of_one_kind_on_duty_are_not_torn_apart() -> None:
-    scene = bowls(*([[1.0, 3.0]],) * 3, *([[1.0, -3.0]],) * 3)
-    e = engine(IFCA(), Bowl(), scene, Local(steps=1, batch=8, lr=1.0), only(0.5), rounds=8, participation=0.34)
+    data = bowls(*([[1.0, 3.0]],) * 3, *([[1.0, -3.0]],) * 3)
+    e = engine(IFCA(), Bowl(), data, Local(steps=1, batch=8, lr=1.0), only(0.5), rounds=8, participation=0.34)
     e.state.server["others"].copy_(torch.tensor([[-0.5]]))
     e.go()
     assert any(set(report.who) <= {0, 1, 2} for report in e.reports)
@@ -85,8 +85,8 @@ def test_one_cluster_s_model_is_not_the_global_one() -> None:
 
 
 def test_means_may_be_weighted_by_size() -> None:
-    scene = bowls([[1.0, 2.0]] * 3, [[1.0, 4.0]], [[1.0, -3.0]])
-    e = engine(IFCA(weighted=True), Bowl(), scene, Local(steps=1, batch=8, lr=1.0), only(1.0), rounds=1)
+    data = bowls([[1.0, 2.0]] * 3, [[1.0, 4.0]], [[1.0, -3.0]])
+    e = engine(IFCA(weighted=True), Bowl(), data, Local(steps=1, batch=8, lr=1.0), only(1.0), rounds=1)
     e.state.server["others"].copy_(torch.tensor([[-1.0]]))
     assert e.go().state.server["w"].tolist() == [2.5]
 
@@ -94,7 +94,7 @@ def test_means_may_be_weighted_by_size() -> None:
 def test_the_models_start_apart_and_norms_start_at_one() -> None:
     w = torch.tensor([0.3, -0.2, 1.0, 0.0, 0.7, -0.4, 0.9, -0.6])
     torch.manual_seed(0)
-    others = IFCA(clusters=4).serve(w, 5)["others"]
+    others = IFCA(clusters=4).init_server(w, 5)["others"]
     assert torch.equal(others.abs(), w.abs().expand(3, -1))
     assert (others[:, 2] == 1).all()
     assert len({tuple(row) for row in others.tolist()} | {tuple(w.tolist())}) == 4
@@ -114,9 +114,9 @@ def test_three_rounds_as_written_in_numpy() -> None:
     """Four unequal sites, three a round, two models, two local steps with momentum."""
     rng = np.random.default_rng(1)
     points = [rng.normal(size=(n, 2)) + at for n, at in ((2, 2.0), (3, -2.0), (1, 2.5), (4, -1.5))]
-    scene = bowls(*([[1.5, *row] for row in p.tolist()] for p in points))
+    data = bowls(*([[1.5, *row] for row in p.tolist()] for p in points))
     local = Local(steps=2, batch=16, lr=0.1, momentum=0.5)
-    e = engine(IFCA(), Bowl(), scene, local, only(0.2, -0.1), rounds=3, participation=0.75)
+    e = engine(IFCA(), Bowl(), data, local, only(0.2, -0.1), rounds=3, participation=0.75)
     theta = [e.state.server["w"].double().numpy().copy(), e.state.server["others"][0].double().numpy().copy()]
     last = {k: k % 2 for k in range(4)}
     for t in range(3):

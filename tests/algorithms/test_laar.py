@@ -2,20 +2,36 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fixtures import UNIFORM, Answers, S, Y, Z, assert_stable, batch, double, losses, near, one_step, silent, tiny_net
 from torch import Tensor, nn
-from toy import LOCAL as TOY
-from toy import engine, network, world
 
 from imperfed.algorithms.cc import CC
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.laar import LAAR, Disambiguation, alignment, mixup
-from imperfed.core import Batch, Desk, Hall, Step, Updates
-from imperfed.descend import Local, Shelf, descend, plan
-from imperfed.errors import UsageError
-from imperfed.labels import Candidates
-from imperfed.losses import masked_best, weighted_ce
-from imperfed.network import Net
+from imperfed.core.batch import Batch
+from imperfed.core.context import LocalStep, ServerContext, SiteContext
+from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Updates
+from imperfed.core.labels import Candidates
+from imperfed.core.network import Net
+from imperfed.engine.local_training import Local, SiteData, plan, train_locally
+from imperfed.nn.losses import masked_best, weighted_ce
+from tests.support.toy import LOCAL as TOY
+from tests.support.toy import engine, network, world
+from tests.support.transcription import (
+    UNIFORM,
+    Answers,
+    S,
+    Y,
+    Z,
+    assert_stable,
+    batch,
+    double,
+    losses,
+    near,
+    one_step,
+    silent,
+    tiny_net,
+)
 
 Q = torch.tensor([[0.495, 0.505, 0, 0], [0, 0.33, 0.34, 0.33], [0.495, 0, 0, 0.505]], dtype=torch.float64)
 X = torch.tensor([[1.0, 0.5, -1.0], [0.3, -0.8, 0.2], [-1.0, 0.4, 0.9]])
@@ -25,12 +41,12 @@ X = torch.tensor([[1.0, 0.5, -1.0], [0.3, -0.8, 0.2], [-1.0, 0.4, 0.9]])
 
 
 def test_labels_lean_towards_the_best_candidate_and_the_loss_uses_the_new_ones():
-    near(Disambiguation().open(S)["q"], UNIFORM)
+    near(Disambiguation().init_rows(S)["q"], UNIFORM)
     values, q = Disambiguation().loss(Answers(Z), batch(rows={"q": UNIFORM}))
     near(q, Q)
     near(values.mean(), 1.352434)
-    assert Disambiguation().remember(silent, batch(), q)["q"] is q
-    near(Disambiguation().believe(-Z, S, {"q": Q}), Q)
+    assert Disambiguation().update_rows(silent, batch(), q)["q"] is q
+    near(Disambiguation().infer_labels(-Z, S, {"q": Q}), Q)
 
 
 def test_the_best_class_outside_the_set_is_never_picked():
@@ -74,7 +90,7 @@ class Table:
 def test_mixup_numbers():
     x = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
     draws = {"gamma": torch.tensor(0.3, dtype=torch.float64), "keys": torch.tensor([0.9, 0.1])}
-    step = Step(Table(), batch(S.between(0, 2), x=x, draws=draws), {"w": x, "buffers": x}, {}, {}, 0.1, 0.0, 0.0)
+    step = LocalStep(Table(), batch(S.between(0, 2), x=x, draws=draws), {"w": x, "buffers": x}, {}, {}, 0.1, 0.0, 0.0)
     p = torch.softmax(torch.tensor([FROZEN[0.0], FROZEN[1.0], FROZEN[0.7]], dtype=torch.float64), -1).amax(-1)
     near(p, [0.432789, 0.432191, 0.334937])
     mixed = mixup(Q[:2], step)
@@ -83,7 +99,7 @@ def test_mixup_numbers():
     near(mixed[1], (0.3 * p[1] + 0.7 * p[0]) * 0.25 * torch.tensor(4.0).log())  # equal logits: any q~ pays log 4
 
 
-def make_step(net: Net, n: int, pad: int = 0, g: Tensor | None = None) -> Step:
+def make_step(net: Net, n: int, pad: int = 0, g: Tensor | None = None) -> LocalStep:
     """A step on the first n examples; padding repeats the last example and remembers nothing, as the engine does."""
     at = torch.arange(n + pad).clamp(max=n - 1)
     real = (torch.arange(n + pad) < n).to(net.w.dtype)
@@ -92,7 +108,7 @@ def make_step(net: Net, n: int, pad: int = 0, g: Tensor | None = None) -> Step:
     b = Batch.of(X.to(net.w.dtype)[at], S.take(at), real, rows, draws)
     frozen = tiny_net(LAAR(), seed=7).w.clone()
     down = {"w": frozen, "buffers": frozen[:0], "g": torch.linspace(-1, 2, len(frozen)) if g is None else g}
-    return Step(net, b, down, {}, {"v": torch.zeros_like(net.w)}, 0.1, 0.9, 0.0)
+    return LocalStep(net, b, down, {}, {"v": torch.zeros_like(net.w)}, 0.1, 0.9, 0.0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -100,7 +116,7 @@ def test_padding_is_invisible_in_every_term(n: int):
     net = tiny_net(LAAR())
     results = []
     for pad in (0, 2):
-        loss, q = LAAR().total(Disambiguation(), make_step(net, n, pad))
+        loss, q = LAAR().step_loss(Disambiguation(), make_step(net, n, pad))
         results.append((loss.detach(), net.backward(loss).clone(), q[:n]))
     torch.testing.assert_close(results[0], results[1])
 
@@ -113,8 +129,8 @@ def test_padding_is_invisible_in_a_whole_round():
         net = tiny_net(method)
         down = {"w": net.w.clone(), "buffers": net.w[:0], "g": torch.linspace(-1, 2, len(net.w))}
         draws = plan(method, Local(epochs=2, batch=3), 5, torch.Generator().manual_seed(3))
-        shelf = Shelf(x, labels, Disambiguation().open(labels))
-        _, loss, rows = descend(method, Disambiguation(), net, shelf, draws, down, {}, Local(batch=3), pad)
+        data = SiteData(x, labels, Disambiguation().init_rows(labels))
+        _, loss, rows = train_locally(method, Disambiguation(), net, data, draws, down, {}, Local(batch=3), pad)
         ends.append((net.w.clone(), loss, rows["q"]))
     torch.testing.assert_close(ends[0], ends[1])
 
@@ -154,16 +170,16 @@ def test_the_gradient_of_all_three_terms_flows():
     net = tiny_net(LAAR())
     method = LAAR(lambda_mix=0.7, lambda_ga=1.3)
     step = make_step(net, 3)
-    g = net.backward(method.total(Disambiguation(), step)[0]).clone()
+    g = net.backward(method.step_loss(Disambiguation(), step)[0]).clone()
     numeric = torch.zeros_like(g)
     for i in range(len(g)):
         for sign in (1, -1):
             net.w[i] += sign * 1e-6
-            numeric[i] += sign * method.total(Disambiguation(), step)[0].detach() / 2e-6
+            numeric[i] += sign * method.step_loss(Disambiguation(), step)[0].detach() / 2e-6
             net.w[i] -= sign * 1e-6
     near(g, numeric, tolerance=1e-7)
     for without in (replace(method, lambda_ga=0.0), replace(method, lambda_mix=0.0)):
-        assert (g - net.backward(without.total(Disambiguation(), step)[0])).abs().max() > 1e-3
+        assert (g - net.backward(without.step_loss(Disambiguation(), step)[0])).abs().max() > 1e-3
 
 
 def test_total_is_the_weighted_sum():
@@ -172,7 +188,7 @@ def test_total_is_the_weighted_sum():
     values, q = Disambiguation().loss(net, step.batch)
     L_c = values.mean()
     expected = L_c + 0.7 * mixup(q, step).mean() + 1.3 * alignment(net.gradient(L_c), step.down["g"])
-    torch.testing.assert_close(LAAR(lambda_mix=0.7, lambda_ga=1.3).total(Disambiguation(), step)[0], expected)
+    torch.testing.assert_close(LAAR(lambda_mix=0.7, lambda_ga=1.3).step_loss(Disambiguation(), step)[0], expected)
 
 
 def test_the_mixed_batch_leaves_no_trace_in_the_running_statistics():
@@ -188,23 +204,23 @@ def test_the_mixed_batch_leaves_no_trace_in_the_running_statistics():
 
 def test_without_its_two_terms_it_is_its_objective_under_fedavg():
     step = make_step(tiny_net(LAAR()), 3)
-    plain, _ = FedAvg().total(Disambiguation(), step)
-    assert torch.equal(LAAR(lambda_mix=0.0, lambda_ga=0.0).total(Disambiguation(), step)[0], plain)
+    plain, _ = FedAvg().step_loss(Disambiguation(), step)
+    assert torch.equal(LAAR(lambda_mix=0.0, lambda_ga=0.0).step_loss(Disambiguation(), step)[0], plain)
     silent_world = make_step(step.net, 3, g=torch.zeros_like(step.w))  # as in the first round
-    assert torch.equal(LAAR(lambda_mix=0.0).total(Disambiguation(), silent_world)[0], plain)
+    assert torch.equal(LAAR(lambda_mix=0.0).step_loss(Disambiguation(), silent_world)[0], plain)
 
 
 # -- the server --------------------------------------------------------------------------------------------------------
 
 
-def hall() -> Hall:
-    return Hall(tiny_net(LAAR()), torch.zeros(0, 3), 1, 0.5, torch.Generator())
+def hall() -> ServerContext:
+    return ServerContext(tiny_net(LAAR()), torch.zeros(0, 3), 1, 0.5, torch.Generator())
 
 
 def test_pseudo_gradient_is_the_last_movement():
     method = LAAR()
     server = {"w": torch.tensor([1.0, 2.0]), "buffers": torch.zeros(0)}
-    server |= method.serve(server["w"], 2)
+    server |= method.init_server(server["w"], 2)
     assert method.send(server, 0)["g"].tolist() == [0, 0]
     updates = Updates(
         (0, 1), torch.tensor([3.0, 1.0]), {"w": torch.tensor([[1.0, 1], [3, 0]]), "buffers": torch.zeros(2, 0)}
@@ -221,18 +237,18 @@ def test_one_batch_gradients_are_gathered_before_training_from_the_second_round_
     method = LAAR(global_grad="one-batch")
     assert [e.name for e in method.exchanges(0)] == ["train"]
     ask, train = method.exchanges(5)
-    assert train.answer is None
-    assert ask.answer is not None
+    assert train.respond is None
+    assert ask.respond is not None
     net = tiny_net(method)
     b = make_step(net, 2, pad=1).batch
     rows = b.rows["q"].clone()
-    answer = ask.answer(Desk(net, Disambiguation(), b.x, b.labels, b.rows, {}, {}, b, b"", 1))
+    answer = ask.respond(SiteContext(net, Disambiguation(), b.x, b.labels, b.rows, {}, {}, b, b"", 1))
     expected = torch.autograd.grad(weighted_ce(b.rows["q"], net(b.x))[:2].mean(), net.parameters)
     torch.testing.assert_close(answer["g"], torch.cat([g.reshape(-1) for g in expected]))
     assert torch.equal(b.rows["q"], rows)
     assert answer["g"].data_ptr() != net.grad.data_ptr()
     updates = Updates((0, 1), torch.tensor([3.0, 1.0]), {"g": torch.tensor([[1.0, 2], [-3, 4]])})
-    assert ask.gather({"g": torch.zeros(2)}, updates, hall())["g"].tolist() == [0.0, 2.5]
+    assert ask.aggregate({"g": torch.zeros(2)}, updates, hall())["g"].tolist() == [0.0, 2.5]
 
 
 def test_bad_settings_are_refused():

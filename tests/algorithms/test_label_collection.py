@@ -4,26 +4,26 @@ from types import ModuleType
 
 import pytest
 import torch
-from positives import HELD, SETS, run
 
 from imperfed.algorithms import label_collection
 from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.fedalc_fixed import FedALCFixed
 from imperfed.algorithms.label_collection import drawn_labels, noisy
-from imperfed.descend import plan
-from imperfed.embeddings import Pairs
+from imperfed.core.errors import UsageError
 from imperfed.engine import site as at_site
+from imperfed.engine.local_training import plan
 from imperfed.engine.seeds import generator
-from imperfed.errors import UsageError
+from imperfed.nn.embeddings import Pairs
+from tests.support.positive_labels import HELD, SETS, run
 
 
 def answers(seed: int = 0, hashed: str = "embedding") -> list[dict[str, torch.Tensor]]:
     e = run(FedALC(hashed=hashed), seed=seed)
-    job = e.bench.job
+    spec = e.runtime.spec
     desks = []
     for k in range(len(HELD)):
-        p = plan(job.algorithm, job.local, len(HELD[k][1]), generator(0, 0, k, "x"))
-        desks.append(job.algorithm.collect(at_site.sit_down(e.bench, k, p)))
+        p = plan(spec.algorithm, spec.local, len(HELD[k][1]), generator(0, 0, k, "x"))
+        desks.append(spec.algorithm.collect(at_site.site_context(e.runtime, k, p)))
     return desks
 
 
@@ -116,11 +116,11 @@ def test_the_account_of_a_private_run(kind: type, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "opacus.accountants", made_up)
     method = kind(noise=4.0, most=2)
     e = run(method, rounds=1).go()
-    account = method.account(e.state.server)
+    account = method.figures(e.state.server)
     assert account["epsilon"] == pytest.approx(0.25 + 11.5129 / 7, abs=1e-3)
     assert account["delta"] == 1e-5
     assert any("differentially private" in note for note in e.reports[0].notes)
-    assert type(method)().account({}) == {}
+    assert type(method)().figures({}) == {}
 
 
 def test_opacus_itself_says_the_known_figure():

@@ -1,18 +1,32 @@
 import pytest
 import torch
-from fixtures import UNIFORM, Answers, S, W, Y, Z, assert_belief, assert_stable, batch, gradient, losses, near, one_step
 
 from imperfed.algorithms.lw import LW
-from imperfed.errors import UsageError
-from imperfed.labels import Candidates
-from imperfed.losses import log1m_softmax, masked_softmax
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Candidates
+from imperfed.nn.losses import log1m_softmax, masked_softmax
+from tests.support.transcription import (
+    UNIFORM,
+    Answers,
+    S,
+    W,
+    Y,
+    Z,
+    assert_belief,
+    assert_stable,
+    batch,
+    gradient,
+    losses,
+    near,
+    one_step,
+)
 
 FIRST = {"W": torch.full((3, 4), 0.25, dtype=torch.float64)}
 
 
 @pytest.mark.parametrize(("psi", "inside", "outside"), [("sigmoid", 0.184874, 0.209640), ("ce", 0.805723, 0.047868)])
 def test_first_visit(psi: str, inside: float, outside: float):
-    near(LW().open(S)["W"], FIRST["W"])
+    near(LW().init_rows(S)["W"], FIRST["W"])
     near(losses(LW(psi=psi, beta=0), FIRST).mean(), inside)
     near(losses(LW(psi=psi, beta=1), FIRST).mean() - inside, outside, tolerance=2e-6)
 
@@ -31,7 +45,7 @@ def test_leverage_on_the_first_visit(psi: str, beta: float, expected: float):
 )
 def test_second_visit(psi: str, beta: float, expected: float):
     method = LW(psi=psi, beta=beta)
-    rows = method.remember(Answers(Z), batch(), None)
+    rows = method.update_rows(Answers(Z), batch(), None)
     near(
         rows["W"],
         [
@@ -51,7 +65,7 @@ def test_weights_come_from_the_pass_after_the_step():
 @pytest.mark.parametrize("psi", ["sigmoid", "ce"])
 def test_a_set_of_all_classes_has_no_other_side(psi: str):
     everything = Candidates(torch.ones_like(Y), 4)
-    rows = LW().remember(Answers(Z), batch(everything), None)
+    rows = LW().update_rows(Answers(Z), batch(everything), None)
     near(rows["W"], torch.softmax(Z, -1))
     near(losses(LW(psi=psi, beta=7), rows, labels=everything), losses(LW(psi=psi, beta=0), rows, labels=everything))
 
@@ -80,10 +94,10 @@ def test_extreme_logits_stay_finite(psi: str):
 
 
 def test_believes_its_weights_inside_the_set():
-    near(LW().believe(Z, S, FIRST), UNIFORM)
-    rows = LW().remember(Answers(Z), batch(), None)
-    near(LW().believe(-Z, S, rows), W)
-    assert_belief(LW().believe(-Z, S, rows), Y)
+    near(LW().infer_labels(Z, S, FIRST), UNIFORM)
+    rows = LW().update_rows(Answers(Z), batch(), None)
+    near(LW().infer_labels(-Z, S, rows), W)
+    assert_belief(LW().infer_labels(-Z, S, rows), Y)
 
 
 def test_an_unknown_psi_is_named():

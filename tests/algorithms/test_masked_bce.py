@@ -1,9 +1,9 @@
 import numpy as np
 import torch
-from fixtures import Z, assert_static, gradient, losses, near
 
 from imperfed.algorithms.masked_bce import MaskedBCE
-from imperfed.labels import Annotated
+from imperfed.core.labels import Annotated
+from tests.support.transcription import Z, assert_static, gradient, losses, near
 
 LABELS = Annotated(torch.tensor([[1, 0, -1, -1], [-1, -1, -1, -1], [0, 1, 1, 0]], dtype=torch.int8), 4)
 UNEVEN = Annotated(torch.tensor([[1, 1, -1, -1], [0, 0, -1, 1], [0, 1, 1, -1]], dtype=torch.int8), 4)
@@ -18,7 +18,7 @@ def test_is_the_mean_over_annotated_classes_only():
 
 
 def test_positives_weigh_as_much_as_the_negatives_of_their_class_at_the_site():
-    near(MaskedBCE().survey(UNEVEN)["weight"], [2 / 1, 1 / 2, 1, 1])  # the last two have positives only
+    near(MaskedBCE().site_stats(UNEVEN)["weight"], [2 / 1, 1 / 2, 1, 1])  # the last two have positives only
     first = -(2 * np.log(P[0, 0]) + 0.5 * np.log(P[0, 1])) / 2
     second = -(np.log(1 - P[1, 0]) + np.log(1 - P[1, 1]) + np.log(P[1, 3])) / 3
     third = -(np.log(1 - P[2, 0]) + 0.5 * np.log(P[2, 1]) + np.log(P[2, 2])) / 3
@@ -26,7 +26,7 @@ def test_positives_weigh_as_much_as_the_negatives_of_their_class_at_the_site():
 
 
 def test_without_balance_nothing_is_surveyed():
-    assert MaskedBCE(balance=False).survey(UNEVEN) == {}
+    assert MaskedBCE(balance=False).site_stats(UNEVEN) == {}
     first = -(np.log(P[0, 0]) + np.log(P[0, 1])) / 2
     near(losses(MaskedBCE(balance=False), labels=UNEVEN)[0], first)
 
@@ -49,5 +49,5 @@ def test_needs_no_number_on_the_host():
 
 
 def test_fills_in_what_is_missing_and_leaves_what_is_given():
-    belief = MaskedBCE().believe(Z, UNEVEN, {})
+    belief = MaskedBCE().infer_labels(Z, UNEVEN, {})
     near(belief, [[1, 1, P[0, 2], P[0, 3]], [0, 0, P[1, 2], 1], [0, 1, 1, P[2, 3]]])

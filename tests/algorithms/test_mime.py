@@ -3,7 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from averaging import (
+from torch import nn
+
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.mime import Mime
+from imperfed.core.errors import UsageError
+from imperfed.engine.local_training import Local
+from tests.support.averaging import (
     LOCAL,
     WITHOUT_MOMENTUM,
     assert_buffers_are_averaged,
@@ -11,15 +17,9 @@ from averaging import (
     assert_same_models,
     learn,
 )
-from bowls import Hand, Narrow, bowls, keeping_the_head, only, path, three
-from fixtures import double, near
-from torch import nn
-from toy import engine, network
-
-from imperfed.algorithms.fedavg import FedAvg
-from imperfed.algorithms.mime import Mime
-from imperfed.descend import Local
-from imperfed.errors import UsageError
+from tests.support.bowls import Hand, Narrow, bowls, keeping_the_head, only, path, three
+from tests.support.toy import engine, network
+from tests.support.transcription import double, near
 
 ONCE = Local(steps=1, batch=8, lr=0.1)
 

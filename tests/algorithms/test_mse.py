@@ -1,8 +1,8 @@
 import torch
-from fixtures import Z, assert_static, gradient, losses, near
 
 from imperfed.algorithms.mse import MSE
-from imperfed.labels import Exact
+from imperfed.core.labels import Exact
+from tests.support.transcription import Z, assert_static, gradient, losses, near
 
 LABELS = Exact(torch.tensor([1, 2, 3]), 4)
 ONE_HOT = torch.eye(4, dtype=torch.float64)[[1, 2, 3]]
@@ -26,5 +26,5 @@ def test_the_least_squares_solution_is_where_it_does_not_move():
 
 def test_works_out_no_labels_and_needs_no_number_on_the_host():
     assert_static(MSE(), LABELS)
-    assert MSE().open(LABELS) == {}
-    assert MSE().believe(Z, LABELS, {}) is None
+    assert MSE().init_rows(LABELS) == {}
+    assert MSE().infer_labels(Z, LABELS, {}) is None

@@ -3,21 +3,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from averaging import assert_buffers_are_averaged, assert_same_models, learn
-from bowls import BATCHES, START, THREE, TWO, TWO_STEPS, Bowl, Hand, bowls, only, stretched
-from fixtures import double, near
 from torch import Tensor, nn
-from toy import LOCAL, Plain, Watched, engine, network, world
 
 from imperfed.algorithms.fednag import FedNAG
 from imperfed.algorithms.pfedmo import PFedMo
-from imperfed.core import Done, Hall, Tree, Updates
-from imperfed.descend import plan
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, ServerContext
+from imperfed.core.errors import DivergedError, UsageError
+from imperfed.core.exchange import Updates
+from imperfed.core.federation import Federation, Trusted
+from imperfed.core.labels import Exact
+from imperfed.data.oracle import Oracle
+from imperfed.engine.local_training import plan
 from imperfed.engine.seeds import SERVER, generator
-from imperfed.errors import DivergedError, UsageError
-from imperfed.federation import Federation, Trusted
-from imperfed.labels import Exact
-from imperfed.oracle import Oracle
+from tests.support.averaging import assert_buffers_are_averaged, assert_same_models, learn
+from tests.support.bowls import BATCHES, START, THREE, TWO, TWO_STEPS, Bowl, Hand, bowls, only, stretched
+from tests.support.toy import LOCAL, Plain, Watched, engine, network, world
+from tests.support.transcription import double, near
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,13 @@ class Fixed(PFedMo):
 
     s: tuple[float, ...] = (0.0, 0.0)
 
-    def serve(self, w: Tensor, sites: int) -> Tree:
-        return super().serve(w, sites) | {"u": torch.tensor(self.s)}
+    def init_server(self, w: Tensor, sites: int) -> Tree:
+        return super().init_server(w, sites) | {"u": torch.tensor(self.s)}
 
-    def losses(self, done: Done, x: Tensor, updates: Updates) -> Tensor:
+    def losses(self, done: LocalResult, x: Tensor, updates: Updates) -> Tensor:
         return torch.zeros(len(updates.who))
 
-    def scores(self, losses: Tensor, u: Tensor, hall: Hall) -> tuple[Tensor, Tensor]:
+    def scores(self, losses: Tensor, u: Tensor, context: ServerContext) -> tuple[Tensor, Tensor]:
         return u, u
 
 
@@ -119,8 +121,8 @@ def server_batches(hand: Hand, round: int) -> list[np.ndarray]:
 @pytest.mark.parametrize("more", [{}, {"representation": "restart", "pi": 0.7}, {"aggregation": "uniform"}])
 def test_three_rounds_of_unequal_workers_with_one_absent(reading: str, more: dict[str, object]):
     method = Fixed(reading=reading, gamma=0.6, s=SCORES, **more)
-    scene = trusting(PUBLIC, *THREE)
-    e = engine(method, Bowl(), scene, BATCHES, stretched(), rounds=3, participation=2 / 3).go()
+    data = trusting(PUBLIC, *THREE)
+    e = engine(method, Bowl(), data, BATCHES, stretched(), rounds=3, participation=2 / 3).go()
     assert {k for report in e.reports for k in report.who} == {0, 1, 2}
     for name, expected in transcription(Hand(e), method).items():
         near(e.state.server[name], expected, tolerance=1e-12)
@@ -139,8 +141,8 @@ def test_absent_workers_keep_their_pair():
 # -- the score ---------------------------------------------------------------------------------------------------------
 
 
-def hall() -> Hall:
-    return Hall(None, torch.zeros(0), 0, 0.1, torch.Generator())  # type: ignore[arg-type]
+def hall() -> ServerContext:
+    return ServerContext(None, torch.zeros(0), 0, 0.1, torch.Generator())  # type: ignore[arg-type]
 
 
 def test_the_loss_is_the_cross_entropy_of_the_representation_models_predictions_with_the_workers():
@@ -149,7 +151,7 @@ def test_the_loss_is_the_cross_entropy_of_the_representation_models_predictions_
     x = world(Exact)[0].x[:5]
     workers = torch.stack([w * 0.5, w * -0.3])
     net.load(torch.cat([w, e.state.server["buffers"]]))
-    done = Done(net, {}, {}, {}, 1, 0.1)
+    done = LocalResult(net, {}, {}, {}, 1, 0.1)
     found = PFedMo().losses(done, x, Updates((0, 1), torch.ones(2), {"w": workers, "buffers": torch.zeros(2, 0)}))
     p = net(x).detach().double().softmax(-1)
     for loss, row in zip(found, workers, strict=True):
@@ -195,9 +197,9 @@ def test_test_inputs_are_scored_where_asked_for():
     a, b = (learn(PFedMo(score_on=on), rounds=3) for on in ("public", "test"))
     assert not torch.equal(a.state.server["u"], b.state.server["u"])
     federation, oracle = world(Exact)
-    scene = replace(federation, public=federation.x[:0]), oracle
+    data = replace(federation, public=federation.x[:0]), oracle
     with pytest.raises(UsageError, match=r"set split\.public"):
-        engine(PFedMo(score_on="test"), Plain(), scene).go()
+        engine(PFedMo(score_on="test"), Plain(), data).go()
 
 
 # -- what it comes down to ---------------------------------------------------------------------------------------------

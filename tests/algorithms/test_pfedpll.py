@@ -3,7 +3,16 @@ import math
 import numpy as np
 import pytest
 import torch
-from fixtures import (
+from torch import Tensor, nn
+
+from imperfed.algorithms.lw import LW
+from imperfed.algorithms.pfedpll import LCP, PFedPLL, kl
+from imperfed.core.context import ServerContext
+from imperfed.core.exchange import Updates
+from imperfed.core.labels import Candidates
+from imperfed.core.network import Layout, Net, Network
+from imperfed.nn.losses import masked_softmax
+from tests.support.transcription import (
     UNIFORM,
     Answers,
     S,
@@ -20,14 +29,6 @@ from fixtures import (
     silent,
     tiny_net,
 )
-from torch import Tensor, nn
-
-from imperfed.algorithms.lw import LW
-from imperfed.algorithms.pfedpll import LCP, PFedPLL, kl
-from imperfed.core import Hall, Updates
-from imperfed.labels import Candidates
-from imperfed.losses import masked_softmax
-from imperfed.network import Layout, Net, Network
 
 ALPHA = np.array([[0.2, 0.8, 0, 0], [0, 0.5, 0.1, 0.4], [0.7, 0, 0, 0.3]])
 L1, L2, L3 = 0.7, 1.3, 2.1
@@ -89,10 +90,10 @@ def test_extreme_logits_stay_finite():
 
 
 def test_confidences_start_equal_and_follow_equation_6():
-    near(LCP().open(S)["alpha"], UNIFORM)  # Alg. 1, line 1
+    near(LCP().init_rows(S)["alpha"], UNIFORM)  # Alg. 1, line 1
     _, out = LCP().loss(Answers(Z), batch(rows=rows()))
-    near(LCP().remember(silent, batch(), out)["alpha"], W)
-    near(LCP().believe(-Z, S, {"alpha": W}), W)
+    near(LCP().update_rows(silent, batch(), out)["alpha"], W)
+    near(LCP().infer_labels(-Z, S, {"alpha": W}), W)
 
 
 def test_confidences_come_from_the_pass_of_the_step_itself():
@@ -114,7 +115,7 @@ def test_the_relation_module_starts_as_the_identity_and_stays():
     plain, built = network(), PFedPLL().build(network())
     torch.testing.assert_close(built(x), plain(x))
     assert torch.equal(built.get_submodule("corr").weight, torch.eye(3))
-    layout = Layout.of(built, PFedPLL().stays)
+    layout = Layout.of(built, PFedPLL().is_personal)
     personal = {name for name, f in layout.fields.items() if f.offset >= layout.shared}
     assert personal == {"corr.weight", "head.weight", "head.bias"}
     assert layout.shared == 2 * 3 + 3
@@ -122,7 +123,7 @@ def test_the_relation_module_starts_as_the_identity_and_stays():
 
 def test_without_lci_the_network_is_unchanged_and_all_of_it_travels():
     method = PFedPLL(lci=False)
-    layout = Layout.of(method.build(network()), method.stays)
+    layout = Layout.of(method.build(network()), method.is_personal)
     assert "corr.weight" not in layout.fields
     assert layout.shared == layout.trainable
 
@@ -153,56 +154,60 @@ def scores(global_w: np.ndarray, site_w: np.ndarray, batches: list[np.ndarray]) 
     return distance / distance.sum()  # Alg. 2, line 5
 
 
-def meeting(public: Tensor) -> tuple[dict[str, Tensor], Updates, Hall]:
+def meeting(public: Tensor) -> tuple[dict[str, Tensor], Updates, ServerContext]:
     method = PFedPLL()
     built = method.build(network())
-    net = Net(built, Layout.of(built, method.stays))
+    net = Net(built, Layout.of(built, method.is_personal))
     draw = torch.Generator().manual_seed(5)
     w = torch.randn(9, generator=draw)
     sites = w + torch.tensor([[0.1], [0.5], [1.0]]) * torch.randn(3, 9, generator=draw)
     updates = Updates((0, 1, 2), torch.tensor([10.0, 20.0, 70.0]), {"w": sites, "buffers": torch.zeros(3, 0)})
-    return {"w": w, "buffers": torch.zeros(0)}, updates, Hall(net, public, 0, 0.01, torch.Generator().manual_seed(9))
+    return (
+        {"w": w, "buffers": torch.zeros(0)},
+        updates,
+        ServerContext(net, public, 0, 0.01, torch.Generator().manual_seed(9)),
+    )
 
 
 @double()
 def test_merge_weighs_each_site_by_how_far_its_representation_moved():
-    server, updates, hall = meeting(PUBLIC)
+    server, updates, context = meeting(PUBLIC)
     order = torch.randperm(5, generator=torch.Generator().manual_seed(9)).numpy()
     a = PUBLIC.numpy()[order]
     s = scores(server["w"].numpy(), updates["w"].numpy(), [a[:3], a[3:]])  # a batch of three and one of two
     assert (np.abs(s - 1 / 3) > 0.01).all()
-    merged = PFedPLL(batches=2, size=3).merge(server, updates, hall)
+    merged = PFedPLL(batches=2, size=3).merge(server, updates, context)
     near(merged["w"], s @ updates["w"].numpy(), tolerance=1e-12)
-    assert hall.notes == []
+    assert context.notes == []
 
 
 @double()
 def test_only_so_many_batches_are_looked_at():
-    server, updates, hall = meeting(PUBLIC)
+    server, updates, context = meeting(PUBLIC)
     order = torch.randperm(5, generator=torch.Generator().manual_seed(9)).numpy()
     s = scores(server["w"].numpy(), updates["w"].numpy(), [PUBLIC.numpy()[order[:2]]])
-    near(PFedPLL(batches=1, size=2).scores(server, updates, hall), s, tolerance=1e-12)
+    near(PFedPLL(batches=1, size=2).scores(server, updates, context), s, tolerance=1e-12)
 
 
 @double()
 @pytest.mark.parametrize("case", ["all distances are 0", "a site is not finite", "no public inputs"])
 def test_falls_back_to_the_sizes_and_says_so(case: str):
-    server, updates, hall = meeting(PUBLIC[:0] if case == "no public inputs" else PUBLIC)
+    server, updates, context = meeting(PUBLIC[:0] if case == "no public inputs" else PUBLIC)
     if case == "all distances are 0":
         updates.trees["w"][:] = server["w"]
     if case == "a site is not finite":
         updates.trees["w"][1, 0] = torch.nan
-    near(PFedPLL().scores(server, updates, hall), [0.1, 0.2, 0.7])
-    assert len(hall.notes) == 1
-    assert "n_k/n" in hall.notes[0]
+    near(PFedPLL().scores(server, updates, context), [0.1, 0.2, 0.7])
+    assert len(context.notes) == 1
+    assert "n_k/n" in context.notes[0]
 
 
 def test_no_weight_is_negative_where_sites_have_hardly_moved():
-    server, _, hall = meeting(PUBLIC.float())
+    server, _, context = meeting(PUBLIC.float())
     near_by = server["w"] + 1e-6 * torch.randn(50, 9, generator=torch.Generator().manual_seed(0))
     updates = Updates(tuple(range(50)), torch.ones(50), {"w": near_by, "buffers": torch.zeros(50, 0)})
-    assert (PFedPLL().scores(server, updates, hall) >= 0).all()
-    assert hall.notes == []
+    assert (PFedPLL().scores(server, updates, context) >= 0).all()
+    assert context.notes == []
 
 
 def test_a_site_is_scored_with_its_own_running_statistics():
@@ -211,14 +216,16 @@ def test_a_site_is_scored_with_its_own_running_statistics():
     server = {"w": net.row[: layout.shared].clone(), "buffers": layout.buffers(net.row).clone()}
     moved = server["buffers"] + torch.tensor([[0.0], [0.1], [0.5]]) * torch.arange(4)
     updates = Updates((0, 1, 2), torch.ones(3), {"w": server["w"].expand(3, -1), "buffers": moved})
-    still, little, far = PFedPLL().scores(server, updates, Hall(net, PUBLIC.float(), 0, 0.01, torch.Generator()))
+    still, little, far = PFedPLL().scores(
+        server, updates, ServerContext(net, PUBLIC.float(), 0, 0.01, torch.Generator())
+    )
     assert still == 0 < little < far
 
 
 @double()
 def test_without_kl_the_sizes_are_the_weights():
-    server, updates, hall = meeting(PUBLIC)
-    near(PFedPLL(kl=False).merge(server, updates, hall)["w"], np.array([0.1, 0.2, 0.7]) @ updates["w"].numpy())
+    server, updates, context = meeting(PUBLIC)
+    near(PFedPLL(kl=False).merge(server, updates, context)["w"], np.array([0.1, 0.2, 0.7]) @ updates["w"].numpy())
 
 
 def test_kl_is_not_symmetric():

@@ -1,16 +1,16 @@
 import pytest
 import torch
-from fixtures import batch, near, tiny_net
 from torch.nn.functional import normalize
-from toy import engine, network, world
 
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
 from imperfed.algorithms.positive_hinge import PositiveHinge
-from imperfed.descend import Local
-from imperfed.embeddings import ClassMatrix
-from imperfed.errors import UsageError
-from imperfed.labels import Positive
-from imperfed.network import Layout, Net, Network
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Positive
+from imperfed.core.network import Layout, Net, Network
+from imperfed.engine.local_training import Local
+from imperfed.nn.embeddings import ClassMatrix
+from tests.support.toy import engine, network, world
+from tests.support.transcription import batch, near, tiny_net
 
 W = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]], dtype=torch.float64)
 

@@ -1,8 +1,8 @@
 import torch
-from fixtures import Y, Z, assert_static, gradient, losses, near
 
 from imperfed.algorithms.positive_softmax import PositiveSoftmax
-from imperfed.labels import Positives
+from imperfed.core.labels import Positives
+from tests.support.transcription import Y, Z, assert_static, gradient, losses, near
 
 NONE = Positives(torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 1]], dtype=torch.bool), 4)
 
@@ -26,4 +26,4 @@ def test_extreme_logits_stay_finite():
 
 def test_works_out_no_labels_and_needs_no_number_on_the_host():
     assert_static(PositiveSoftmax(), NONE)
-    assert PositiveSoftmax().believe(Z, NONE, {}) is None
+    assert PositiveSoftmax().infer_labels(Z, NONE, {}) is None

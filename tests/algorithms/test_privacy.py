@@ -6,17 +6,17 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
-import positives
 import pytest
 import torch
-from fixtures import double, near
-from positives import HELD, Hand, run, split, spread, unit
 
 from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.fedaws import FedAwS
 from imperfed.algorithms.privacy import PrivateRows, spent
+from imperfed.core.errors import UsageError
 from imperfed.engine.seeds import SERVER, generator
-from imperfed.errors import UsageError
+from tests.support import positive_labels
+from tests.support.positive_labels import HELD, Hand, run, split, spread, unit
+from tests.support.transcription import double, near
 
 pytest.importorskip("opacus")  # nothing is made private without somebody who counts what it costs
 
@@ -28,13 +28,13 @@ def rounds_by_hand(hand: Hand, reports: list, bounded: list[bool]) -> None:
     """Rounds of Algorithm 1 in which line 20 is private."""
     for report in reports:
         clients = {k: hand.client(k) for k in report.who}
-        n = {k: len(positives.HELD[k][1]) for k in report.who}
+        n = {k: len(positive_labels.HELD[k][1]) for k in report.who}
         hand.A = sum(n[k] * clients[k][0] for k in report.who) / sum(n.values())
         draw = generator(0, report.round, SERVER, "hall")
         noise = torch.randn(hand.W.shape, generator=draw, dtype=torch.float64).numpy()
         W = hand.W.copy()
-        for label in {positives.HELD[k][0] for k in report.who}:
-            mine = [k for k in report.who if positives.HELD[k][0] == label]
+        for label in {positive_labels.HELD[k][0] for k in report.who}:
+            mine = [k for k in report.who if positive_labels.HELD[k][0] == label]
             share = {k: n[k] / sum(n[j] for j in mine) for k in mine}
             for k in mine:
                 change = clients[k][1] - hand.W[label]
@@ -49,7 +49,7 @@ def rounds_by_hand(hand: Hand, reports: list, bounded: list[bool]) -> None:
 @double()
 @pytest.mark.parametrize(("one_pass", "sites"), [(False, 5), (True, 4)], ids=["copies", "one pass"])
 def test_three_rounds_of_unequal_clients_with_one_absent(one_pass: bool, sites: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(positives, "HELD", HELD[:sites])  # in copies two sites share class 3
+    monkeypatch.setattr(positive_labels, "HELD", HELD[:sites])  # in copies two sites share class 3
     method = FedAwS(lam=3.0, lr_server=0.1, one_pass=one_pass, noise_w=SIGMA, clip_w=S, **RATES)
     e = run(method)
     hand = Hand(*split(e), **RATES, server=lambda W: 0.3 * spread(W, lambda d, u, v: max(0.0, 1 - d) ** 2))
@@ -76,11 +76,11 @@ def test_what_one_site_can_change():
     e = run(method)
     held = torch.tensor([0, 0, 1, 2, 2]), torch.tensor([0, 1, 1, 3, 0]), torch.tensor([2.0, 9.0, 1.0, 4.0, 5.0])
     largest = torch.tensor([5 / 7, 0.9, 1.0, 1.0]).unsqueeze(1)  # nobody here holds class 2
-    change = 7 * torch.randn(5, positives.D, generator=torch.Generator().manual_seed(1))
+    change = 7 * torch.randn(5, positive_labels.D, generator=torch.Generator().manual_seed(1))
 
     def moved(change: torch.Tensor) -> torch.Tensor:
-        hall = SimpleNamespace(net=e.server.net, draw=torch.Generator().manual_seed(2))
-        return method.moved(e.state.server, change, held, hall)[0]
+        context = SimpleNamespace(net=e.server.net, draw=torch.Generator().manual_seed(2))
+        return method.moved(e.state.server, change, held, context)[0]
 
     without = [moved(change * (held[0] != k).unsqueeze(1)) for k in range(3)]
     apart = [float(((moved(change) - W) / largest).norm()) for W in without]
@@ -101,7 +101,7 @@ def test_only_rows_that_somebody_moves_are_blurred_and_counted():
     e = run(method, participation=0.2)
     before = split(e)[1]
     e.go()
-    times = [sum(HELD[report.who[0]][0] == c for report in e.reports) for c in range(positives.C)]
+    times = [sum(HELD[report.who[0]][0] == c for report in e.reports) for c in range(positive_labels.C)]
     assert e.state.server["released"].tolist() == times
     assert (np.abs(split(e)[1] - before).max(1) > 1e-3).tolist() == [t > 0 for t in times]
 
@@ -123,14 +123,14 @@ def test_the_account_of_a_run(kind: type):
     e = run(method, participation=0.8).go()
     releases = int(e.state.server["released"].max())
     assert releases == 3
-    assert method.account(e.state.server) == {"epsilon_w": spent(6.0, 1e-5, 3), "delta": 1e-5, "releases_w": 3}
-    assert method.account(run(method).state.server)["epsilon_w"] == 0.0
-    assert kind().account({}) == {}
+    assert method.figures(e.state.server) == {"epsilon_w": spent(6.0, 1e-5, 3), "delta": 1e-5, "releases_w": 3}
+    assert method.figures(run(method).state.server)["epsilon_w"] == 0.0
+    assert kind().figures({}) == {}
 
 
 def test_counts_and_steps_are_told_apart():
     method = FedALC(noise=4.0, noise_w=6.0)
-    account = method.account(run(method).go().state.server)
+    account = method.figures(run(method).go().state.server)
     assert account["epsilon"] == pytest.approx(spent(4.0, 1e-5), rel=1e-6)
     assert account["epsilon_w"] == spent(6.0, 1e-5, 3)
 

@@ -1,15 +1,15 @@
 import torch
-from fixtures import UNIFORM, Answers, S, W, Y, Z, assert_stable, batch, near, one_step, silent
 
 from imperfed.algorithms.proden import PRODEN
-from imperfed.losses import masked_softmax
+from imperfed.nn.losses import masked_softmax
+from tests.support.transcription import UNIFORM, Answers, S, W, Y, Z, assert_stable, batch, near, one_step, silent
 
 
 def test_two_visits_with_unchanged_logits():
-    near(PRODEN().open(S)["W"], UNIFORM)
+    near(PRODEN().init_rows(S)["W"], UNIFORM)
     first, out = PRODEN().loss(Answers(Z), batch(rows={"W": UNIFORM}))
     near(first.mean(), 1.361156)
-    rows = PRODEN().remember(silent, batch(), out)
+    rows = PRODEN().update_rows(silent, batch(), out)
     near(rows["W"], W)
     second, _ = PRODEN().loss(Answers(Z), batch(rows=rows))
     near(second.mean(), 0.777431)
@@ -31,4 +31,4 @@ def test_extreme_logits_stay_finite():
 
 
 def test_believes_its_confidences():
-    near(PRODEN().believe(-Z, S, {"W": W}), W)
+    near(PRODEN().infer_labels(-Z, S, {"W": W}), W)

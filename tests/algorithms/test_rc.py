@@ -2,11 +2,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fixtures import UNIFORM, Answers, S, W, Y, Z, assert_stable, batch, gradient, losses, near, one_step
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from toy import LOCAL, engine, network, world
 
 from imperfed.algorithms.cavl import CAVL
 from imperfed.algorithms.cc import CC
@@ -14,18 +12,33 @@ from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.lw import LW
 from imperfed.algorithms.proden import PRODEN
 from imperfed.algorithms.rc import RC
-from imperfed.core import Objective
-from imperfed.labels import Candidates
-from imperfed.losses import masked_softmax
+from imperfed.core.labels import Candidates
+from imperfed.core.objective import Objective
+from imperfed.nn.losses import masked_softmax
+from tests.support.toy import LOCAL, engine, network, world
+from tests.support.transcription import (
+    UNIFORM,
+    Answers,
+    S,
+    W,
+    Y,
+    Z,
+    assert_stable,
+    batch,
+    gradient,
+    losses,
+    near,
+    one_step,
+)
 
 
 def test_starts_with_equal_confidences():
-    near(RC().open(S)["W"], UNIFORM)
+    near(RC().init_rows(S)["W"], UNIFORM)
     near(losses(RC(), {"W": UNIFORM}).mean(), 1.361156)
 
 
 def test_numbers():
-    rows = RC().remember(Answers(Z), batch(), None)
+    rows = RC().update_rows(Answers(Z), batch(), None)
     near(rows["W"], W)
     near(losses(RC(), rows), [0.764123, 1.041978, 0.526192])
     near(losses(RC(), rows).mean(), 0.777431)
@@ -39,7 +52,7 @@ def test_with_fresh_confidences_the_gradient_is_that_of_cc(seed: int, scale: flo
     sets = torch.rand(6, 5, generator=draw) < 0.5
     sets[torch.arange(6), torch.randint(5, (6,), generator=draw)] = True
     labels = Candidates(sets, 5)
-    rows = RC().remember(Answers(z), batch(labels), None)
+    rows = RC().update_rows(Answers(z), batch(labels), None)
     torch.testing.assert_close(gradient(RC(), rows, z, labels), gradient(CC(), {}, z, labels), rtol=1e-9, atol=1e-12)
 
 
@@ -61,7 +74,7 @@ def test_the_second_pass_leaves_no_trace_in_running_statistics(objective: Object
 
 def test_certainty_of_a_non_candidate_is_not_zero_over_zero():
     labels = Candidates(torch.tensor([[False, True, True]]), 3)
-    rows = RC().remember(Answers(torch.tensor([[1e4, -1e4, -1e4]])), batch(labels), None)
+    rows = RC().update_rows(Answers(torch.tensor([[1e4, -1e4, -1e4]])), batch(labels), None)
     near(rows["W"], [[0, 0.5, 0.5]])
 
 
@@ -70,4 +83,4 @@ def test_extreme_logits_stay_finite():
 
 
 def test_believes_its_confidences():
-    near(RC().believe(-Z, S, {"W": W}), W)
+    near(RC().infer_labels(-Z, S, {"W": W}), W)

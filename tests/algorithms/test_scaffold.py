@@ -3,7 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from averaging import (
+from torch import nn
+
+from imperfed.algorithms.fedavg import FedAvg
+from imperfed.algorithms.scaffold import Scaffold
+from imperfed.core.errors import UsageError
+from imperfed.engine.local_training import Local
+from tests.support.averaging import (
     EQUAL,
     LOCAL,
     WITHOUT_MOMENTUM,
@@ -12,15 +18,9 @@ from averaging import (
     assert_same_models,
     learn,
 )
-from bowls import BATCHES, Hand, Narrow, bowls, keeping_the_head, only, path, three
-from fixtures import double, near
-from torch import nn
-from toy import engine, network
-
-from imperfed.algorithms.fedavg import FedAvg
-from imperfed.algorithms.scaffold import Scaffold
-from imperfed.descend import Local
-from imperfed.errors import UsageError
+from tests.support.bowls import BATCHES, Hand, Narrow, bowls, keeping_the_head, only, path, three
+from tests.support.toy import engine, network
+from tests.support.transcription import double, near
 
 
 def test_two_clients_by_hand():

@@ -8,12 +8,12 @@ from typing import ClassVar
 import pytest
 import torch
 from torch import Tensor
-from toy import world
 
-from imperfed.auxiliary import Attack, assail
-from imperfed.errors import UsageError
-from imperfed.federation import Attribute
-from imperfed.labels import Exact, Labels
+from imperfed.core.components import Attack, apply_attack
+from imperfed.core.errors import UsageError
+from imperfed.core.federation import Attribute
+from imperfed.core.labels import Exact, Labels
+from tests.support.toy import world
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Shifting(Attack):
 def test_only_the_adversaries_rows_change() -> None:
     federation, _ = world(Exact)
     before = federation.x.clone()
-    done = assail(Shifting(adversaries=2), federation, torch.Generator().manual_seed(0))
+    done = apply_attack(Shifting(adversaries=2), federation, torch.Generator().manual_seed(0))
     assert len(done.adversaries) == len(done.notes) == 2
     for k in range(4):
         a, b = federation.starts[k], federation.starts[k + 1]
@@ -49,7 +49,7 @@ def test_an_example_at_several_sites_is_rewritten_at_the_adversarys_only() -> No
     federation, _ = world(Exact)
     at = torch.arange(89)
     at[12:20] = at[:8]  # eight examples of site 0 sit at site 1, too
-    done = assail(Shifting(adversaries=1), replace(federation, at=at), torch.Generator().manual_seed(0))
+    done = apply_attack(Shifting(adversaries=1), replace(federation, at=at), torch.Generator().manual_seed(0))
     for k in range(4):
         a, b = federation.starts[k], federation.starts[k + 1]
         assert torch.equal(done.federation.inputs(a, b), federation.x[at[a:b]] + float(k in done.adversaries))
@@ -57,4 +57,4 @@ def test_an_example_at_several_sites_is_rewritten_at_the_adversarys_only() -> No
 
 def test_somebody_must_be_honest() -> None:
     with pytest.raises(UsageError, match=r"adversaries is 4, but there are 4 sites; leave some honest"):
-        assail(Shifting(adversaries=4), world(Exact)[0], torch.Generator())
+        apply_attack(Shifting(adversaries=4), world(Exact)[0], torch.Generator())

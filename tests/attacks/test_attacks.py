@@ -12,11 +12,11 @@ from imperfed.attacks import attacks
 from imperfed.attacks.mixup import Mixup, distance, nearest
 from imperfed.attacks.pafa import PAFA
 from imperfed.attacks.plfa import PLFA
-from imperfed.auxiliary import Attack
-from imperfed.core import SLICE
-from imperfed.errors import UsageError
-from imperfed.federation import Attribute
-from imperfed.labels import Annotated, Candidates, Exact, Memberships
+from imperfed.core.components import Attack
+from imperfed.core.context import SLICE
+from imperfed.core.errors import UsageError
+from imperfed.core.federation import Attribute
+from imperfed.core.labels import Annotated, Candidates, Exact, Memberships
 
 RACE = Attribute("race", ("Asian", "Black", "White"), 1)  # columns 1, 2, 3 of five
 CLASSES = ("low", "medium", "high")

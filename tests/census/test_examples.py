@@ -11,11 +11,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from cli.terminal import done, strict, summary
 
 from imperfed.census.guess import guess
+from imperfed.data.files.declaration import read_declaration
 from imperfed.data.source import data_folder
-from imperfed.files.declaration import read_declaration
+from tests.support.terminal import done, strict, summary
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = {

@@ -9,15 +9,15 @@ import torch
 from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 
-from imperfed.census.figures import Census, Held, known_of, take
-from imperfed.labels import Annotated, Candidates, Exact, Labels, Positive, Positives
+from imperfed.census.figures import Census, SiteRows, known_of, take
+from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Positive, Positives
 
 KEY = b"k" * 32
 CLASSES = ("cat", "dog", "owl")
 
 
 def census(*sites: tuple[Tensor, Labels], groups: Tensor | None = None) -> Census:
-    held = [Held(f"site {k}", x, labels, groups) for k, (x, labels) in enumerate(sites)]
+    held = [SiteRows(f"site {k}", x, labels, groups) for k, (x, labels) in enumerate(sites)]
     return take("zoo", CLASSES, held, KEY, ("old", "young") if groups is not None else ())
 
 
@@ -100,12 +100,12 @@ def test_other_candidates_for_the_same_inputs_contradict_nothing() -> None:
 
 
 def test_the_key_changes_no_figure() -> None:
-    held = [Held("a", inputs(1, 1, 2), sets("c", "d", "o")), Held("b", inputs(2), sets("o"))]
+    held = [SiteRows("a", inputs(1, 1, 2), sets("c", "d", "o")), SiteRows("b", inputs(2), sets("o"))]
     assert take("zoo", CLASSES, held, b"one").repeats == take("zoo", CLASSES, held, b"other").repeats
 
 
 def test_test_rows_that_some_site_trains_on() -> None:
-    held = [Held("a", inputs(1, 2), sets("c", "d")), Held("b", inputs(3), sets("o"))]
+    held = [SiteRows("a", inputs(1, 2), sets("c", "d")), SiteRows("b", inputs(3), sets("o"))]
     assert take("zoo", CLASSES, held, KEY, tests=[inputs(2, 4), inputs(3, 3)]).repeats.tested == 3
 
 

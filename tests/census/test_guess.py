@@ -11,8 +11,8 @@ from PIL import Image
 from pyarrow import parquet
 
 from imperfed.census.guess import Guess, guess
-from imperfed.errors import DataError
-from imperfed.files.declaration import Inputs, LabelColumns, SensitiveColumn, Uncertain, parse
+from imperfed.core.errors import DataError
+from imperfed.data.files.declaration import Inputs, LabelColumns, SensitiveColumn, Uncertain, parse
 
 
 def write(folder: Path, **files: str) -> Path:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from cli.terminal import done, imperfed, strict
 from PIL import Image
 from pyarrow import parquet
 from rich.console import Console
 
+from imperfed.census.console import print_inspection
 from imperfed.census.inspect import inspect
-from imperfed.census.tables import print_inspection
-from imperfed.files.declaration import read_declaration
+from imperfed.data.files.declaration import read_declaration
+from tests.support.terminal import done, imperfed, strict
 
 NORTH = "id,w,v,Nodule,Edema\na,1,2,1,\nb,2,3,0,\nc,2,3,0,\n"
 SOUTH = "id,w,v,Nodule,Edema\na,5,2,0,1\nb,2,3,0,0\n"

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from imperfed.census.figures import Held, take
+from imperfed.census.figures import SiteRows, take
 from imperfed.census.warnings import warnings
-from imperfed.labels import Annotated, Candidates, Exact, Labels, Positive
+from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Positive
 
 CLASSES = ("cat", "dog", "owl")
 
@@ -20,7 +20,7 @@ def told(*labels: Labels, x: Sequence[Tensor] = (), measured: bool = True, **mor
     at, held = 0, []
     for k, part in enumerate(labels):
         rows = x[k] if x else torch.arange(at, at + len(part)).float()[:, None]
-        held.append(Held("ABCDEFGHIJ"[k], rows, part))
+        held.append(SiteRows("ABCDEFGHIJ"[k], rows, part))
         at += len(part)
     return warnings(take("zoo", CLASSES, held, b"key", **more), measured)  # type: ignore[arg-type]
 
@@ -121,5 +121,5 @@ def test_nothing_to_measure_on(measured: bool) -> None:
 
 def test_an_empty_group() -> None:
     members = torch.tensor([[1.0, 0.0]] * 15)
-    census = take("zoo", CLASSES, [Held("A", torch.arange(15.0)[:, None], EVEN, members)], b"key", ("old", "young"))
+    census = take("zoo", CLASSES, [SiteRows("A", torch.arange(15.0)[:, None], EVEN, members)], b"key", ("old", "young"))
     assert warnings(census, True) == ("group young is at no site",)

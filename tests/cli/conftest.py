@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.terminal import QUICK, Said, done
+from tests.support.terminal import QUICK, Said, done
 
 
 @pytest.fixture(scope="session")
@@ -24,4 +24,4 @@ def finished(said: Said) -> Path:
 @pytest.fixture(autouse=True)
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing a page takes longer than the small runs of these tests; the finished run, made before this, has one."""
-    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import imperfed
-from cli.terminal import arrays, done, products, write
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
+from tests.support.terminal import arrays, done, products, write
 
 FEW = {"rounds": 2, "steps": 5, "workers": 1, "partition": "iid"}
 

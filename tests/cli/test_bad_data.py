@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from cli.terminal import arrays, done, imperfed, write
+from tests.support.terminal import arrays, done, imperfed, write
 
 
 def refused(data: object, *parts: str, settings: tuple[str, ...] = (), code: int = 3, **environment: str) -> None:

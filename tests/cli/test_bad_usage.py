@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.terminal import FLIP, QUICK, Said, imperfed
+from tests.support.terminal import FLIP, QUICK, Said, imperfed
 
 
 def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:

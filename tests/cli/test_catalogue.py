@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import imperfed.algorithms
-from cli.terminal import done, strict
 from imperfed.algorithms import catalogue
 from imperfed.data.sources import sources
 from imperfed.models import models
+from tests.support.terminal import done, strict
 
 ALL = {"algorithms": catalogue, "datasets": sources, "models": models}
 

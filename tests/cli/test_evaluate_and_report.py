@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.terminal import QUICK, done, strict, summary
+from tests.support.terminal import QUICK, done, strict, summary
 
 
 def test_evaluate_finds_the_figures_of_the_summary(finished: Path) -> None:

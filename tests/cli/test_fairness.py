@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.terminal import Said, done, imperfed, records, summary
-from imperfed.folder import RunFolder
 from imperfed.report import write_report
+from imperfed.results.folder import RunFolder
+from tests.support.terminal import Said, done, imperfed, records, summary
 
 QUICK = ("--rounds", "3", "--workers", "1", "--set", "local.steps=4", "--set", "labels.candidates=flip")
 TEN = ("--set", "sites=10", "--set", "partition=iid", "--set", "split.public=0")

@@ -11,11 +11,11 @@ import pytest
 import torch
 from pyarrow import parquet
 
-from cli.terminal import Said, done, imperfed, records, summary
-from imperfed.api import RunResult
+from imperfed.api.runs import RunResult
 from imperfed.data.scale import Scale
-from imperfed.folder import RunFolder
 from imperfed.report import write_report
+from imperfed.results.folder import RunFolder
+from tests.support.terminal import Said, done, imperfed, records, summary
 
 CLASSES = ("cough", "fever", "rash", "gout")
 MASKS = {0: [1, 1, 0, 0], 1: [0, 1, 1, 0], 2: [1, 0, 1, 0]}  # nobody annotates gout

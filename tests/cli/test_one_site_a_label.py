@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import imperfed
-from cli.terminal import done
-from cli.terminal import imperfed as command
+from imperfed.core.errors import DataError
 from imperfed.data.sources import load
-from imperfed.errors import DataError
+from tests.support.terminal import done
+from tests.support.terminal import imperfed as command
 
 LIGHT = ("-s", "model=text", "-s", "widths=8,8", "-s", "local.steps=2", "-s", "partition=label", "-s", "public=0")
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from files import small
-from files.written import write_table
 from pyarrow import csv, parquet
 
 import imperfed
-from cli.terminal import Said, arrays, done, write
-from cli.terminal import imperfed as command
-from imperfed.errors import DataError, UsageError
+from imperfed.core.errors import DataError, UsageError
+from tests.support import small_files as small
+from tests.support.terminal import Said, arrays, done, write
+from tests.support.terminal import imperfed as command
+from tests.support.written_files import write_table
 
 FEW = ("--rounds", "2", "--set", "steps=5", "--workers", "1")
 NEW = {"sex": ["m", "f"], "race": [["b"], ["a"]], "id": ["x-1", "x-2"], "age": [24.0, 21.5]}
@@ -29,7 +29,7 @@ NEW = {"sex": ["m", "f"], "race": [["b"], ["a"]], "id": ["x-1", "x-2"], "age": [
 def no_pages() -> Iterator[None]:
     """Draw none for the runs that several tests look at: they are made before the fixture that says so."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("imperfed.experiment.write_report", lambda folder: None)
+        patch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
         yield
 
 

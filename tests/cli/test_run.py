@@ -15,8 +15,8 @@ import torch
 from pyarrow import parquet
 from safetensors.torch import load_file
 
-from cli.terminal import QUICK, TINY, Said, done, imperfed, products, records, strict, summary, write
-from imperfed.folder import RunFolder
+from imperfed.results.folder import RunFolder
+from tests.support.terminal import QUICK, TINY, Said, done, imperfed, products, records, strict, summary, write
 
 SITES = ["site-0", "site-1", "site-2", "site-3"]
 
@@ -200,7 +200,7 @@ def test_a_run_that_diverges_says_so_and_logs_it(
     policy: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pages: list[RunFolder] = []
-    monkeypatch.setattr("imperfed.experiment.write_report", pages.append)
+    monkeypatch.setattr("imperfed.experiments.experiment.write_report", pages.append)
     said = imperfed("run", "cc", *QUICK, "--set", "lr=1e30", "--set", f"on_failure={policy}", "--out", tmp_path)
     assert said.code == code
     assert said.err.startswith("error: round 1: ")
@@ -257,7 +257,7 @@ def test_a_run_that_is_to_be_on_the_cpu_does_not_see_a_gpu(tmp_path: Path, monke
     """Otherwise torch would begin to use it, and no worker could be forked."""
     seen: list[str] = []
     monkeypatch.setattr(
-        "imperfed.experiment.write_report", lambda folder: seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
+        "imperfed.experiments.experiment.write_report", lambda folder: seen.append(os.environ["CUDA_VISIBLE_DEVICES"])
     )
     for device in ("auto", "cpu"):
         done("run", "cc", *QUICK, "--device", device, "--out", tmp_path, CUDA_VISIBLE_DEVICES="0")

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cli.terminal import TINY, done, imperfed, surroundings, write
-from imperfed.engine.course import Report
-from imperfed.experiment import Interrupted
-from imperfed.progress import Show
+from imperfed.cli.progress import Show
+from imperfed.engine.schedule import RoundReport
+from imperfed.experiments.experiment import Interrupted
+from tests.support.terminal import TINY, done, imperfed, surroundings, write
 
 COLOUR = re.compile(r"\x1b\[[\d;]*\b(3[0-8]|4[0-8]|9\d)\b[\d;]*m")
 HEAVY = ("torch", "numpy", "scipy", "sklearn", "pyarrow", "matplotlib", "PIL")
@@ -90,7 +90,7 @@ def test_the_second_interruption_stops_at_once() -> None:
 
 
 def test_an_interruption_ends_with_130_and_the_way_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def first_round(self: Show, report: Report, seconds: float) -> None:
+    def first_round(self: Show, report: RoundReport, seconds: float) -> None:
         if report.round == 0:
             signal.raise_signal(signal.SIGINT)
 
@@ -110,5 +110,5 @@ def test_the_first_site_may_be_away() -> None:
     said = StringIO()
     show = Show(Console(file=said))
     show.total = 3
-    show.round(Report(1, (0, 1), {1: 0.5}, {0: "away"}, personal={1: {"accuracy": (0.75, 8)}}), 1.0)
+    show.round(RoundReport(1, (0, 1), {1: 0.5}, {0: "away"}, personal={1: {"accuracy": (0.75, 8)}}), 1.0)
     assert "round 2/3: loss 0.500, accuracy 75.0 % (worst site 75.0 %), 1 failed" in said.getvalue()

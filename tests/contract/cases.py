@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from imperfed.algorithms import catalogue
 from imperfed.algorithms.fedavg import FedAvg
-from imperfed.core import Algorithm, Objective
-from imperfed.labels import Labels
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.labels import Labels
+from imperfed.core.objective import Objective
 
 
 @dataclass(frozen=True)

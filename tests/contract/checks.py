@@ -12,26 +12,28 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from toy import LOCAL, Direct, Watched, differences, engine, everything, network, world
 
-from contract.cases import Case
-from imperfed.core import Hall, Tree, Updates
-from imperfed.descend import Local, descend, plan, widen
+from imperfed.core.batch import Tree
+from imperfed.core.context import ServerContext
+from imperfed.core.exchange import Updates
+from imperfed.core.federation import Federation
+from imperfed.data.oracle import Oracle
 from imperfed.engine import site as at_site
-from imperfed.engine.graphs import Graphs
-from imperfed.engine.loop import Loop
+from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
+from imperfed.engine.backends.sequential import SequentialBackend
+from imperfed.engine.local_training import Local, plan, train_locally, widen
 from imperfed.engine.seeds import generator
-from imperfed.evaluate import Evaluator
-from imperfed.federation import Federation
-from imperfed.oracle import Oracle
+from imperfed.evaluation.evaluator import Evaluator
+from tests.contract.cases import Case
+from tests.support.toy import LOCAL, Direct, Watched, differences, engine, everything, network, world
 
 Scene = tuple[Federation, Oracle]
 
 
-def start(case: Case, scene: Scene | None = None, **settings: Any) -> Watched:
+def start(case: Case, data: Scene | None = None, **settings: Any) -> Watched:
     """Three of four unequal sites a round, for two rounds, unless told otherwise."""
     how = {"rounds": 2, "participation": 0.75, "evaluate_every": 2} | settings
-    return engine(case.algorithm, case.objective, scene or world(case.kind), **how)
+    return engine(case.algorithm, case.objective, data or world(case.kind), **how)
 
 
 @cache
@@ -47,9 +49,9 @@ def assert_same_run(e: Watched, case: Case) -> None:
     assert [report.losses for report in e.reports] == losses[-len(e.reports) :]
 
 
-def later(case: Case, scene: Scene, before: Watched, **settings: Any) -> Watched:
+def later(case: Case, data: Scene, before: Watched, **settings: Any) -> Watched:
     """An engine over a scene of the same sizes, in the state another one has reached."""
-    e = start(case, scene, **settings)
+    e = start(case, data, **settings)
     for name, t in e.state.flat().items():
         t.copy_(before.state.flat()[name])
     e.state.round = before.state.round
@@ -75,12 +77,14 @@ def one_program_for_all_makes_no_difference(case: Case) -> None:
         (LOCAL, 7),
     ):  # all steps of a round in one record, and in three
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("imperfed.engine.program.RECORDED", recorded)
-            program = start(case, local=local, hire=lambda bench, on_duty, _: Graphs(bench, on_duty, Direct())).go()
-        alone = start(case, local=local, hire=lambda bench, *_: Loop(bench)).go()
-        assert isinstance(program.staff, Graphs)
-        assert program.staff.why is None
-        assert bool(program.staff.programs) == any(e.trains for e in case.algorithm.exchanges(0))
+            patch.setattr("imperfed.engine.backends.cuda.program.RECORDED", recorded)
+            program = start(
+                case, local=local, make_backend=lambda runtime, on_duty, _: CudaGraphBackend(runtime, on_duty, Direct())
+            ).go()
+        alone = start(case, local=local, make_backend=lambda runtime, *_: SequentialBackend(runtime)).go()
+        assert isinstance(program.backend, CudaGraphBackend)
+        assert program.backend.why is None
+        assert bool(program.backend.programs) == any(e.trains for e in case.algorithm.exchanges(0))
         assert not differences(everything(program), everything(alone), 1e-5)
         for a, b in zip(program.reports, alone.reports, strict=True):
             assert a.losses == pytest.approx(b.losses, rel=1e-4)
@@ -109,7 +113,7 @@ def inputs_are_not_mutated(case: Case) -> None:
     given = {"x": federation.x, "labels": federation.labels.values, "public": federation.public}
     given |= {f"test {k}": x for k, x in enumerate(oracle.test_x)}
     before = {name: t.clone() for name, t in (given | dict(net.named_parameters())).items()}
-    start(case, (federation, oracle), net=net).go().beliefs()
+    start(case, (federation, oracle), net=net).go().inferred_labels()
     assert not differences(given | dict(net.named_parameters()), before)
 
 
@@ -117,23 +121,25 @@ def nothing_changes_before_an_answer_is_accepted(case: Case) -> None:
     e = start(case, rounds=1).go()
     before = everything(e)
     for k in range(len(e.sizes)):
-        at_site.respond(e.bench, 1, len(case.algorithm.exchanges(1)) - 1, k)
+        at_site.respond(e.runtime, 1, len(case.algorithm.exchanges(1)) - 1, k)
     assert not differences(everything(e), before)
 
 
 def padding_makes_no_difference(case: Case) -> None:
     e = start(case, rounds=1).go()
-    job, shelf = e.bench.job, e.bench.shelf(0)
-    n = len(shelf.x)
-    exact = plan(job.algorithm, job.local, n, generator(0, 1, 0, "batches"))
-    assert n % job.local.batch
+    spec, data = e.runtime.spec, e.runtime.site_data(0)
+    n = len(data.x)
+    exact = plan(spec.algorithm, spec.local, n, generator(0, 1, 0, "batches"))
+    assert n % spec.local.batch
     ends = []
     for p, pad in ((exact, False), (exact, True), (widen(exact, n, 3), True)):
-        desk = at_site.sit_down(e.bench, 0, exact)
-        down = job.algorithm.begin(desk)
-        net = e.bench.take_place(0, down["w"], down["buffers"])
-        done, loss, rows = descend(job.algorithm, job.objective, net, shelf, p, down, desk.memory, job.local, pad)
-        extra, memory = job.algorithm.reply(done)
+        site = at_site.site_context(e.runtime, 0, exact)
+        down = spec.algorithm.prepare(site)
+        net = e.runtime.load_site(0, down["w"], down["buffers"])
+        done, loss, rows = train_locally(
+            spec.algorithm, spec.objective, net, data, p, down, site.memory, spec.local, pad
+        )
+        extra, memory = spec.algorithm.reply(done)
         trees = {"rows": rows, "extra": extra, "memory": memory}
         named = {f"{part}/{name}": t.clone() for part, tree in trees.items() for name, t in tree.items()}
         ends.append(named | {"w": net.w.clone(), "loss": loss})
@@ -150,9 +156,11 @@ def order_of_answers_makes_no_difference(case: Case) -> None:
         shuffled = Updates(tuple(answers.who[i] for i in order), answers.n[order], trees)
         merged = []
         for updates in (answers, shuffled):
-            hall = Hall(e.server.net, e.bench.job.federation.public, 1, 0.05, generator(0, 1, -1, "hall"))
+            context = ServerContext(
+                e.server.net, e.runtime.spec.federation.public, 1, 0.05, generator(0, 1, -1, "hall")
+            )
             before = {name: t.clone() for name, t in updates.trees.items()}
-            merged.append(exchange.gather(dict(e.state.server), updates, hall))
+            merged.append(exchange.aggregate(dict(e.state.server), updates, context))
             assert not differences(updates.trees, before)
         # A server may divide by the learning rate, and with it the rounding of a float32 sum.
         assert not differences(merged[0], merged[1], tolerance=1e-5)
@@ -166,15 +174,15 @@ def one_client_works(case: Case) -> None:
 
 
 def sites_do_not_see_each_other(case: Case) -> None:
-    if case.algorithm.gathers:
+    if case.algorithm.pools_data:
         pytest.skip("one site holds all rows")
-    scene, other = world(case.kind), world(case.kind, seed=1)[0]
-    changed = slice(*scene[0].starts[2:4])  # the largest site, which is asked first
-    x, labels = scene[0].x.clone(), scene[0].labels.values.clone()
+    data, other = world(case.kind), world(case.kind, seed=1)[0]
+    changed = slice(*data[0].starts[2:4])  # the largest site, which is asked first
+    x, labels = data[0].x.clone(), data[0].labels.values.clone()
     x[changed], labels[changed] = other.x[changed], other.labels.values[changed]
-    elsewhere = replace(scene[0], x=x, labels=type(scene[0].labels)(labels, scene[0].labels.classes))
-    before = start(case, scene, participation=1.0).go(stop_after=1)
-    runs = [later(case, s, before, participation=1.0) for s in (scene, (elsewhere, scene[1]))]
+    elsewhere = replace(data[0], x=x, labels=type(data[0].labels)(labels, data[0].labels.classes))
+    before = start(case, data, participation=1.0).go(stop_after=1)
+    runs = [later(case, s, before, participation=1.0) for s in (data, (elsewhere, data[1]))]
     for e in runs:
         e.exchange(1, 0, case.algorithm.exchanges(1)[0], replace(before.reports[0], round=1))
     for k in range(4):
@@ -185,7 +193,7 @@ def sites_do_not_see_each_other(case: Case) -> None:
 def own(e: Watched, site: int) -> Tree:
     """What one site keeps for itself."""
     kept = {f"memory/{name}": t[site].clone() for name, t in e.state.memory.items()}
-    rows = {f"rows/{name}": t.clone() for name, t in e.bench.shelf(site).rows.items()}
+    rows = {f"rows/{name}": t.clone() for name, t in e.runtime.site_data(site).rows.items()}
     return kept | rows | {"personal": e.state.personal[site].clone()}
 
 
@@ -195,11 +203,11 @@ RUN = 8
 
 def private_pieces(e: Watched, site: int, round: int) -> list[Tensor]:
     """What must not be found in an answer: inputs; runs of labels and of row memory, as they lie and as visited."""
-    job, shelf = e.bench.job, e.bench.shelf(site)
-    visited = plan(job.algorithm, job.local, len(shelf.x), generator(job.seed, round, site, "batches")).rows[0]
-    visited = visited[visited < len(shelf.x)]
-    pieces = [shelf.x]
-    for t in (shelf.labels.values, *shelf.rows.values()):
+    spec, data = e.runtime.spec, e.runtime.site_data(site)
+    visited = plan(spec.algorithm, spec.local, len(data.x), generator(spec.seed, round, site, "batches")).rows[0]
+    visited = visited[visited < len(data.x)]
+    pieces = [data.x]
+    for t in (data.labels.values, *data.rows.values()):
         table = t.reshape(len(t), -1).float()
         pieces.append(table.unfold(0, RUN, 1).transpose(1, 2).flatten(1))
         pieces.append(table[visited].reshape(1, -1))
@@ -233,16 +241,16 @@ The classes lie eleven standard deviations apart: who learns at all is nearly al
 
 
 def it_learns(case: Case) -> None:
-    scene = world(case.kind, (40, 60, 50))
-    e = start(case, scene, rounds=3, participation=1.0, local=Local(steps=15, batch=16, lr=0.1)).go()
-    metric = Evaluator(scene[1]).metric
+    data = world(case.kind, (40, 60, 50))
+    e = start(case, data, rounds=3, participation=1.0, local=Local(steps=15, batch=16, lr=0.1)).go()
+    metric = Evaluator(data[1]).metric
     for scores in e.reports[-1].personal.values():
         assert scores[metric][0] > LEARNED
 
 
 def beliefs_are_probabilities(case: Case) -> None:
-    federation, _ = scene = world(case.kind)
-    beliefs = start(case, scene, rounds=1).go().beliefs()
+    federation, _ = data = world(case.kind)
+    beliefs = start(case, data, rounds=1).go().inferred_labels()
     if beliefs is not None:
         assert beliefs.shape == (len(federation.x), len(federation.classes))
         assert (beliefs >= 0).all()

@@ -9,16 +9,19 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from toy import Watched, differences, network, world
 
-from contract.cases import Case
-from contract.checks import Scene, later, own, start
-from imperfed.core import Algorithm, Batch, Done, Objective, Step, Tree
-from imperfed.descend import batches, plan
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.context import LocalResult, LocalStep
+from imperfed.core.errors import QuorumError
+from imperfed.core.network import Layout, Net
+from imperfed.core.objective import Objective
 from imperfed.engine import site as at_site
+from imperfed.engine.local_training import batches, plan
 from imperfed.engine.seeds import generator
-from imperfed.errors import QuorumError
-from imperfed.network import Layout, Net
+from tests.contract.cases import Case
+from tests.contract.checks import Scene, later, own, start
+from tests.support.toy import Watched, differences, network, world
 
 MARK = 77.0
 """A feature of this value makes trouble, wherever a broken algorithm meets it."""
@@ -28,27 +31,27 @@ def broken(algorithm: Algorithm, how: str) -> Algorithm:
     """The same algorithm with the same settings, in which a site that trains on a marked row misbehaves."""
 
     class Broken(type(algorithm)):  # type: ignore[misc]
-        def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
-            result: tuple[Tensor, Any] = super().local(objective, step)
+        def local_step(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
+            result: tuple[Tensor, Any] = super().local_step(objective, step)
             if (step.batch.x == MARK).any():
-                step.slots["met"] = torch.ones(())
+                step.opt_state["met"] = torch.ones(())
                 if how == "raise":
                     raise RuntimeError("the cable was pulled")
                 if how == "nan":
                     step.w.fill_(torch.nan)
             return result
 
-        def reply(self, done: Done) -> tuple[Tree, Tree]:
+        def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
             extra, memory = super().reply(done)
             wrong = {"w": torch.zeros(done.net.layout.shared + 1)}
-            return (extra | wrong if how == "shape" and "met" in done.slots else extra), memory
+            return (extra | wrong if how == "shape" and "met" in done.opt_state else extra), memory
 
     return Broken(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
 
 
-def marked(scene: Scene, *sites: int) -> Scene:
+def marked(data: Scene, *sites: int) -> Scene:
     """The scene with one marked row at each of these sites."""
-    federation, oracle = scene
+    federation, oracle = data
     x = federation.x.clone()
     x[[federation.starts[k] for k in sites], 0] = MARK
     return replace(federation, x=x), oracle
@@ -56,15 +59,15 @@ def marked(scene: Scene, *sites: int) -> Scene:
 
 def mishap(case: Case, how: str, *sites: int) -> tuple[Watched, Watched]:
     """A good round, then one in which some sites misbehave: the engines before and after."""
-    scene = world(case.kind)
-    before = start(case, scene, participation=1.0).go(stop_after=1)
+    data = world(case.kind)
+    before = start(case, data, participation=1.0).go(stop_after=1)
     worse = Case(broken(case.algorithm, how), case.objective)
-    return before, later(worse, marked(scene, *sites), before, rounds=2, participation=1.0)
+    return before, later(worse, marked(data, *sites), before, rounds=2, participation=1.0)
 
 
 def left_out(case: Case, how: str, reason: str) -> None:
     before, after = mishap(case, how, 1)
-    if case.algorithm.gathers:
+    if case.algorithm.pools_data:
         with pytest.raises(QuorumError, match=reason):
             after.go()
     else:
@@ -74,7 +77,7 @@ def left_out(case: Case, how: str, reason: str) -> None:
         assert reason in report.failures[1]
         assert after.seen[-1].who == (0, 2, 3)
         assert all(torch.isfinite(t).all() for t in after.state.flat().values())
-    lost = 0 if case.algorithm.gathers else 1
+    lost = 0 if case.algorithm.pools_data else 1
     assert not differences(own(after, lost), own(before, lost))
 
 
@@ -94,34 +97,34 @@ def the_quorum_holds(case: Case) -> None:
     _, after = mishap(case, "raise", 0, 1, 3)
     with pytest.raises(QuorumError, match="the cable was pulled") as caught:
         after.go()
-    names = ("pooled",) if case.algorithm.gathers else ("site0", "site1", "site3")
+    names = ("pooled",) if case.algorithm.pools_data else ("site0", "site1", "site3")
     assert all(name in str(caught.value) for name in names)
 
 
 def local_steps_are_static(case: Case) -> None:
     """One step on tensors that have a shape and no values: whatever asks for a value or makes a shape of one raises."""
     e = start(case, rounds=1).go()
-    job, shelf = e.bench.job, e.bench.shelf(0)
-    p = plan(job.algorithm, job.local, len(shelf.x), generator(0, 1, 0, "batches"))
-    desk = at_site.sit_down(e.bench, 0, p)
-    down = job.algorithm.begin(desk)
-    trash = {name: torch.cat([t, t[:1]]) for name, t in shelf.rows.items()}
-    _, real = next(batches(shelf, trash, p, pad=True))
+    spec, data = e.runtime.spec, e.runtime.site_data(0)
+    p = plan(spec.algorithm, spec.local, len(data.x), generator(0, 1, 0, "batches"))
+    site = at_site.site_context(e.runtime, 0, p)
+    down = spec.algorithm.prepare(site)
+    trash = {name: torch.cat([t, t[:1]]) for name, t in data.rows.items()}
+    _, real = next(batches(data, trash, p, pad=True))
     with FakeTensorMode() as mode:
 
         def fake(tree: Tree) -> Tree:
             return {name: mode.from_tensor(t) for name, t in tree.items()}
 
-        module = job.algorithm.build(network())
-        net = Net(module, Layout.of(module, job.algorithm.stays))
+        module = spec.algorithm.build(network())
+        net = Net(module, Layout.of(module, spec.algorithm.is_personal))
         labels = type(real.labels)(mode.from_tensor(real.labels.values), real.labels.classes)
         x, there = mode.from_tensor(real.x), mode.from_tensor(real.real)
-        batch = Batch.of(x, labels, there, fake(real.rows), fake(real.draws), fake(real.survey))
-        down, memory = fake(down), fake(desk.memory)
-        slots = job.algorithm.start(net.w, down, memory)
-        step = Step(net, batch, down, memory, slots, job.local.lr, job.local.momentum, job.local.weight_decay)
-        loss, out = job.algorithm.local(job.objective, step)
+        batch = Batch.of(x, labels, there, fake(real.rows), fake(real.draws), fake(real.site_stats))
+        down, memory = fake(down), fake(site.memory)
+        slots = spec.algorithm.init_optimizer(net.w, down, memory)
+        step = LocalStep(net, batch, down, memory, slots, spec.local.lr, spec.local.momentum, spec.local.weight_decay)
+        loss, out = spec.algorithm.local_step(spec.objective, step)
         with torch.no_grad():
-            job.objective.remember(net, batch, out)
+            spec.objective.update_rows(net, batch, out)
     assert isinstance(loss, FakeTensor)
     assert loss.shape == ()

@@ -13,15 +13,19 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-from toy import Plain
 
-from contract import checks, mishaps
-from contract.cases import Case
-from contract.test_contract import CLAUSES
 from imperfed.algorithms.fedavg import FedAvg
-from imperfed.core import Algorithm, Batch, Desk, Done, Exchange, Hall, Objective, Site, Step, Tree, Updates
-from imperfed.engine.rounds import Engine
-from imperfed.errors import ImperfedError
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
+from imperfed.core.errors import ImperfedError
+from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.objective import Objective
+from imperfed.engine.engine import Engine
+from tests.contract import checks, mishaps
+from tests.contract.cases import Case
+from tests.contract.test_contract import CLAUSES
+from tests.support.toy import Plain
 
 
 class Nudged(Plain):
@@ -91,12 +95,12 @@ class Flat(Nudged):
 class Forgetful(Plain):
     """Remembers nothing of its examples."""
 
-    def open(self, labels: Any) -> Tree:
+    def init_rows(self, labels: Any) -> Tree:
         return {}
 
 
 class Sure(Plain):
-    def believe(self, logits: Tensor, labels: Any, rows: Tree) -> Tensor:
+    def infer_labels(self, logits: Tensor, labels: Any, rows: Tree) -> Tensor:
         return logits
 
 
@@ -124,12 +128,12 @@ class Scribbling(Algorithm):
 
     name = "scribbling"
 
-    def open(self, site: Site) -> Tree:
+    def init_site(self, site: SiteSetup) -> Tree:
         return {"steps": torch.zeros(1)}
 
-    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
+    def local_step(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
         step.memory["steps"].add_(1)
-        return super().local(objective, step)
+        return super().local_step(objective, step)
 
 
 class Overwriting(Algorithm):
@@ -137,15 +141,15 @@ class Overwriting(Algorithm):
 
     name = "overwriting"
 
-    def begin(self, desk: Desk) -> Tree:
-        desk.x.div_(desk.x.abs().max())
-        return desk.down
+    def prepare(self, site: SiteContext) -> Tree:
+        site.x.div_(site.x.abs().max())
+        return site.down
 
 
 class FirstOnly(Algorithm):
     name = "first-only"
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         return server | {"w": updates["w"][0]}
 
 
@@ -154,7 +158,7 @@ class Spread(Algorithm):
 
     name = "spread"
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         return server | {"w": updates["w"].sum(0) / (len(updates.who) - 1)}
 
 
@@ -166,18 +170,18 @@ class Telling(Algorithm):
     what: str = ""
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return Exchange("tell", lambda server, updates, hall: server, self.tell), Exchange("train", self.merge)
+        return Exchange("tell", lambda server, updates, context: server, self.tell), Exchange("train", self.merge)
 
-    def tell(self, desk: Desk) -> Tree:
+    def tell(self, site: SiteContext) -> Tree:
         match self.what:
             case "row":
-                return {"t": torch.cat([torch.zeros(3), desk.x[4], torch.zeros(2)])}
+                return {"t": torch.cat([torch.zeros(3), site.x[4], torch.zeros(2)])}
             case "labels":
-                return {"t": desk.labels.values[2:17].float()}
+                return {"t": site.labels.values[2:17].float()}
             case "beliefs":
-                return {"t": desk.rows["p"][5:13]}
+                return {"t": site.rows["p"][5:13]}
             case _:
-                return {"t": torch.zeros(len(desk.x))}
+                return {"t": torch.zeros(len(site.x))}
 
 
 class TellingBatch(Algorithm):
@@ -185,10 +189,10 @@ class TellingBatch(Algorithm):
 
     name = "telling-batch"
 
-    def begin(self, desk: Desk) -> Tree:
-        return desk.down | {"t": desk.batch.labels.values.float()}
+    def prepare(self, site: SiteContext) -> Tree:
+        return site.down | {"t": site.batch.labels.values.float()}
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {"t": done.down["t"]}, done.memory
 
 
@@ -199,9 +203,9 @@ class Hoarding(Algorithm):
     name = "hoarding"
     seen: list[int] = field(default_factory=list)
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        self.seen.append(hall.round)
-        return super().merge(server, updates, hall)
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        self.seen.append(context.round)
+        return super().merge(server, updates, context)
 
 
 class Reckless(Algorithm):
@@ -209,7 +213,7 @@ class Reckless(Algorithm):
 
     name = "reckless"
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         done.net.w.nan_to_num_()
         return {}, done.memory
 
@@ -220,7 +224,7 @@ class Unstoppable(Algorithm):
     name = "unstoppable"
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return (Exchange("nothing", lambda server, updates, hall: server, lambda desk: {"t": torch.zeros(1)}),)
+        return (Exchange("nothing", lambda server, updates, context: server, lambda site: {"t": torch.zeros(1)}),)
 
 
 BREACHES: list[tuple[Callable[[Case], None], Case]] = [

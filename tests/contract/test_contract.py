@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from contract import checks, mishaps
-from contract.cases import Case, cases
 from imperfed.algorithms import catalogue
-from imperfed.core import Objective
+from imperfed.core.objective import Objective
+from tests.contract import checks, mishaps
+from tests.contract.cases import Case, cases
 
 CLAUSES: tuple[Callable[[Case], None], ...] = (
     checks.same_seed_same_bits,

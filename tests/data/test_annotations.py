@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from imperfed.core.errors import DataError, UsageError
 from imperfed.data.annotations import TABLES, annotate, given, masks, named, to_learn
-from imperfed.data.candidates import Labelling
+from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
-from imperfed.errors import DataError, UsageError
 
 CLASSES = ("cough", "fever", "rash", "gout", "flu")
 
@@ -32,7 +32,7 @@ SITES = (torch.arange(0, 5), torch.arange(5, 12))
 
 def test_a_site_knows_the_truth_about_its_classes_and_nothing_else() -> None:
     ward = data()
-    labels, facts = annotate(ward, Labelling(annotates="cough, rash; rash, flu"), SITES, rng())
+    labels, facts = annotate(ward, LabelConfig(annotates="cough, rash; rash, flu"), SITES, rng())
     assert facts == {"labels": "annotated", "annotates": "cough, rash; rash, flu"}
     assert ward.y is not None
     for rows, known in zip(SITES, ([0, 2], [2, 4]), strict=True):
@@ -79,15 +79,15 @@ def test_labels_that_came_with_the_data_are_left_as_they_are() -> None:
     y = torch.tensor([[1, -1, 0, -1, 1], [0, 1, -1, 1, -1]], dtype=torch.int8)
     assert given(data(y))
     assert not given(data())
-    labels, facts = annotate(data(y), Labelling(), (torch.arange(2),), rng())
+    labels, facts = annotate(data(y), LabelConfig(), (torch.arange(2),), rng())
     assert facts["annotates"] == "given"
     assert torch.equal(labels.values, y)
-    assert annotate(data(), Labelling(), SITES, rng())[1]["annotates"] == "drawn"
+    assert annotate(data(), LabelConfig(), SITES, rng())[1]["annotates"] == "drawn"
 
 
 def test_the_classes_to_learn_are_those_that_are_named() -> None:
     ward = data()
-    kept = to_learn(ward, Labelling(annotates="rash, cough; rash"))
+    kept = to_learn(ward, LabelConfig(annotates="rash, cough; rash"))
     assert ward.y is not None
     assert kept.y is not None
     assert kept.test_y is not None
@@ -95,33 +95,33 @@ def test_the_classes_to_learn_are_those_that_are_named() -> None:
     assert kept.classes == ("cough", "rash")
     assert torch.equal(kept.y, ward.y[:, [0, 2]])
     assert torch.equal(kept.test_y, ward.test_y[:, [0, 2]])
-    assert to_learn(ward, Labelling(classes="flu", annotates="flu; flu")).classes == ("flu",)
-    for everything in (Labelling(), Labelling(classes="all", annotates="flu; flu"), Labelling(annotates="drawn")):
+    assert to_learn(ward, LabelConfig(classes="flu", annotates="flu; flu")).classes == ("flu",)
+    for everything in (LabelConfig(), LabelConfig(classes="all", annotates="flu; flu"), LabelConfig(annotates="drawn")):
         assert to_learn(ward, everything) is ward
 
 
 @pytest.mark.parametrize(
     ("labelling", "told"),
     [
-        (Labelling(annotates="cough; fewer"), "'fewer'.*fever"),
-        (Labelling(annotates="tabel-1"), "'tabel-1'.*table-1"),
-        (Labelling(classes="flue"), "'flue'.*flu"),
+        (LabelConfig(annotates="cough; fewer"), "'fewer'.*fever"),
+        (LabelConfig(annotates="tabel-1"), "'tabel-1'.*table-1"),
+        (LabelConfig(classes="flue"), "'flue'.*flu"),
     ],
 )
-def test_a_class_that_is_not_there_is_named_with_the_nearest(labelling: Labelling, told: str) -> None:
+def test_a_class_that_is_not_there_is_named_with_the_nearest(labelling: LabelConfig, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         to_learn(data(), labelling)
 
 
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="3 sites annotate, and there are 2"):
-        annotate(data(), Labelling(annotates="cough; flu; rash"), SITES, rng())
+        annotate(data(), LabelConfig(annotates="cough; flu; rash"), SITES, rng())
     with pytest.raises(UsageError, match="every site must annotate some class"):
-        annotate(data(), Labelling(annotates="cough;"), SITES, rng())
+        annotate(data(), LabelConfig(annotates="cough;"), SITES, rng())
     with pytest.raises(UsageError, match="share of the classes"):
-        annotate(data(), Labelling(annotated=0.0), SITES, rng())
+        annotate(data(), LabelConfig(annotated=0.0), SITES, rng())
     single = Dataset("ward", torch.zeros(3, 2), torch.tensor([0, 1, 0]), None, ("a", "b"))
     with pytest.raises(DataError, match="several classes"):
-        annotate(single, Labelling(), SITES, rng())
+        annotate(single, LabelConfig(), SITES, rng())
     with pytest.raises(DataError, match="several classes"):
-        to_learn(single, Labelling(classes="a"))
+        to_learn(single, LabelConfig(classes="a"))

@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from imperfed.core.errors import DataError
+from imperfed.core.federation import Attribute
 from imperfed.data.attributes import blur, true_groups
-from imperfed.data.candidates import Labelling
+from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate
-from imperfed.data.holding import taken_apart
-from imperfed.data.partitions import Split
+from imperfed.data.partitions import SplitConfig
 from imperfed.data.scale import Scale
+from imperfed.data.site_files import taken_apart
 from imperfed.data.sources import load
-from imperfed.errors import DataError
-from imperfed.federation import Attribute
 
 GROUP = Attribute("group", ("a", "b", "c"), 1)
-FLIP = Labelling(candidates="flip")
-SPLIT = Split(sites=3, partition="iid")
+FLIP = LabelConfig(candidates="flip")
+SPLIT = SplitConfig(sites=3, partition="iid")
 
 
 def toy(n=3000, test=0):
@@ -71,26 +71,26 @@ def test_probability_zero_keeps_every_group_known():
 
 
 def test_groups_are_never_standardised_and_features_are():
-    scene = federate(toy(), SPLIT, FLIP, 0)
-    assert scene.federation.attribute == GROUP
-    for x in (scene.federation.x, scene.federation.public, *scene.oracle.test_x):
+    data = federate(toy(), SPLIT, FLIP, 0)
+    assert data.federation.attribute == GROUP
+    for x in (data.federation.x, data.federation.public, *data.oracle.test_x):
         assert set(GROUP.of(x).unique().tolist()) == {0.0, 1.0}
-    assert scene.federation.x[:, 0].mean().abs() < 1e-5
-    assert scene.scale.mean[1:4].tolist() == [0, 0, 0]
-    assert scene.scale.spread[1:4].tolist() == [1, 1, 1]
+    assert data.federation.x[:, 0].mean().abs() < 1e-5
+    assert data.scale.mean[1:4].tolist() == [0, 0, 0]
+    assert data.scale.spread[1:4].tolist() == [1, 1, 1]
 
 
 def test_only_the_oracle_knows_the_true_groups():
-    scene = federate(toy(), SPLIT, FLIP, 0)
-    assert true_groups(scene.federation.x, GROUP) is None
-    for x, y, groups in zip(scene.oracle.test_x, scene.oracle.test_y, scene.oracle.test_group, strict=True):
+    data = federate(toy(), SPLIT, FLIP, 0)
+    assert true_groups(data.federation.x, GROUP) is None
+    for x, y, groups in zip(data.oracle.test_x, data.oracle.test_y, data.oracle.test_group, strict=True):
         assert torch.equal(groups, y)  # in the toy, a row's class is its group
         assert (GROUP.of(x).gather(1, groups[:, None]) == 1).all()
 
 
 def test_where_nobody_knows_the_groups_the_oracle_does_not_either():
-    scene = federate(blur(toy(), 0.3, np.random.default_rng(1)), SPLIT, FLIP, 0)
-    assert scene.oracle.test_group == ()
+    data = federate(blur(toy(), 0.3, np.random.default_rng(1)), SPLIT, FLIP, 0)
+    assert data.oracle.test_group == ()
 
 
 def test_groups_draw_from_a_stream_of_their_own():
@@ -140,11 +140,11 @@ def test_what_is_wrong_with_it_is_named(tmp_path, arrays, words):
 
 
 def test_the_groups_of_a_common_test_set_are_blurred_as_all_and_known_to_the_oracle():
-    scene = federate(toy(test=60), replace(SPLIT, common_test=True), FLIP, 0)
-    assert scene.oracle.one_test
-    assert true_groups(torch.cat([scene.federation.public, *scene.oracle.test_x]), GROUP) is None
-    for x, y, groups in zip(scene.oracle.test_x, scene.oracle.test_y, scene.oracle.test_group, strict=True):
+    data = federate(toy(test=60), replace(SPLIT, common_test=True), FLIP, 0)
+    assert data.oracle.one_test
+    assert true_groups(torch.cat([data.federation.public, *data.oracle.test_x]), GROUP) is None
+    for x, y, groups in zip(data.oracle.test_x, data.oracle.test_y, data.oracle.test_group, strict=True):
         assert torch.equal(groups, y)  # in the toy, a row's class is its group
         assert (GROUP.of(x).gather(1, groups[:, None]) == 1).all()
-    central, holdings = taken_apart(scene)  # and so it is where the sites are elsewhere
-    assert central.scene([one.card() for one in holdings], Scale.none()).oracle.one_test
+    central, holdings = taken_apart(data)  # and so it is where the sites are elsewhere
+    assert central.scene([one.info() for one in holdings], Scale.none()).oracle.one_test

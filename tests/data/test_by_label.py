@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from imperfed.data.candidates import Labelling
+from imperfed.core.errors import DataError, UsageError
+from imperfed.core.labels import Positive
+from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
-from imperfed.data.federate import Scene, federate
-from imperfed.data.partitions import Split
-from imperfed.errors import DataError, UsageError
-from imperfed.labels import Positive
+from imperfed.data.federate import FederatedData, federate
+from imperfed.data.partitions import SplitConfig
 
-LABEL = Split(partition="label", test=0.25, validation=0.125, public=0.0)
+LABEL = SplitConfig(partition="label", test=0.25, validation=0.125, public=0.0)
 NAMES = ("aorta", "bone", "cyst", "duct", "ear")
 
 
@@ -25,8 +25,8 @@ def dataset(n: int = 40) -> Dataset:
     return Dataset("d", x, y, None, NAMES, ids=tuple(f"row {i}" for i in range(n)))
 
 
-def cut(split: Split = LABEL, seed: int = 0, data: Dataset | None = None) -> Scene:
-    return federate(data or dataset(), split, Labelling(), seed)
+def cut(split: SplitConfig = LABEL, seed: int = 0, data: Dataset | None = None) -> FederatedData:
+    return federate(data or dataset(), split, LabelConfig(), seed)
 
 
 def test_a_site_holds_every_training_example_of_its_label():
@@ -63,12 +63,12 @@ def test_test_and_validation_rows_are_nobodys_and_carry_labels():
 
 
 def test_saying_the_most_frequent_labels_every_time():
-    scene = cut()
-    sizes = scene.federation.sizes()
+    data = cut()
+    sizes = data.federation.sizes()
     order = sorted(range(4), key=lambda k: -sizes[k])
-    y = scene.oracle.common_y.double()
-    assert scene.facts["most_frequent"]["p@1"] == pytest.approx(float(y[:, order[0]].mean()))
-    assert scene.facts["most_frequent"]["p@3"] == pytest.approx(float(y[:, order[:3]].mean()))
+    y = data.oracle.common_y.double()
+    assert data.facts["most_frequent"]["p@1"] == pytest.approx(float(y[:, order[0]].mean()))
+    assert data.facts["most_frequent"]["p@3"] == pytest.approx(float(y[:, order[:3]].mean()))
 
 
 def test_what_is_not_annotated_is_no_label():
@@ -116,7 +116,7 @@ def test_bad_settings(split: dict[str, float], complaint: str):
 
 def test_validation_rows_are_refused_where_no_partition_sets_them_apart():
     with pytest.raises(UsageError, match="with partition = label only, not with iid; set it to 0"):
-        cut(Split(partition="iid", validation=0.1))
+        cut(SplitConfig(partition="iid", validation=0.1))
 
 
 def test_data_of_one_class_a_row_cannot_be_cut_so():
@@ -124,4 +124,4 @@ def test_data_of_one_class_a_row_cannot_be_cut_so():
     with pytest.raises(DataError, match="several classes an example"):
         cut(data=one)
     with pytest.raises(DataError, match="one true class a row"):
-        cut(Split(partition="dirichlet"))
+        cut(SplitConfig(partition="dirichlet"))

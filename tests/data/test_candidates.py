@@ -9,9 +9,10 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from imperfed.core.errors import DataError, UsageError
 from imperfed.data import candidates
 from imperfed.data.candidates import (
-    Labelling,
+    LabelConfig,
     calibrate,
     clean_logits,
     draw,
@@ -24,8 +25,7 @@ from imperfed.data.candidates import (
 )
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate
-from imperfed.data.partitions import Split
-from imperfed.errors import DataError, UsageError
+from imperfed.data.partitions import SplitConfig
 
 MANY = 200_000
 SIZES = {
@@ -244,7 +244,7 @@ def test_calibration_says_what_can_be_reached():
 @settings(deadline=None, max_examples=100)
 @given(
     labelling=st.builds(
-        Labelling,
+        LabelConfig,
         candidates=st.sampled_from(["uniform", "flip", "matrix"]),
         uniform=st.sampled_from(["exact", "authors"]),
         flip=st.floats(0, 1),
@@ -270,17 +270,17 @@ def test_the_true_class_is_always_a_candidate(labelling, classes, seed):
 @pytest.mark.parametrize(
     ("labelling", "message"),
     [
-        (Labelling(candidates="flipp"), "Did you mean 'flip'"),
-        (Labelling(candidates="uniform", uniform="exat"), "Did you mean 'exact'"),
-        (Labelling(candidates="flip", flip=1.5), r"flip must lie in 0 \.\. 1; given: 1.5"),
-        (Labelling(candidates="flip", edge="min3"), "Did you mean 'min2'"),
-        (Labelling(candidates="matrix", matrix="bnad"), "Did you mean 'band'"),
-        (Labelling(candidates="matrix", matrix="pair", matrix_q=-0.1), "matrix_q must lie in"),
-        (Labelling(candidates="matrix", matrix="band"), "more than 6 classes, the data have 4; use pair"),
-        (Labelling(candidates="instance", rho=-1.0), "rho must lie in"),
-        (Labelling(candidates="instance", normalise="mena"), "Did you mean 'mean'"),
-        (Labelling(candidates="instance", temperature=0.0), "temperature must be positive"),
-        (Labelling(candidates="instance", temperature=2.0, mean_size=3.0), "set mean_size = 0"),
+        (LabelConfig(candidates="flipp"), "Did you mean 'flip'"),
+        (LabelConfig(candidates="uniform", uniform="exat"), "Did you mean 'exact'"),
+        (LabelConfig(candidates="flip", flip=1.5), r"flip must lie in 0 \.\. 1; given: 1.5"),
+        (LabelConfig(candidates="flip", edge="min3"), "Did you mean 'min2'"),
+        (LabelConfig(candidates="matrix", matrix="bnad"), "Did you mean 'band'"),
+        (LabelConfig(candidates="matrix", matrix="pair", matrix_q=-0.1), "matrix_q must lie in"),
+        (LabelConfig(candidates="matrix", matrix="band"), "more than 6 classes, the data have 4; use pair"),
+        (LabelConfig(candidates="instance", rho=-1.0), "rho must lie in"),
+        (LabelConfig(candidates="instance", normalise="mena"), "Did you mean 'mean'"),
+        (LabelConfig(candidates="instance", temperature=0.0), "temperature must be positive"),
+        (LabelConfig(candidates="instance", temperature=2.0, mean_size=3.0), "set mean_size = 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_named(labelling, message):
@@ -291,7 +291,7 @@ def test_settings_that_make_no_sense_are_named(labelling, message):
 def test_one_class_has_no_candidates():
     alike = Dataset("alike", torch.ones(9, 1), torch.zeros(9, dtype=torch.int64), None, ("only",))
     with pytest.raises(DataError, match="alike: candidate sets need at least two classes"):
-        federate(alike, Split(partition="iid", sites=2), Labelling(candidates="uniform"), 0)
+        federate(alike, SplitConfig(partition="iid", sites=2), LabelConfig(candidates="uniform"), 0)
 
 
 # -- the clean network -------------------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ def test_instance_sets_reach_the_wanted_size_on_digits():
 
     x, y = load_digits(return_X_y=True)
     inputs, classes = torch.from_numpy(x).float(), torch.from_numpy(y).long()
-    labelling = Labelling(candidates="instance", mean_size=4.0)
+    labelling = LabelConfig(candidates="instance", mean_size=4.0)
     sets, temperature = generate(labelling, inputs, classes, 10, 0, rng())
     assert_holds_truth(sets, y)
     logits = clean_logits(inputs, classes, 10, 0)

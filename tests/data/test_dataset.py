@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from imperfed.core.errors import DataError
 from imperfed.data.dataset import Dataset
-from imperfed.errors import DataError
 
 
 def dataset(**changes: Any) -> Dataset:

@@ -10,16 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imperfed.data.candidates import Labelling
+from imperfed.core.errors import DataError, UsageError
+from imperfed.core.labels import Candidates, Exact
+from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate, site_names
-from imperfed.data.partitions import Split
+from imperfed.data.partitions import SplitConfig
 from imperfed.data.scale import Scale
-from imperfed.errors import DataError, UsageError
-from imperfed.labels import Candidates, Exact
 
-FLIP = Labelling(candidates="flip")
-EXACT = Labelling(kind="exact")
+FLIP = LabelConfig(candidates="flip")
+EXACT = LabelConfig(kind="exact")
 
 
 @pytest.fixture(autouse=True)
@@ -53,13 +53,13 @@ def images(n=120, test=50):
     return Dataset("images", x[:n], y[:n], None, ("a", "b", "c"), test_x=x[n:], test_y=y[n:])
 
 
-def rows_of(scene):
-    return [int(name.removeprefix("row-")) for name in scene.federation.ids]
+def rows_of(data):
+    return [int(name.removeprefix("row-")) for name in data.federation.ids]
 
 
-def row_numbers(dataset, scene, x):
+def row_numbers(dataset, data, x):
     """Which rows of `table` these standardised inputs are."""
-    column = dataset.x[rows_of(scene), 0].double()
+    column = dataset.x[rows_of(data), 0].double()
     return sorted((x[:, 0].double() * column.std(correction=0) + column.mean()).round().long().tolist())
 
 
@@ -72,7 +72,7 @@ def row_numbers(dataset, scene, x):
 )
 def test_rows_go_to_training_test_or_public_and_never_to_two_of_them(name, test, public, seed):
     data = table()
-    split = Split(sites=3, partition=name, sizes=(1, 2, 3), test=test, public=public)
+    split = SplitConfig(sites=3, partition=name, sizes=(1, 2, 3), test=test, public=public)
     scene = federate(data, split, FLIP, seed)
     train = rows_of(scene)
     tests = [row for x in scene.oracle.test_x for row in row_numbers(data, scene, x)]
@@ -85,18 +85,18 @@ def test_rows_go_to_training_test_or_public_and_never_to_two_of_them(name, test,
 
 
 def test_shares_of_test_and_public_rows():
-    scene = federate(table(), Split(sites=4, partition="iid"), FLIP, 0)
-    assert scene.facts["rows"] == [80] * 4
-    assert scene.facts["test_rows"] == [16] * 4
-    assert scene.facts["public_rows"] == 16
-    assert scene.facts["public_from"] == "the test rows of the sites"
-    assert scene.oracle.common_x is None
-    assert scene.facts["common_test_rows"] == 0
+    data = federate(table(), SplitConfig(sites=4, partition="iid"), FLIP, 0)
+    assert data.facts["rows"] == [80] * 4
+    assert data.facts["test_rows"] == [16] * 4
+    assert data.facts["public_rows"] == 16
+    assert data.facts["public_from"] == "the test rows of the sites"
+    assert data.oracle.common_x is None
+    assert data.facts["common_test_rows"] == 0
 
 
 def test_rows_labels_truth_and_names_stay_together():
     data = table()
-    scene = federate(data, Split(), EXACT, 1)
+    scene = federate(data, SplitConfig(), EXACT, 1)
     rows = rows_of(scene)
     assert torch.equal(scene.oracle.truth, data.y[rows])
     assert torch.equal(scene.federation.labels.values, data.y[rows])
@@ -108,7 +108,7 @@ def test_rows_labels_truth_and_names_stay_together():
 
 def test_sites_follow_each_other_and_keep_to_their_column():
     data = table()
-    scene = federate(data, Split(partition="column"), FLIP, 1)
+    scene = federate(data, SplitConfig(partition="column"), FLIP, 1)
     starts = scene.federation.starts
     assert scene.federation.sites == ("site-0", "site-1", "site-2")
     for k, (start, stop) in enumerate(pairwise(starts)):
@@ -120,14 +120,14 @@ def test_sites_follow_each_other_and_keep_to_their_column():
 
 def test_tables_are_standardised_by_the_pooled_training_rows():
     data = table()
-    scene = federate(data, Split(beta=0.2), FLIP, 2)
+    scene = federate(data, SplitConfig(beta=0.2), FLIP, 2)
     x = data.x[rows_of(scene)].double()
     mean, spread = x.mean(0), x.std(0, correction=0)
     spread[3] = 1.0
     assert torch.allclose(scene.federation.x.double(), (x - mean) / spread, atol=1e-5)
     assert scene.federation.x.dtype == torch.float32
     assert scene.federation.x[:, 3].abs().max() < 1e-3
-    moved = federate(replace(data, x=data.x * 3 + 2), Split(beta=0.2), FLIP, 2)
+    moved = federate(replace(data, x=data.x * 3 + 2), SplitConfig(beta=0.2), FLIP, 2)
     assert torch.allclose(moved.oracle.test_x[0][:, :3], scene.oracle.test_x[0][:, :3], atol=1e-4)
     assert torch.allclose(moved.federation.public[:, :3], scene.federation.public[:, :3], atol=1e-4)
 
@@ -148,7 +148,7 @@ def test_a_constant_column_is_only_moved_to_zero():
 
 def test_images_are_left_as_they_are_and_the_official_test_set_is_shared_out():
     data = images()
-    scene = federate(data, Split(sites=2, partition="iid"), FLIP, 3)
+    scene = federate(data, SplitConfig(sites=2, partition="iid"), FLIP, 3)
     rows = [int(i) for i in scene.federation.ids]
     assert torch.equal(scene.federation.x, data.x[rows])
     assert scene.facts["public_rows"] == 10
@@ -167,7 +167,7 @@ def test_images_are_left_as_they_are_and_the_official_test_set_is_shared_out():
 
 def test_the_official_test_set_of_a_table_is_standardised_alike():
     data = table(test=30)
-    scene = federate(data, Split(public=0.0), FLIP, 3)
+    scene = federate(data, SplitConfig(public=0.0), FLIP, 3)
     x = data.x[rows_of(scene)].double()
     expected = (data.test_x.double() - x.mean(0)) / x.std(0, correction=0)
     assert torch.allclose(
@@ -178,23 +178,25 @@ def test_the_official_test_set_of_a_table_is_standardised_alike():
 
 
 def test_the_same_seed_gives_the_same_scene_and_another_does_not():
-    a, b, c = (federate(table(), Split(), FLIP, seed) for seed in (4, 4, 5))
+    a, b, c = (federate(table(), SplitConfig(), FLIP, seed) for seed in (4, 4, 5))
     assert a.federation.ids == b.federation.ids != c.federation.ids
     assert torch.equal(a.federation.labels.values, b.federation.labels.values)
     assert torch.equal(a.federation.public, b.federation.public)
     assert a.facts == b.facts
 
 
-@pytest.mark.parametrize("other", [EXACT, Labelling(candidates="uniform"), Labelling(candidates="instance")])
+@pytest.mark.parametrize("other", [EXACT, LabelConfig(candidates="uniform"), LabelConfig(candidates="instance")])
 def test_other_labels_leave_the_split_as_it_was(other):
-    a, b = (federate(table(), Split(), labelling, 6) for labelling in (FLIP, other))
+    a, b = (federate(table(), SplitConfig(), labelling, 6) for labelling in (FLIP, other))
     assert a.federation.ids == b.federation.ids
     assert torch.equal(a.federation.public, b.federation.public)
     assert all(torch.equal(x, y) for x, y in zip(a.oracle.test_x, b.oracle.test_x, strict=True))
 
 
 def test_another_split_leaves_every_rows_set_as_it_was():
-    a, b = (federate(table(), split, FLIP, 6) for split in (Split(), Split(sites=7, partition="iid", test=0.3)))
+    a, b = (
+        federate(table(), split, FLIP, 6) for split in (SplitConfig(), SplitConfig(sites=7, partition="iid", test=0.3))
+    )
     first = dict(zip(a.federation.ids, a.federation.labels.values.tolist(), strict=True))
     second = dict(zip(b.federation.ids, b.federation.labels.values.tolist(), strict=True))
     both = first.keys() & second.keys()
@@ -204,7 +206,7 @@ def test_another_split_leaves_every_rows_set_as_it_was():
 
 def test_facts_are_json_and_count_what_is_there():
     data = table(classes=6)
-    scene = federate(data, Split(sites=2, partition="classes", per_site=2), Labelling(candidates="instance"), 0)
+    scene = federate(data, SplitConfig(sites=2, partition="classes", per_site=2), LabelConfig(candidates="instance"), 0)
     facts = json.loads(json.dumps(scene.facts))
     assert facts["labels"] == "candidates"
     assert facts["sets"] == "instance"
@@ -223,9 +225,9 @@ def test_facts_are_json_and_count_what_is_there():
 
 
 def test_the_calibrated_temperature_is_a_fact():
-    scene = federate(table(2000), Split(), Labelling(rho=0.5, mean_size=2.6), 0)
-    assert scene.facts["temperature"] != 1.0
-    assert scene.facts["mean_size"] == pytest.approx(2.6, abs=0.1)
+    data = federate(table(2000), SplitConfig(), LabelConfig(rho=0.5, mean_size=2.6), 0)
+    assert data.facts["temperature"] != 1.0
+    assert data.facts["mean_size"] == pytest.approx(2.6, abs=0.1)
 
 
 def real_sets(**changes):
@@ -237,31 +239,31 @@ def real_sets(**changes):
 
 def test_auto_takes_the_sets_of_the_data_and_candidates_what_was_named():
     data = real_sets()
-    given_ = federate(data, Split(), FLIP, 0)
+    given_ = federate(data, SplitConfig(), FLIP, 0)
     assert given_.facts["sets"] == "given"
     assert torch.equal(given_.federation.labels.values, data.candidates[rows_of(given_)])
-    made = federate(data, Split(), replace(FLIP, kind="candidates"), 0)
+    made = federate(data, SplitConfig(), replace(FLIP, kind="candidates"), 0)
     assert made.facts["sets"] == "flip"
     assert not torch.equal(made.federation.labels.values, given_.federation.labels.values)
     assert isinstance(made.federation.labels, Candidates)
-    named = federate(data, Split(), Labelling(kind="candidates", candidates="given"), 0)
+    named = federate(data, SplitConfig(), LabelConfig(kind="candidates", candidates="given"), 0)
     assert torch.equal(named.federation.labels.values, given_.federation.labels.values)
 
 
 def test_exact_labels_are_a_type_of_their_own():
-    scene = federate(table(), Split(), EXACT, 0)
-    assert isinstance(scene.federation.labels, Exact)
-    assert scene.facts["labels"] == "exact"
-    assert "mean_size" not in scene.facts
+    data = federate(table(), SplitConfig(), EXACT, 0)
+    assert isinstance(data.federation.labels, Exact)
+    assert data.facts["labels"] == "exact"
+    assert "mean_size" not in data.facts
 
 
 def test_data_without_truth_can_be_trained_on_but_not_measured():
     data = real_sets(y=None)
     with pytest.raises(DataError, match="set test = 0"):
-        federate(data, Split(partition="iid"), FLIP, 0)
+        federate(data, SplitConfig(partition="iid"), FLIP, 0)
     with pytest.raises(DataError, match="use iid, quantity or column"):
-        federate(data, Split(test=0.0), FLIP, 0)
-    scene = federate(data, Split(partition="iid", test=0.0), FLIP, 0)
+        federate(data, SplitConfig(test=0.0), FLIP, 0)
+    scene = federate(data, SplitConfig(partition="iid", test=0.0), FLIP, 0)
     assert scene.oracle.truth is None
     assert scene.facts["rows"] == [100] * 4
     assert scene.facts["test_rows"] == [0] * 4
@@ -273,19 +275,19 @@ def test_data_without_truth_can_be_trained_on_but_not_measured():
 @pytest.mark.parametrize(
     ("data", "split", "labelling", "error", "message"),
     [
-        (real_sets(y=None), Split(partition="iid", test=0.0), EXACT, DataError, "candidate sets only"),
+        (real_sets(y=None), SplitConfig(partition="iid", test=0.0), EXACT, DataError, "candidate sets only"),
         (
             real_sets(y=None),
-            Split(partition="iid", test=0.0),
+            SplitConfig(partition="iid", test=0.0),
             replace(FLIP, kind="candidates"),
             DataError,
             "candidates = given",
         ),
-        (table(), Split(), Labelling(candidates="given"), DataError, "name a generator"),
-        (table(), Split(), Labelling(kind="exakt"), UsageError, "Did you mean 'exact'"),
-        (table(), Split(test=1.0), FLIP, UsageError, "test is a share"),
-        (table(), Split(public=-0.1), FLIP, UsageError, "public is a share"),
-        (table(30), Split(sites=30, partition="iid"), FLIP, DataError, "site-00: one row cannot serve"),
+        (table(), SplitConfig(), LabelConfig(candidates="given"), DataError, "name a generator"),
+        (table(), SplitConfig(), LabelConfig(kind="exakt"), UsageError, "Did you mean 'exact'"),
+        (table(), SplitConfig(test=1.0), FLIP, UsageError, "test is a share"),
+        (table(), SplitConfig(public=-0.1), FLIP, UsageError, "public is a share"),
+        (table(30), SplitConfig(sites=30, partition="iid"), FLIP, DataError, "site-00: one row cannot serve"),
     ],
 )
 def test_what_cannot_be_done_is_said(data, split, labelling, error, message):
@@ -295,14 +297,14 @@ def test_what_cannot_be_done_is_said(data, split, labelling, error, message):
 
 def test_a_negative_seed_is_refused():
     with pytest.raises(UsageError, match="data_seed"):
-        federate(table(), Split(), FLIP, -1)
+        federate(table(), SplitConfig(), FLIP, -1)
 
 
 def test_a_bad_row_is_found_before_anything_is_made_of_it():
     data = table()
     data.x[17, 2] = float("nan")
     with pytest.raises(DataError, match="row 17, feature 2"):
-        federate(data, Split(), Labelling(), 0)
+        federate(data, SplitConfig(), LabelConfig(), 0)
 
 
 def test_site_names_sort_as_they_count():
@@ -312,9 +314,9 @@ def test_site_names_sort_as_they_count():
 
 
 def test_two_rows_are_enough_for_a_site_and_the_public_takes_none_of_them():
-    scene = federate(table(8, classes=2), Split(sites=4, partition="iid", public=0.9), FLIP, 0)
-    assert scene.facts["rows"] == scene.facts["test_rows"] == [1] * 4
-    assert scene.facts["public_rows"] == 0
+    data = federate(table(8, classes=2), SplitConfig(sites=4, partition="iid", public=0.9), FLIP, 0)
+    assert data.facts["rows"] == data.facts["test_rows"] == [1] * 4
+    assert data.facts["public_rows"] == 0
 
 
 def test_images_are_standardised_channel_by_channel_where_asked_for():
@@ -322,7 +324,9 @@ def test_images_are_standardised_channel_by_channel_where_asked_for():
     x = torch.rand(40, 3, 4, 5, generator=torch.Generator().manual_seed(0)) * size
     y = torch.arange(40) % 2
     data = Dataset("colours", x, y, None, ("a", "b"), test_x=x[:20] + 1, test_y=y[:20])
-    scene = federate(data, Split(sites=2, partition="iid", trusted=0.2, standardise=True), Labelling(kind="exact"), 3)
+    scene = federate(
+        data, SplitConfig(sites=2, partition="iid", trusted=0.2, standardise=True), LabelConfig(kind="exact"), 3
+    )
     held = x[[int(i) for i in scene.federation.ids]].double()
     mean, spread = held.mean((0, 2, 3)).view(3, 1, 1), held.std((0, 2, 3), correction=0).view(3, 1, 1)
     spread[2] = 1.0  # a channel without any variation is only moved

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
+from imperfed.core.errors import DataError
+from imperfed.core.labels import Annotated
 from imperfed.data import readers, sources
-from imperfed.data.candidates import Labelling
+from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
-from imperfed.data.federate import Scene, federate
-from imperfed.data.partitions import Split
-from imperfed.errors import DataError
-from imperfed.labels import Annotated
+from imperfed.data.federate import FederatedData, federate
+from imperfed.data.partitions import SplitConfig
 
 REAL = Path(os.environ.get("IMPERFED_DATA", "nowhere"))
-IID = Split(sites=2, partition="iid", public=0.0)
+IID = SplitConfig(sites=2, partition="iid", public=0.0)
 
 
 def ward(n: int = 60, tests: int = 20) -> Dataset:
@@ -31,9 +31,9 @@ def ward(n: int = 60, tests: int = 20) -> Dataset:
     return Dataset("ward", x[:n], y[:n], None, ("a", "b", "c", "d"), x[n:], y[n:], group=patients)
 
 
-def rows_of(scene: Scene) -> list[set[int]]:
+def rows_of(data: FederatedData) -> list[set[int]]:
     """The rows that each site trains on."""
-    ids, starts = scene.federation.ids, scene.federation.starts
+    ids, starts = data.federation.ids, data.federation.starts
     return [set(map(int, ids[a:b])) for a, b in pairwise(starts)]
 
 
@@ -122,7 +122,7 @@ def test_real_chestxray14(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sites_know_their_classes_and_evaluation_knows_all() -> None:
     data = ward()
-    scene = federate(data, IID, Labelling(annotates="a, b; b, c", classes="all"), 0)
+    scene = federate(data, IID, LabelConfig(annotates="a, b; b, c", classes="all"), 0)
     labels = scene.federation.labels
     assert isinstance(labels, Annotated)
     known = torch.stack([(v >= 0).any(0) for v in labels.values.split(scene.federation.sizes())])
@@ -138,41 +138,41 @@ def test_sites_know_their_classes_and_evaluation_knows_all() -> None:
 
 
 def test_only_the_classes_named_are_learned_and_tested() -> None:
-    scene = federate(ward(), IID, Labelling(annotates="d; b, d"), 0)
-    assert scene.federation.classes == ("b", "d")
-    assert scene.oracle.common_y is not None
-    assert scene.oracle.common_y.shape[1] == scene.federation.labels.values.shape[1] == 2
+    data = federate(ward(), IID, LabelConfig(annotates="d; b, d"), 0)
+    assert data.federation.classes == ("b", "d")
+    assert data.oracle.common_y is not None
+    assert data.oracle.common_y.shape[1] == data.federation.labels.values.shape[1] == 2
 
 
 def test_no_patient_is_trained_and_tested_on_not_even_at_two_sites() -> None:
     data = ward(200)
-    scene = federate(data, replace(IID, test=0.3), Labelling(), 0)
+    scene = federate(data, replace(IID, test=0.3), LabelConfig(), 0)
     trained = set().union(*rows_of(scene))
     patients = {row // 2 for row in trained}
     tested = {row for row in range(200) if row not in trained}
     assert len(tested) == sum(scene.facts["test_rows"])
     assert not patients & {row // 2 for row in tested}
     assert 0.25 < len(tested) / 200 < 0.35
-    without = federate(replace(data, group=None), replace(IID, test=0.3), Labelling(), 0)
+    without = federate(replace(data, group=None), replace(IID, test=0.3), LabelConfig(), 0)
     together = {row // 2 for row in set().union(*rows_of(without))}
     assert together & {row // 2 for row in range(200) if row not in set().union(*rows_of(without))}
 
 
 def test_every_site_may_be_measured_on_the_official_test_set() -> None:
-    scene = federate(ward(), replace(IID, common_test=True), Labelling(), 0)
-    assert sum(scene.federation.sizes()) == 60
-    for x, y in zip(scene.oracle.test_x, scene.oracle.test_y, strict=True):
-        assert x is scene.oracle.common_x
-        assert y is scene.oracle.common_y
-    assert scene.facts["test_rows"] == [0, 0]
+    data = federate(ward(), replace(IID, common_test=True), LabelConfig(), 0)
+    assert sum(data.federation.sizes()) == 60
+    for x, y in zip(data.oracle.test_x, data.oracle.test_y, strict=True):
+        assert x is data.oracle.common_x
+        assert y is data.oracle.common_y
+    assert data.facts["test_rows"] == [0, 0]
     bare = replace(ward(), test_x=None, test_y=None)
     with pytest.raises(DataError, match="no official test set"):
-        federate(bare, replace(IID, common_test=True), Labelling(), 0)
+        federate(bare, replace(IID, common_test=True), LabelConfig(), 0)
 
 
 def test_a_partition_by_classes_needs_one_class_a_row() -> None:
     with pytest.raises(DataError, match="use iid, quantity or column"):
-        federate(ward(), Split(), Labelling(), 0)
+        federate(ward(), SplitConfig(), LabelConfig(), 0)
 
 
 def test_labels_that_miss_some_classes_are_taken_as_they_came() -> None:
@@ -180,6 +180,6 @@ def test_labels_that_miss_some_classes_are_taken_as_they_came() -> None:
     assert data.y is not None
     y = data.y.clone()
     y[::3, 1] = -1
-    scene = federate(replace(data, y=y), IID, Labelling(), 0)
+    scene = federate(replace(data, y=y), IID, LabelConfig(), 0)
     assert scene.facts["annotates"] == "given"
     assert torch.equal(scene.federation.labels.values, y[[int(i) for i in scene.federation.ids]])

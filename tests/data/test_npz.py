@@ -14,8 +14,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imperfed.core.errors import DataError
 from imperfed.data import readers
-from imperfed.errors import DataError
 
 
 def toy(n: int = 6) -> dict[str, np.ndarray]:

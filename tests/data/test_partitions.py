@@ -5,9 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imperfed.core.errors import DataError, UsageError
 from imperfed.data import partitions
-from imperfed.data.partitions import Split, by_column, deal_classes, dirichlet, iid, partition, quantity, x_classes
-from imperfed.errors import DataError, UsageError
+from imperfed.data.partitions import (
+    SplitConfig,
+    by_column,
+    deal_classes,
+    dirichlet,
+    iid,
+    partition,
+    quantity,
+    x_classes,
+)
 
 seeds = st.integers(0, 2**32)
 labels = st.lists(st.integers(0, 5), min_size=30, max_size=200).map(np.array)
@@ -147,17 +156,17 @@ def test_by_column_has_one_site_a_value():
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        (Split(partition="dirichlett"), "Did you mean 'dirichlet'"),
-        (Split(partition="iid", sites=0), "at least 1"),
-        (Split(beta=0.0), "beta must be a positive number"),
-        (Split(beta=float("nan")), "beta must be a positive number"),
-        (Split(beta=float("inf")), "beta must be a positive number"),
-        (Split(partition="classes", per_site=4), r"1 \.\. 3, the classes in the data; given: 4"),
-        (Split(partition="classes", per_site=0), r"1 \.\. 3"),
-        (Split(partition="classes", sites=30, per_site=3), "would share the 20 rows of class 0; lower sites"),
-        (Split(partition="quantity", sizes=(1, 2)), "4 positive numbers"),
-        (Split(partition="quantity", sizes=(1, 2, 3, 0)), "4 positive numbers"),
-        (Split(partition="quantity", sizes=(1, 1, 1, 1000)), "leave site 0 without any"),
+        (SplitConfig(partition="dirichlett"), "Did you mean 'dirichlet'"),
+        (SplitConfig(partition="iid", sites=0), "at least 1"),
+        (SplitConfig(beta=0.0), "beta must be a positive number"),
+        (SplitConfig(beta=float("nan")), "beta must be a positive number"),
+        (SplitConfig(beta=float("inf")), "beta must be a positive number"),
+        (SplitConfig(partition="classes", per_site=4), r"1 \.\. 3, the classes in the data; given: 4"),
+        (SplitConfig(partition="classes", per_site=0), r"1 \.\. 3"),
+        (SplitConfig(partition="classes", sites=30, per_site=3), "would share the 20 rows of class 0; lower sites"),
+        (SplitConfig(partition="quantity", sizes=(1, 2)), "4 positive numbers"),
+        (SplitConfig(partition="quantity", sizes=(1, 2, 3, 0)), "4 positive numbers"),
+        (SplitConfig(partition="quantity", sizes=(1, 1, 1, 1000)), "leave site 0 without any"),
     ],
 )
 def test_settings_that_cannot_be_met_are_named(split, message):
@@ -168,17 +177,17 @@ def test_settings_that_cannot_be_met_are_named(split, message):
 @pytest.mark.parametrize("name", ["dirichlet", "classes"])
 def test_partitions_by_class_need_classes(name):
     with pytest.raises(DataError, match="use iid, quantity or column"):
-        partition(Split(partition=name), 60, None, None, rng())
+        partition(SplitConfig(partition=name), 60, None, None, rng())
 
 
 def test_partition_by_column_needs_a_column():
     with pytest.raises(DataError, match="names no site"):
-        partition(Split(partition="column"), 60, None, None, rng())
+        partition(SplitConfig(partition="column"), 60, None, None, rng())
 
 
 @pytest.mark.parametrize("name", partitions.PARTITIONS)
 def test_every_partition_is_repeatable_and_disjoint(name):
-    split = Split(sites=3, partition=name, per_site=2, sizes=(1, 2, 3))
+    split = SplitConfig(sites=3, partition=name, per_site=2, sizes=(1, 2, 3))
     y, column = rng(0).integers(0, 4, 200), rng(1).integers(0, 3, 200)
     first, second = (partition(split, 200, y, column, rng(8)) for _ in range(2))
     assert len(first) == 3

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from imperfed.core.errors import DataError, UsageError
 from imperfed.data import sources
 from imperfed.data.dataset import Dataset
-from imperfed.errors import DataError, UsageError
 
 REAL = sources.data_folder()  # before any test points elsewhere
 NAMES = {

@@ -9,8 +9,8 @@ import scipy.io
 import torch
 from scipy.sparse import csc_matrix
 
+from imperfed.core.errors import DataError
 from imperfed.data.sparse import pack, read_multilabel_mat, read_xc, width
-from imperfed.errors import DataError
 
 X = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [3, 0, -1, 4]], dtype=np.float64)
 Y = np.array([[1, 0, 1], [0, 0, 1]])  # classes x instances

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from imperfed.core.errors import UsageError
 from imperfed.data.tasks import CIFAR10, by_task, task_of_classes, task_of_sites
-from imperfed.errors import UsageError
 
 DIGITS = tuple(map(str, range(10)))
 

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fair import SIZES, defended, federation
-from toy import Watched
 
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fedpsl import FedPSL
@@ -15,13 +13,17 @@ from imperfed.algorithms.ifca import IFCA
 from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.algorithms.pfedpll import LCP, PFedPLL
 from imperfed.algorithms.scaffold import Scaffold
-from imperfed.core import Algorithm, Hall, Updates
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.context import ServerContext
+from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Updates
 from imperfed.defences import defences, find
 from imperfed.defences.fairfedpapl import FairFedPAPL
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
 from imperfed.defences.median import Median
 from imperfed.defences.trimmed_mean import TrimmedMean
-from imperfed.errors import UsageError
+from tests.support.fair_federation import SIZES, defended, federation
+from tests.support.toy import Watched
 
 ALL = [Krum(), MultiKrum(), Median(), TrimmedMean(), FairFedPAPL(target="green", unprivileged="high")]
 ADVERSARIES = (1, 4, 8)
@@ -36,10 +38,10 @@ def test_all_are_found_by_name():
 @pytest.mark.parametrize("algorithm", [FedAvg(), Scaffold(), PFedPLL()], ids=lambda a: a.name)
 def test_it_works_around(algorithm: Algorithm, defence):
     sets = isinstance(algorithm, PFedPLL)
-    scene = federation(ADVERSARIES, sizes=tuple(range(24, 44, 2)), candidates=sets)
-    e = defended(algorithm, defence, scene, LCP() if sets else None, rounds=2)
+    data = federation(ADVERSARIES, sizes=tuple(range(24, 44, 2)), candidates=sets)
+    e = defended(algorithm, defence, data, LCP() if sets else None, rounds=2)
     assert all(torch.isfinite(t).all() for t in e.state.server.values())
-    again = defended(algorithm, defence, scene, LCP() if sets else None, rounds=2)
+    again = defended(algorithm, defence, data, LCP() if sets else None, rounds=2)
     assert all(torch.equal(t, again.state.server[name]) for name, t in e.state.server.items())
     assert e.reports[-1].losses.keys() == set(range(10))
 
@@ -102,7 +104,7 @@ def test_every_group_must_have_sites_enough():
 
 def test_in_a_round_with_too_few_answers_none_is_let_through():
     _, w = last(None)
-    told = Hall(None, w, 0, 0.1, torch.Generator())  # type: ignore[arg-type]
+    told = ServerContext(None, w, 0, 0.1, torch.Generator())  # type: ignore[arg-type]
     five = Updates(tuple(range(5)), torch.ones(5), {"w": w[:5]})
     assert Krum(adversaries=2).inspect({}, {}, five, told)[0] is None
     assert told.notes == ["krum: 5 answers, but against 2 adversaries it needs 7"]

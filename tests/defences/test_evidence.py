@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from fixtures import double, near
 from torch import Tensor, nn
 
-from imperfed.core import Updates
+from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Updates
+from imperfed.core.network import Layout, Net, Network
 from imperfed.defences import evidence
 from imperfed.defences.inversion import Ensemble, Reconstruction
-from imperfed.errors import UsageError
-from imperfed.network import Layout, Net, Network
+from tests.support.transcription import double, near
 
 T, U = 1, 2
 

@@ -6,44 +6,47 @@ from dataclasses import asdict, dataclass, replace
 
 import pytest
 import torch
-from fair import CLASSES, GROUPS, SIZES, T, U, defended, federation, network
 from torch import Tensor
-from toy import Watched
 
 from imperfed.algorithms.fedavg import FedAvg
-from imperfed.core import Hall, Updates
+from imperfed.core.context import ServerContext
+from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Updates
+from imperfed.core.federation import Attribute
+from imperfed.core.network import Layout, Net
 from imperfed.defences import evidence
 from imperfed.defences.fairfedpapl import FairFedPAPL
 from imperfed.defences.inversion import Reconstruction
-from imperfed.errors import UsageError
-from imperfed.federation import Attribute
-from imperfed.network import Layout, Net
+from tests.support.fair_federation import CLASSES, GROUPS, SIZES, T, U, defended, federation, network
+from tests.support.toy import Watched
 
 GREEN = {"target": "green", "unprivileged": "high"}
 ADVERSARIES = (1, 4, 8)
 
 
-def a_hall(**parts) -> Hall:
+def a_hall(**parts) -> ServerContext:
     net = network()
     names = tuple(f"site-{k}" for k in range(10))
     known = {"classes": CLASSES, "attribute": Attribute("colour", GROUPS, 1), "sites": names} | parts
-    return Hall(Net(net, Layout.of(net, lambda n: False)), torch.zeros(0, 8), 0, 0.05, torch.Generator(), **known)
+    return ServerContext(
+        Net(net, Layout.of(net, lambda n: False)), torch.zeros(0, 8), 0, 0.05, torch.Generator(), **known
+    )
 
 
 @dataclass(frozen=True)
 class Told(FairFedPAPL):
     """With scores that are told instead of computed."""
 
-    def scores(self, sent, updates, hall) -> Tensor:
+    def scores(self, sent, updates, context) -> Tensor:
         return updates["told"]
 
 
-def judge(defence: FairFedPAPL, memory, f: list[float], who: tuple[int, ...] | None = None):
+def inspected(defence: FairFedPAPL, memory, f: list[float], who: tuple[int, ...] | None = None):
     """One round with these scores: the sites kept, the new memory, the hall."""
-    who, hall = who or tuple(range(len(f))), a_hall()
+    who, context = who or tuple(range(len(f))), a_hall()
     updates = Updates(who, torch.ones(len(f)), {"told": torch.tensor(f), "w": torch.zeros(len(f), 2)})
-    kept, memory = defence.inspect(memory, {"w": torch.zeros(len(f), 2)}, updates, hall)
-    return (kept.who if kept else None), memory, hall
+    kept, memory = defence.inspect(memory, {"w": torch.zeros(len(f), 2)}, updates, context)
+    return (kept.who if kept else None), memory, context
 
 
 CLEAR = [0.0, 0.1, 0.9, 0.1, 0.0, 0.2]
@@ -51,22 +54,22 @@ MIXED = [0.0, 0.4, 0.9, 0.1, 0.6, 0.2]
 
 
 def test_a_split_moves_every_confidence_by_rho():
-    kept, memory, hall = judge(Told(), Told().open(6), CLEAR)
+    kept, memory, context = inspected(Told(), Told().init_state(6), CLEAR)
     assert kept == (0, 1, 3, 4, 5)
     assert memory["q"].tolist() == pytest.approx([0.55, 0.55, 0.45, 0.55, 0.55, 0.55])
-    assert hall.notes == ["fairfedpapl looked: 1 of 6 sites above 0.550"]
-    assert [(s.site, s.out) for s in hall.suspicions] == [(k, k == 2) for k in range(6)]
-    assert [s.score for s in hall.suspicions] == pytest.approx(CLEAR)
-    assert hall.suspicions[2].confidence == pytest.approx(0.45)
+    assert context.notes == ["fairfedpapl looked: 1 of 6 sites above 0.550"]
+    assert [(s.site, s.out) for s in context.verdicts] == [(k, k == 2) for k in range(6)]
+    assert [s.score for s in context.verdicts] == pytest.approx(CLEAR)
+    assert context.verdicts[2].confidence == pytest.approx(0.45)
 
 
 def test_without_a_split_nothing_changes():
-    kept, memory, hall = judge(Told(), Told().open(6), MIXED)
+    kept, memory, context = inspected(Told(), Told().init_state(6), MIXED)
     assert kept == (0, 1, 2, 3, 4, 5)
     assert memory["q"].tolist() == [0.5] * 6
-    assert "no split" in hall.notes[0]
-    assert "no split" in judge(Told(), Told().open(6), [0.3] * 6)[2].notes[0]
-    assert judge(Told(guard="none"), Told().open(6), MIXED)[0] == (0, 1, 3, 5)
+    assert "no split" in context.notes[0]
+    assert "no split" in inspected(Told(), Told().init_state(6), [0.3] * 6)[2].notes[0]
+    assert inspected(Told(guard="none"), Told().init_state(6), MIXED)[0] == (0, 1, 3, 5)
 
 
 @pytest.mark.parametrize(
@@ -85,41 +88,41 @@ def test_without_a_split_nothing_changes():
 )
 def test_the_guards(settings, why: str | None):
     """Six scores whose highest is 11 deviations, but only 0.246, away from the others."""
-    kept, _, hall = judge(Told(**settings), Told().open(6), [0.3 * f for f in CLEAR])
+    kept, _, context = inspected(Told(**settings), Told().init_state(6), [0.3 * f for f in CLEAR])
     assert kept == ((0, 1, 2, 3, 4, 5) if why else (0, 1, 3, 4, 5))
-    assert (why or "1 of 6 sites above") in hall.notes[0]
+    assert (why or "1 of 6 sites above") in context.notes[0]
 
 
 def test_scores_are_smoothed_over_the_rounds_in_which_a_site_has_one():
-    memory = judge(Told(), Told().open(6), CLEAR)[1]
-    _, memory, hall = judge(Told(), memory, [1.0, 1.0, torch.nan, -1.0], (5, 1, 2, 3))
+    memory = inspected(Told(), Told().init_state(6), CLEAR)[1]
+    _, memory, context = inspected(Told(), memory, [1.0, 1.0, torch.nan, -1.0], (5, 1, 2, 3))
     expected = [0.0, 0.8 * 0.1 + 0.2, 0.9, 0.8 * 0.1 - 0.2, 0.0, 0.8 * 0.2 + 0.2]
     assert memory["f"].tolist() == pytest.approx(expected)
     assert memory["seen"].tolist() == [1, 2, 1, 2, 1, 2]
-    assert "no score for site-2, left out of the split" in hall.notes[-1]
-    assert [s.score is None for s in hall.suspicions] == [False, False, True, False]
+    assert "no score for site-2, left out of the split" in context.notes[-1]
+    assert [s.score is None for s in context.verdicts] == [False, False, True, False]
 
 
 def test_an_undefined_score_changes_no_confidence_and_is_not_zero():
     f = [0.0, 0.1, 0.9, 0.1, 0.0, torch.nan]
-    kept, memory, _ = judge(Told(), Told().open(6), f)
+    kept, memory, _ = inspected(Told(), Told().init_state(6), f)
     assert kept == (0, 1, 3, 4, 5)
     assert memory["q"][5] == 0.5
     assert memory["seen"][5] == 0
     assert all(t.isfinite().all() for t in memory.values())
-    nobody = judge(Told(), Told().open(6), [torch.nan] * 6)
+    nobody = inspected(Told(), Told().init_state(6), [torch.nan] * 6)
     assert nobody[0] == (0, 1, 2, 3, 4, 5)
 
 
 def test_if_nobody_qualifies_no_answer_goes_through():
-    memory = Told().open(6) | {"q": torch.full((6,), 0.3)}
-    assert judge(Told(), memory, MIXED)[0] is None
+    memory = Told().init_state(6) | {"q": torch.full((6,), 0.3)}
+    assert inspected(Told(), memory, MIXED)[0] is None
 
 
 def test_a_site_left_out_comes_back_with_its_confidence():
-    memory = Told().open(6)
+    memory = Told().init_state(6)
     for f in (CLEAR, [0.0, 0.1, 0.1, 0.1, 0.0, 3.0]):
-        kept, memory, _ = judge(Told(smoothing=0.0), memory, f)
+        kept, memory, _ = inspected(Told(smoothing=0.0), memory, f)
     assert kept == (0, 1, 2, 3, 4)
     assert memory["q"].tolist() == pytest.approx([0.595, 0.595, 0.505, 0.595, 0.595, 0.495])
 
@@ -152,22 +155,22 @@ def test_the_settings_that_the_tables_were_made_with():
 
 @pytest.mark.parametrize("variant", ["ours", "thesis"])
 def test_what_is_turned_back_and_scored(variant: str, monkeypatch: pytest.MonkeyPatch):
-    draw, hall, asked = torch.Generator().manual_seed(0), a_hall(), []
-    h, h_n = (torch.randn(6, len(hall.net.w), generator=draw) for _ in range(2))
+    draw, context, asked = torch.Generator().manual_seed(0), a_hall(), []
+    h, h_n = (torch.randn(6, len(context.net.w), generator=draw) for _ in range(2))
     x, z = torch.randn(6, 40, 8, generator=draw), torch.randn(6, 40, 3, generator=draw)
     made = Reconstruction(x, z.softmax(-1), torch.zeros(6))
     monkeypatch.setattr("imperfed.defences.fairfedpapl.invert", lambda *given: asked.append(given) or made)
     sent, trees = ({"w": w, "buffers": w[:, :0]} for w in (h, h_n))
-    f = FairFedPAPL(variant=variant, **GREEN).scores(sent, Updates(tuple(range(6)), torch.ones(6), trees), hall)
+    f = FairFedPAPL(variant=variant, **GREEN).scores(sent, Updates(tuple(range(6)), torch.ones(6), trees), context)
     [(_, at, _, v, *_)] = asked
-    models = evidence.Ensemble(hall.net, h_n, h_n[:, :0])
+    models = evidence.Ensemble(context.net, h_n, h_n[:, :0])
     if variant == "thesis":
         assert torch.equal(at, h_n)
-        assert torch.equal(v, (h_n - h) / hall.lr)
+        assert torch.equal(v, (h_n - h) / context.lr)
         assert torch.equal(f, evidence.opportunity(models, made, T, U))
     else:
         assert torch.equal(at, h)
-        assert torch.equal(v, (h - h_n) / hall.lr)
+        assert torch.equal(v, (h - h_n) / context.lr)
         assert torch.equal(f, evidence.label(made, T, U))
     assert f.isfinite().all()
     assert f.any()
@@ -195,14 +198,14 @@ def test_where_confidences_are_frozen(defence: FairFedPAPL, rises: list[int], fa
 
 def test_the_thesis_splits_every_round_by_its_own_scores_and_wants_more_than_kappa():
     thesis = Told(variant="thesis")
-    kept, memory, _ = judge(thesis, thesis.open(6), MIXED)
+    kept, memory, _ = inspected(thesis, thesis.init_state(6), MIXED)
     assert kept == (0, 1, 3, 5)
-    assert judge(thesis, memory, [0.0] * 6)[1]["f"].tolist() == [0.0] * 6
-    assert judge(thesis, thesis.open(6), [0.3] * 6)[0] is None  # all at kappa, none above
+    assert inspected(thesis, memory, [0.0] * 6)[1]["f"].tolist() == [0.0] * 6
+    assert inspected(thesis, thesis.init_state(6), [0.3] * 6)[0] is None  # all at kappa, none above
 
 
 def suspicions(e: Watched, round: int) -> dict[int, float]:
-    return {s.site: s.score for s in e.reports[round].suspicions}
+    return {s.site: s.score for s in e.reports[round].verdicts}
 
 
 def area(scores: dict[int, float], adversaries: tuple[int, ...]) -> float:
@@ -216,7 +219,7 @@ def area(scores: dict[int, float], adversaries: tuple[int, ...]) -> float:
 def test_adversaries_are_found_and_nobody_else(score: str, seed: int):
     e = defended(FedAvg(), FairFedPAPL(score=score, **GREEN), federation(ADVERSARIES, seed), rounds=4)
     assert area(suspicions(e, 3), ADVERSARIES) > 0.9
-    out = {s.site for s in e.reports[3].suspicions if s.out}
+    out = {s.site for s in e.reports[3].verdicts if s.out}
     assert out == set(ADVERSARIES)
     plain = defended(FedAvg(), None, federation(ADVERSARIES, seed), rounds=4)
     assert rate_of_u(e) < rate_of_u(plain) - 0.1
@@ -224,16 +227,16 @@ def test_adversaries_are_found_and_nobody_else(score: str, seed: int):
 
 def rate_of_u(e: Watched) -> float:
     """The mean probability of class u that the model gives honest rows of the group."""
-    job = e.bench.job
-    net = e.bench.take_place(0, e.state.server["w"], e.state.server["buffers"])
-    x = job.federation.x
+    spec = e.runtime.spec
+    net = e.runtime.load_site(0, e.state.server["w"], e.state.server["buffers"])
+    x = spec.federation.x
     return float(net(x[x[:, 2] == 1]).softmax(1)[:, 2].detach().mean())
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_where_nobody_attacks_nobody_is_out(seed: int):
     e = defended(FedAvg(), FairFedPAPL(**GREEN), federation((), seed), rounds=8)
-    assert not any(s.out for r in e.reports for s in r.suspicions)
+    assert not any(s.out for r in e.reports for s in r.verdicts)
     plain = defended(FedAvg(), None, federation((), seed), rounds=8)
     assert torch.equal(e.state.server["w"], plain.state.server["w"])
 
@@ -241,15 +244,15 @@ def test_where_nobody_attacks_nobody_is_out(seed: int):
 def test_the_thesiss_reading_runs_and_says_what_cosine_it_reached():
     e = defended(FedAvg(), FairFedPAPL(variant="thesis", **GREEN), federation(ADVERSARIES), rounds=2)
     assert any("cosine reached" in note for note in e.reports[0].notes)
-    assert len(e.reports[0].suspicions) == len(SIZES)
+    assert len(e.reports[0].verdicts) == len(SIZES)
 
 
 def test_a_run_resumed_is_the_same_run(tmp_path):
-    defence, scene = FairFedPAPL(**GREEN), federation(ADVERSARIES)
-    whole = defended(FedAvg(), defence, scene, rounds=3)
-    first = defended(FedAvg(), defence, scene, rounds=2)
+    defence, data = FairFedPAPL(**GREEN), federation(ADVERSARIES)
+    whole = defended(FedAvg(), defence, data, rounds=3)
+    first = defended(FedAvg(), defence, data, rounds=2)
     first.state.save(tmp_path / "checkpoint")
-    second = defended(FedAvg(), defence, scene, rounds=3, resume=tmp_path / "checkpoint")
+    second = defended(FedAvg(), defence, data, rounds=3, resume=tmp_path / "checkpoint")
     assert all(torch.equal(t, second.state.server[name]) for name, t in whole.state.server.items())
     assert whole.state.server["defence/seen"].tolist() == [3] * len(SIZES)
 
@@ -260,7 +263,7 @@ def test_the_order_of_the_sites_does_not_matter():
     start = network()
     w = Layout.of(start, lambda n: False).row(start)
     sent = {"w": w.expand(10, -1), "buffers": w[:0].expand(10, -1)}
-    one, two = (defence.inspect(defence.open(10), sent, u, a_hall())[1] for u in (updates, updates.only(order)))
+    one, two = (defence.inspect(defence.init_state(10), sent, u, a_hall())[1] for u in (updates, updates.only(order)))
     for name, t in one.items():
         torch.testing.assert_close(two[name], t, rtol=1e-3, atol=1e-4)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from fixtures import double, near
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from imperfed.core.network import Layout, Net, Network
 from imperfed.defences.inversion import Dummies, Ensemble, cosine, invert, total_variation
-from imperfed.network import Layout, Net, Network
+from tests.support.transcription import double, near
 
 
 def a_net(*between: nn.Module, inputs: int = 4, classes: int = 3, stays=lambda name: False) -> Net:

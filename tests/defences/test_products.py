@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from fair import federation
 from pyarrow import parquet
 from rich.console import Console
 
-from imperfed import experiment
-from imperfed.config import resolve
-from imperfed.data.federate import Scene
+from imperfed.cli.tables import run_table
+from imperfed.core.errors import UsageError
+from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
-from imperfed.errors import UsageError
-from imperfed.tables import run_table
+from imperfed.experiments import experiment
+from imperfed.experiments.config import resolve
+from tests.support.fair_federation import federation
 
 WORDS = {
     "method": "fedavg",
@@ -45,8 +45,8 @@ def unfair(monkeypatch: pytest.MonkeyPatch) -> None:
         "public_from": "nowhere",
         "adversaries": ["site1", "site4", "site8"],
     }
-    scene = Scene(told, oracle, facts, Scale(torch.empty(0), torch.empty(0)))
-    monkeypatch.setattr(experiment, "scene_of", lambda config: scene)
+    data = FederatedData(told, oracle, facts, Scale(torch.empty(0), torch.empty(0)))
+    monkeypatch.setattr(experiment, "load_data", lambda config: data)
 
 
 def test_suspicions_are_written_told_and_reported(tmp_path: Path):

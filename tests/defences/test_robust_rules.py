@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imperfed.core import Updates
+from imperfed.core.exchange import Updates
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
 from imperfed.defences.median import median
 from imperfed.defences.trimmed_mean import trimmed_mean

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from toy import Plain, Watched, differences, engine, everything, world
 
-from imperfed.core import Algorithm
-from imperfed.descend import Local
-from imperfed.engine.crew import Alone, Processes, unforkable
-from imperfed.engine.workers import ONE_PROCESS, Workers
-from imperfed.labels import Exact
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.labels import Exact
+from imperfed.engine.backends.process import ONE_PROCESS, ProcessBackend
+from imperfed.engine.backends.task_pool import InlinePool, ProcessPool, unforkable
+from imperfed.engine.local_training import Local
+from tests.support.toy import Plain, Watched, differences, engine, everything, world
 
 
 @contextmanager
@@ -40,8 +40,8 @@ def thread_called(name: str) -> Iterator[None]:
 def made() -> tuple[Watched, type]:
     """Three rounds by two workers, and who did them."""
     e = engine(Algorithm(), Plain(), world(Exact), Local(steps=3, batch=4, lr=0.1), rounds=3, workers=2).go()
-    assert isinstance(e.staff, Workers)
-    return e, type(e.staff.crew)
+    assert isinstance(e.backend, ProcessBackend)
+    return e, type(e.backend.pool)
 
 
 def test_a_process_with_autograds_threads_for_a_gpu_does_the_work_itself() -> None:
@@ -52,7 +52,7 @@ def test_a_process_with_autograds_threads_for_a_gpu_does_the_work_itself() -> No
         alone, one = made()
     with thread_called("pt_elsewhere"):
         assert not unforkable()
-    assert (workers, one) == (Processes, Alone)
+    assert (workers, one) == (ProcessPool, InlinePool)
     assert not differences(everything(forked), everything(alone))
     told = [note for report in alone.reports for note in report.notes]
     assert told == [ONE_PROCESS]

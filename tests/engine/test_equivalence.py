@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from toy import Plain, Watched, engine, network, world
 
-from imperfed.core import Algorithm
-from imperfed.descend import Local, Plan, plan
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.labels import Exact
+from imperfed.engine.local_training import Local, Plan, plan
 from imperfed.engine.seeds import generator
-from imperfed.labels import Exact
+from tests.support.toy import Plain, Watched, engine, network, world
 
 
 def batches_of(e: Watched, round: int, site: int, n: int) -> list[Tensor]:
     """The rows of each of a site's local batches, the padding cut off."""
-    p: Plan = plan(e.bench.job.algorithm, e.bench.job.local, n, generator(0, round, site, "batches"))
+    p: Plan = plan(e.runtime.spec.algorithm, e.runtime.spec.local, n, generator(0, round, site, "batches"))
     return [index[index < n] for index in p.rows]
 
 

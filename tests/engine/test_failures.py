@@ -13,12 +13,16 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch import Tensor, nn
-from toy import Plain, Watched, differences, engine, everything, network, world
 
-from imperfed.core import Algorithm, Desk, Done, Exchange, Objective, Site, Step, Tree
-from imperfed.engine.crew import Processes
-from imperfed.errors import ImperfedError, QuorumError
-from imperfed.labels import Exact
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, LocalStep, SiteContext, SiteSetup
+from imperfed.core.errors import ImperfedError, QuorumError
+from imperfed.core.exchange import Exchange
+from imperfed.core.labels import Exact
+from imperfed.core.objective import Objective
+from imperfed.engine.backends.task_pool import ProcessPool
+from tests.support.toy import Plain, Watched, differences, engine, everything, network, world
 
 SCENE = world(Exact)
 
@@ -34,17 +38,17 @@ class Faulty(Algorithm):
     """One line an attempt."""
     times: int = 99
 
-    def stays(self, name: str) -> bool:
+    def is_personal(self, name: str) -> bool:
         return name.startswith("head.")
 
-    def open(self, site: Site) -> Tree:
+    def init_site(self, site: SiteSetup) -> Tree:
         return {"k": torch.tensor(float(site.index)), "sum": torch.zeros(2)}
 
-    def local(self, objective: Objective, step: Step) -> tuple[Tensor, Any]:
-        result = super().local(objective, step)
-        step.slots["steps"] = step.slots.get("steps", torch.zeros(())) + 1
-        if int(step.memory["k"]) in self.sites and step.slots["steps"] == 3 and self.due():
-            step.slots["bad"] = torch.ones(())
+    def local_step(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
+        result = super().local_step(objective, step)
+        step.opt_state["steps"] = step.opt_state.get("steps", torch.zeros(())) + 1
+        if int(step.memory["k"]) in self.sites and step.opt_state["steps"] == 3 and self.due():
+            step.opt_state["bad"] = torch.ones(())
             if self.how == "raise":
                 raise RuntimeError("the disk is full")
             if self.how == "nan":
@@ -61,10 +65,10 @@ class Faulty(Algorithm):
             f.write("attempt\n")
         return attempts < self.times
 
-    def reply(self, done: Done) -> tuple[Tree, Tree]:
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         memory = done.memory | {"sum": done.memory["sum"] + 1}
         extra = {"note": torch.tensor([1.0, 2.0])}
-        if "bad" in done.slots:
+        if "bad" in done.opt_state:
             match self.how:
                 case "shape":
                     extra["w"] = torch.zeros(3)
@@ -179,23 +183,23 @@ def test_answers_unlike_the_others_count_against_the_quorum() -> None:
 
 def test_a_killed_worker_is_named_and_replaced(tmp_path: Path) -> None:
     e = faulty("kill", log=tmp_path / "log", times=1, rounds=3, workers=2)
-    assert isinstance(e.staff.crew, Processes)
-    before = {worker.process.pid for worker in e.staff.crew.workers}
+    assert isinstance(e.backend.pool, ProcessPool)
+    before = {worker.process.pid for worker in e.backend.pool.workers}
     first = e.round(0)
-    after = {worker.process.pid for worker in e.staff.crew.workers}
+    after = {worker.process.pid for worker in e.backend.pool.workers}
     assert list(first.failures) == [1]
     assert "its worker process ended with code -9" in first.failures[1]
     assert len(after - before) == 1
     assert e.round(1).failures == {}
     e.close()
-    assert not any(worker.process.is_alive() for worker in e.staff.crew.workers)
+    assert not any(worker.process.is_alive() for worker in e.backend.pool.workers)
 
 
 def test_a_worker_killed_between_rounds_costs_nothing() -> None:
     e = faulty("", workers=2)
-    assert isinstance(e.staff.crew, Processes)
+    assert isinstance(e.backend.pool, ProcessPool)
     e.round(0)
-    victim = e.staff.crew.workers[0].process
+    victim = e.backend.pool.workers[0].process
     victim.kill()
     victim.join()
     assert e.round(1).failures == {}
@@ -213,10 +217,10 @@ class Doubting(Algorithm):
     name: ClassVar[str] = "doubting"
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return Exchange("ask", lambda server, updates, hall: server, self.answer), Exchange("train", self.merge)
+        return Exchange("ask", lambda server, updates, context: server, self.answer), Exchange("train", self.merge)
 
-    def answer(self, desk: Desk) -> Tree:
-        return {"n": torch.tensor(0.0 if len(desk.x) > 12 else torch.nan)}
+    def answer(self, site: SiteContext) -> Tree:
+        return {"n": torch.tensor(0.0 if len(site.x) > 12 else torch.nan)}
 
 
 def test_a_site_that_fails_in_one_exchange_is_not_asked_in_the_next() -> None:
@@ -231,7 +235,7 @@ def test_a_site_that_fails_leaves_no_training_mode_behind() -> None:
     net = network(nn.Dropout(0.5))
     e = engine(Faulty(how="raise", sites=(0,)), Plain(), SCENE, net=net, rounds=1).go()  # the smallest is asked last
     assert e.reports[0].failures.keys() == {0}
-    assert e.staff.evaluate() == e.staff.evaluate()
+    assert e.backend.evaluate() == e.backend.evaluate()
 
 
 def test_a_failure_is_no_reason_to_stop_the_others_work() -> None:

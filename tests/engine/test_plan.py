@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import Plain, network, world
 
-from imperfed.core import Algorithm, Tree
-from imperfed.descend import Local, Plan, Shelf, batches, descend, plan, widen
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.labels import Exact
+from imperfed.core.network import Layout, Net
+from imperfed.engine.local_training import Local, Plan, SiteData, batches, plan, train_locally, widen
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
-from imperfed.labels import Exact
-from imperfed.network import Layout, Net
+from tests.support.toy import Plain, network, world
 
 MODEST = settings(deadline=None, max_examples=40)
 
@@ -86,25 +87,25 @@ def test_passes_differ_from_each_other() -> None:
     assert not torch.equal(rows[:2], rows[2:])
 
 
-def shelf_of(n: int) -> Shelf:
+def shelf_of(n: int) -> SiteData:
     federation, _ = world(Exact, (n,))
     labels = federation.labels
     assert isinstance(labels, Exact)
-    return Shelf(federation.x, labels, Plain().open(labels))
+    return SiteData(federation.x, labels, Plain().init_rows(labels))
 
 
 def test_batches_hold_the_planned_rows_and_mark_the_padding() -> None:
-    shelf, p = shelf_of(11), make(11, steps=4, batch=4, algorithm=Drawing())
-    trash = {"p": torch.cat([shelf.rows["p"], torch.zeros(1, 4)])}
-    padded = [batch for _, batch in batches(shelf, trash, p, pad=True)]
-    cut = [batch for _, batch in batches(shelf, trash, p, pad=False)]
+    data, p = shelf_of(11), make(11, steps=4, batch=4, algorithm=Drawing())
+    trash = {"p": torch.cat([data.rows["p"], torch.zeros(1, 4)])}
+    padded = [batch for _, batch in batches(data, trash, p, pad=True)]
+    cut = [batch for _, batch in batches(data, trash, p, pad=False)]
     assert [len(batch.x) for batch in padded] == [4, 4, 4, 4]
     assert [len(batch.x) for batch in cut] == [3, 4, 4, 3]
     assert padded[0].real.tolist() == [1, 1, 1, 0]
     for h in range(4):
         rows = p.rows[h][p.rows[h] < 11]
-        assert torch.equal(cut[h].x, shelf.x[rows])
-        assert torch.equal(cut[h].labels.values, shelf.labels.values[rows])
+        assert torch.equal(cut[h].x, data.x[rows])
+        assert torch.equal(cut[h].labels.values, data.labels.values[rows])
         assert torch.equal(padded[h].x[: len(rows)], cut[h].x)
         assert torch.equal(cut[h].draws["step"], p.draws["step"][h])
         assert torch.equal(padded[h].draws["row"], p.draws["row"][h])
@@ -112,8 +113,8 @@ def test_batches_hold_the_planned_rows_and_mark_the_padding() -> None:
 
 
 def test_the_mean_of_a_batch_ignores_padding() -> None:
-    shelf, p = shelf_of(3), make(3, steps=1, batch=8)
-    _, batch = next(batches(shelf, {}, p, pad=True))
+    data, p = shelf_of(3), make(3, steps=1, batch=8)
+    _, batch = next(batches(data, {}, p, pad=True))
     assert batch.mean(torch.tensor([1.0, 2.0, 6.0, 50.0, 50.0, 50.0, 50.0, 50.0])).item() == 3.0
 
 
@@ -129,23 +130,23 @@ def test_widened_plans_hold_more_padding_and_nothing_else() -> None:
 @MODEST
 @given(n=st.integers(1, 20), extra=st.integers(0, 9))
 def test_descend_does_not_see_padding(n: int, extra: int) -> None:
-    shelf, p = shelf_of(n), make(n, steps=5, batch=4)
+    data, p = shelf_of(n), make(n, steps=5, batch=4)
     ends = []
     for plan_, pad in ((p, False), (widen(p, n, extra), True)):
         module = network()
-        layout = Layout.of(module, Algorithm().stays)
+        layout = Layout.of(module, Algorithm().is_personal)
         net = Net(module, layout)
         down = {"w": net.w.clone(), "buffers": torch.zeros(0)}
-        done, loss, rows = descend(Algorithm(), Plain(), net, shelf, plan_, down, {}, Local(lr=0.1), pad)
+        done, loss, rows = train_locally(Algorithm(), Plain(), net, data, plan_, down, {}, Local(lr=0.1), pad)
         ends.append((done.net.w.clone(), loss, rows["p"]))
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*ends, strict=True))
 
 
 def test_descend_remembers_visited_rows_only_and_leaves_the_shelf_alone() -> None:
-    shelf, p = shelf_of(20), make(20, steps=2, batch=4)
-    before = shelf.rows["p"].clone()
-    net = Net(network(), Layout.of(network(), Algorithm().stays))
-    _, _, rows = descend(Algorithm(), Plain(), net, shelf, p, {}, {}, Local(lr=0.1))
+    data, p = shelf_of(20), make(20, steps=2, batch=4)
+    before = data.rows["p"].clone()
+    net = Net(network(), Layout.of(network(), Algorithm().is_personal))
+    _, _, rows = train_locally(Algorithm(), Plain(), net, data, p, {}, {}, Local(lr=0.1))
     visited = torch.zeros(20, dtype=torch.bool).index_fill(0, p.rows.flatten(), True)
     assert torch.equal((rows["p"] != before).any(1), visited)
-    assert torch.equal(shelf.rows["p"], before)
+    assert torch.equal(data.rows["p"], before)

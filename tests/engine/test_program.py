@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import pytest
 from torch import nn
-from toy import Direct, Plain, differences, engine, everything, network, world
 
 from imperfed.algorithms.fedavg import FedAvg
-from imperfed.engine.graphs import Graphs
-from imperfed.engine.loop import Loop
-from imperfed.engine.program import draws
-from imperfed.labels import Exact
+from imperfed.core.labels import Exact
+from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
+from imperfed.engine.backends.cuda.program import draws
+from imperfed.engine.backends.sequential import SequentialBackend
+from tests.support.toy import Direct, Plain, differences, engine, everything, network, world
 
 
 @pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.RReLU()], ids=repr)
 def test_a_network_that_draws_random_numbers_is_not_recorded(layer: nn.Module) -> None:
     graphs = engine(
-        FedAvg(), Plain(), world(Exact), net=network(layer), hire=lambda bench, n, _: Graphs(bench, n, Direct())
+        FedAvg(),
+        Plain(),
+        world(Exact),
+        net=network(layer),
+        make_backend=lambda runtime, n, _: CudaGraphBackend(runtime, n, Direct()),
     ).go()
-    assert isinstance(graphs.staff, Graphs)
-    assert graphs.staff.why == "a layer draws random numbers of its own"
-    assert not graphs.staff.programs
-    loop = engine(FedAvg(), Plain(), world(Exact), net=network(layer), hire=lambda bench, *_: Loop(bench)).go()
+    assert isinstance(graphs.backend, CudaGraphBackend)
+    assert graphs.backend.why == "a layer draws random numbers of its own"
+    assert not graphs.backend.programs
+    loop = engine(
+        FedAvg(), Plain(), world(Exact), net=network(layer), make_backend=lambda runtime, *_: SequentialBackend(runtime)
+    ).go()
     assert not differences(everything(graphs), everything(loop))
 
 

@@ -8,13 +8,16 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch import nn
-from toy import LOCAL, SIZES, Plain, differences, engine, everything, network, world
 
-from imperfed.core import Algorithm, Desk, Exchange, Hall, Tree, Updates
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import ServerContext, SiteContext
+from imperfed.core.errors import ImperfedError
+from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.labels import Exact
+from imperfed.core.network import Network
 from imperfed.engine.site import Scores
-from imperfed.errors import ImperfedError
-from imperfed.labels import Exact
-from imperfed.network import Network
+from tests.support.toy import LOCAL, SIZES, Plain, differences, engine, everything, network, world
 
 SCENE = world(Exact)
 WEIGHTS = 6 * 8 + 8 + 8 * 4 + 4
@@ -24,14 +27,14 @@ WEIGHTS = 6 * 8 + 8 + 8 * 4 + 4
 class PersonalHead(Algorithm):
     name: ClassVar[str] = "personal-head"
 
-    def stays(self, name: str) -> bool:
+    def is_personal(self, name: str) -> bool:
         return name.startswith("head.")
 
 
 @dataclass(frozen=True)
 class Gathered(Algorithm):
     name: ClassVar[str] = "gathered"
-    gathers: ClassVar[bool] = True
+    pools_data: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Careless(Algorithm):
     name: ClassVar[str] = "careless"
     how: str = ""
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        new = super().merge(server, updates, hall)
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        new = super().merge(server, updates, context)
         match self.how:
             case "nan":
                 new["w"] = new["w"] * torch.nan
@@ -61,16 +64,16 @@ class Asking(Algorithm):
 
     name: ClassVar[str] = "asking"
 
-    def serve(self, w: torch.Tensor, sites: int) -> Tree:
+    def init_server(self, w: torch.Tensor, sites: int) -> Tree:
         return {"asked": torch.zeros_like(w)}
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         return Exchange("ask", self.hear, self.answer), Exchange("train", self.merge)
 
-    def answer(self, desk: Desk) -> Tree:
-        return {"w": desk.down["w"] + desk.x.mean(), "size": torch.tensor(float(len(desk.x)))}
+    def answer(self, site: SiteContext) -> Tree:
+        return {"w": site.down["w"] + site.x.mean(), "size": torch.tensor(float(len(site.x)))}
 
-    def hear(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
+    def hear(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         return server | {"asked": updates["w"].mean(0)}
 
 
@@ -125,7 +128,7 @@ def test_an_answer_that_is_no_training_may_be_called_w() -> None:
 def test_gathering_makes_one_site_of_all_with_the_steps_of_all() -> None:
     e = engine(Gathered(), Plain(), SCENE, rounds=1)
     assert e.sizes == [sum(SIZES)]
-    assert e.bench.job.local.steps == 4 * LOCAL.steps
+    assert e.runtime.spec.local.steps == 4 * LOCAL.steps
     e.go()
     assert e.reports[0].who == (0,)
     assert set(e.reports[0].personal) == {0, 1, 2, 3}  # still judged on every site's own test set
@@ -158,7 +161,7 @@ def test_statistics_of_a_layer_that_stays_are_its_sites_own() -> None:
     class PersonalNorm(Algorithm):
         name: ClassVar[str] = "personal-norm"
 
-        def stays(self, name: str) -> bool:
+        def is_personal(self, name: str) -> bool:
             return name.startswith("rep.1.")
 
     e = engine(PersonalNorm(), Plain(), SCENE, net=network(nn.BatchNorm1d(8))).go()
@@ -172,13 +175,13 @@ def test_statistics_of_a_layer_that_stays_are_its_sites_own() -> None:
 
 def test_figures_are_taken_once_after_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     e = engine(Algorithm(), Plain(), SCENE, rounds=3, evaluate_every=2)
-    taken, take = list[int](), e.staff.evaluate
+    taken, take = list[int](), e.backend.evaluate
 
     def counted() -> Any:
         taken.append(e.state.round)
         return take()
 
-    monkeypatch.setattr(e.staff, "evaluate", counted)
+    monkeypatch.setattr(e.backend, "evaluate", counted)
     e.go()
     assert e.evaluate() == (e.reports[-1].personal, e.reports[-1].common)
     assert taken == [2, 3]

@@ -8,23 +8,26 @@ from typing import ClassVar
 import pytest
 import torch
 from torch import Tensor
-from toy import LOCAL, Plain, differences, engine, everything, network, world
 
 from imperfed.algorithms.domo import DOMO
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.ifca import IFCA
 from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.algorithms.scaffold import Scaffold
-from imperfed.auxiliary import Defence
-from imperfed.core import Algorithm, Desk, Exchange, Hall, Tree, Updates
-from imperfed.descend import Local
-from imperfed.engine.course import Rounds
-from imperfed.engine.rounds import Engine
-from imperfed.errors import UsageError
-from imperfed.evaluate import Evaluator
-from imperfed.federation import Federation
-from imperfed.labels import Exact
-from imperfed.oracle import Oracle
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.components import Defence
+from imperfed.core.context import ServerContext, SiteContext
+from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Exact
+from imperfed.data.oracle import Oracle
+from imperfed.engine.engine import Engine
+from imperfed.engine.local_training import Local
+from imperfed.engine.schedule import Rounds
+from imperfed.evaluation.evaluator import Evaluator
+from tests.support.toy import LOCAL, Plain, differences, engine, everything, network, world
 
 SCENE = world(Exact)
 
@@ -77,13 +80,15 @@ class Without(Defence):
     name: ClassVar[str] = "without"
     site: int = 1
 
-    def open(self, sites: int) -> Tree:
+    def init_state(self, sites: int) -> Tree:
         return {"rounds": torch.zeros(()), "seen": torch.zeros(sites)}
 
-    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
-        hall.notes.append(f"without {hall.sites[self.site]}")
+    def inspect(
+        self, memory: Tree, sent: Tree, updates: Updates, context: ServerContext
+    ) -> tuple[Updates | None, Tree]:
+        context.notes.append(f"without {context.sites[self.site]}")
         for place in updates.who:
-            hall.suspect(place, None, 1.0, place == self.site)
+            context.record_verdict(place, None, 1.0, place == self.site)
         kept = torch.tensor([row for row, place in enumerate(updates.who) if place != self.site])
         memory = {"rounds": memory["rounds"] + 1, "seen": memory["seen"] + 1}
         return updates.only(kept) if len(kept) else None, memory
@@ -98,9 +103,9 @@ def defended(federation: Federation, site: int, method: Algorithm | None = None)
 def test_a_defence_keeps_an_answer_from_the_merge() -> None:
     e = defended(SCENE[0], site=2)
     report = e.round(0)
-    w, n = e.staff.uploads["w"], torch.tensor([12.0, 20.0, 26.0])
+    w, n = e.backend.uploads["w"], torch.tensor([12.0, 20.0, 26.0])
     torch.testing.assert_close(e.state.server["w"], n / n.sum() @ w[[0, 1, 3]])
-    assert [s.site for s in report.suspicions if s.out] == [2]
+    assert [s.site for s in report.verdicts if s.out] == [2]
     e.round(1)
     assert e.state.server["defence/rounds"] == 2
 
@@ -108,7 +113,7 @@ def test_a_defence_keeps_an_answer_from_the_merge() -> None:
 def test_in_a_group_a_defence_sees_places_and_the_report_sites() -> None:
     e = defended(replace(SCENE[0], groups=(0, 1, 1, 0)), site=1)
     report = e.round(0)
-    assert [s.site for s in report.suspicions if s.out] == [3, 2]
+    assert [s.site for s in report.verdicts if s.out] == [3, 2]
     assert report.notes == ["without site3", "without site2"]
     assert e.state.servers[1]["defence/seen"].tolist() == [1, 1]
 
@@ -128,7 +133,9 @@ class Nobody(Defence):
     name: ClassVar[str] = "nobody"
     seen: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
-    def inspect(self, memory: Tree, sent: Tree, updates: Updates, hall: Hall) -> tuple[Updates | None, Tree]:
+    def inspect(
+        self, memory: Tree, sent: Tree, updates: Updates, context: ServerContext
+    ) -> tuple[Updates | None, Tree]:
         self.seen.append((sent["w"], updates["w"]))
         return None, memory
 
@@ -155,8 +162,8 @@ class Served(Algorithm):
 
     name: ClassVar[str] = "served"
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        done = hall.train({"w": server["w"], "buffers": server["buffers"]})
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        done = context.train({"w": server["w"], "buffers": server["buffers"]})
         return server | {"w": done.net.w.clone()}
 
 
@@ -186,10 +193,10 @@ class Collecting(Algorithm):
     name: ClassVar[str] = "collecting"
 
     def opening(self) -> tuple[Exchange, ...]:
-        return (Exchange("collect", self.collect, lambda desk: {"x": desk.x[: len(desk.x) - 11], "s": secret(desk)}),)
+        return (Exchange("collect", self.collect, lambda site: {"x": site.x[: len(site.x) - 11], "s": secret(site)}),)
 
-    def collect(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        hall.notes.append("collected")
+    def collect(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        context.notes.append("collected")
         secrets = torch.stack([part["s"] for part in updates.parts])
         assert (secrets == secrets[0]).all()
         return server | {"collected": torch.cat([part["x"] for part in updates.parts])}
@@ -198,8 +205,8 @@ class Collecting(Algorithm):
         return {"collected": server["collected"]}
 
 
-def secret(desk: Desk) -> Tensor:
-    return torch.frombuffer(bytearray(desk.secret), dtype=torch.uint8)
+def secret(site: SiteContext) -> Tensor:
+    return torch.frombuffer(bytearray(site.shared_key), dtype=torch.uint8)
 
 
 def test_what_is_gathered_before_round_0_reaches_the_sites_in_workers_too() -> None:
@@ -220,10 +227,10 @@ class OneStep(Algorithm):
     name: ClassVar[str] = "one-step"
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return (Exchange("step", self.merge, weigh=lambda n: n / n.sum()),)
+        return (Exchange("step", self.merge, weights=lambda n: n / n.sum()),)
 
-    def merge(self, server: Tree, updates: Updates, hall: Hall) -> Tree:
-        return server | {"w": server["w"] - hall.lr * updates["g"][0]}
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        return server | {"w": server["w"] - context.lr * updates["g"][0]}
 
 
 def several_places() -> Federation:
@@ -244,7 +251,7 @@ def test_one_pass_is_one_full_step_at_every_site(federation: Federation) -> None
     assert together.reports[1].who == apart.reports[1].who
     for k, loss in apart.reports[2].losses.items():
         assert together.reports[2].losses[k] == pytest.approx(loss, rel=1e-4)
-    assert together.staff.uploads["w"].shape[0] == 0
+    assert together.backend.uploads["w"].shape[0] == 0
 
 
 def test_an_example_at_several_sites_is_as_good_as_a_copy() -> None:

@@ -9,26 +9,30 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from torch import Tensor, nn
-from toy import LOCAL, Plain, Watched, differences, engine, everything, network, world
 
 from imperfed.algorithms import catalogue
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fedprox import FedProx
 from imperfed.algorithms.pfedpll import LCP, PFedPLL
-from imperfed.core import Algorithm, Batch, Objective
-from imperfed.engine import post, stack, workers
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Batch
+from imperfed.core.labels import Candidates, Exact
+from imperfed.core.network import Network
+from imperfed.core.objective import Objective
 from imperfed.engine import site as at_site
-from imperfed.labels import Candidates, Exact
+from imperfed.engine.backends import process as workers
+from imperfed.engine.backends import stacked as stack
+from imperfed.engine.backends import worker as post
 from imperfed.models import ModelSpec, build
-from imperfed.network import Network
+from tests.support.toy import LOCAL, Plain, Watched, differences, engine, everything, network, world
 
 
 def answers_alike(e: Watched, sites: list[int]) -> None:
     """All that the sites send and keep is the same as when each is trained by itself."""
     e.round(0)  # from here on personal parts and memories differ from site to site
-    together = stack.train_together(e.bench, 1, sites)
+    together = stack.train_together(e.runtime, 1, sites)
     for k, one in zip(sites, together, strict=True):
-        alone = at_site.respond(e.bench, 1, 0, k)
+        alone = at_site.respond(e.runtime, 1, 0, k)
         for a, b in ((one.up, alone.up), (one.rows, alone.rows), (one.memory, alone.memory)):
             assert a.keys() == b.keys()
             for name in a:
@@ -53,38 +57,38 @@ def test_the_zoos_small_networks(model: ModelSpec) -> None:
 
 def test_features_are_those_of_each_site() -> None:
     e = engine(PFedPLL(), LCP(), world(Candidates))
-    rows = torch.randn(2, e.bench.job.layout.size)
+    rows = torch.randn(2, e.runtime.spec.layout.size)
     x = torch.randn(6, 6)
-    pair = stack.Stack(e.bench.net.module, e.bench.job.layout, rows, torch.zeros_like(rows))
+    pair = stack.StackedNet(e.runtime.net.module, e.runtime.spec.layout, rows, torch.zeros_like(rows))
     for m in range(2):
-        net = e.bench.net.load(rows[m])
+        net = e.runtime.net.load(rows[m])
         torch.testing.assert_close(pair.features(x)[3 * m : 3 * m + 3], net.features(x[3 * m : 3 * m + 3]))
         torch.testing.assert_close(pair(x)[3 * m : 3 * m + 3], net(x[3 * m : 3 * m + 3]))
 
 
 def test_a_step_of_the_matrix_is_a_step_of_every_network() -> None:
     e = engine(FedAvg(), Plain(), world(Exact))
-    rows, x = torch.randn(2, e.bench.job.layout.size), torch.randn(6, 6)
-    pair = stack.Stack(e.bench.net.module, e.bench.job.layout, rows, torch.zeros_like(rows))
+    rows, x = torch.randn(2, e.runtime.spec.layout.size), torch.randn(6, 6)
+    pair = stack.StackedNet(e.runtime.net.module, e.runtime.spec.layout, rows, torch.zeros_like(rows))
     rows.sub_(pair.backward(pair(x).square().view(2, -1).sum(1)), alpha=0.1)
     for m in range(2):
-        net = e.bench.net.load(rows[m])
+        net = e.runtime.net.load(rows[m])
         torch.testing.assert_close(pair(x)[3 * m : 3 * m + 3], net(x[3 * m : 3 * m + 3]))
 
 
 def test_weights_that_a_loss_does_not_see_stay_where_they_are() -> None:
     e = engine(FedAvg(), Plain(), world(Exact))
-    rows, x = torch.randn(2, e.bench.job.layout.size), torch.randn(6, 6)
-    pair = stack.Stack(e.bench.net.module, e.bench.job.layout, rows, torch.ones_like(rows))
+    rows, x = torch.randn(2, e.runtime.spec.layout.size), torch.randn(6, 6)
+    pair = stack.StackedNet(e.runtime.net.module, e.runtime.spec.layout, rows, torch.ones_like(rows))
     g = pair.backward(pair.features(x).square().view(2, -1).sum(1))
-    head = e.bench.job.layout.fields["head.weight"]
+    head = e.runtime.spec.layout.fields["head.weight"]
     assert (g[:, head.offset : head.end] == 0).all()
     assert (g != 0).any()
 
 
 @dataclass(frozen=True)
 class Crowded(Plain):
-    by_itself: ClassVar[bool] = False
+    row_independent: ClassVar[bool] = False
 
 
 class Doubling(Network):
@@ -147,7 +151,7 @@ def test_what_cannot_be_stacked_is_trained_one_by_one(
     asked: list[Any] = []
     monkeypatch.setattr(post, "train_together", lambda *a: asked.append(a))
     e = engine(method, objective, world(Exact), local, net=net)
-    assert not e.staff.stacks
+    assert not e.backend.stacks
     e.round(0)
     assert asked == []
 
@@ -173,7 +177,7 @@ def test_neither_cores_nor_hiredchange_a_bit(monkeypatch: pytest.MonkeyPatch) ->
     def trained(cores: int, hired: int) -> dict[str, Tensor]:
         monkeypatch.setattr(workers, "cores", lambda: cores)
         e = engine(FedAvg(), Plain(), world(Exact, (9, 12, 20, 31, 26, 14, 17)), workers=hired)
-        assert e.staff.stacks
+        assert e.backend.stacks
         return everything(e.go())
 
     runs = [trained(cores, hired) for cores, hired in ((1, 1), (3, 1), (7, 1), (2, 2), (3, 3))]
@@ -184,10 +188,10 @@ def test_neither_cores_nor_hiredchange_a_bit(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_objective_that_says_so_takes_every_example_by_itself(name: str) -> None:
     objective = catalogue()[name]()
     assert isinstance(objective, Objective)
-    if not objective.by_itself:
+    if not objective.row_independent:
         pytest.skip(f"{name} says that it does not")
     federation, _ = world(objective.labels)
-    memory, survey = objective.open(federation.labels), objective.survey(federation.labels)
+    memory, survey = objective.init_rows(federation.labels), objective.site_stats(federation.labels)
     net = network().eval()
 
     def both(rows: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
@@ -197,7 +201,7 @@ def test_an_objective_that_says_so_takes_every_example_by_itself(name: str) -> N
         )
         values, out = objective.loss(net, batch)
         with torch.no_grad():
-            return values.detach(), objective.remember(net, batch, out)
+            return values.detach(), objective.update_rows(net, batch, out)
 
     values, remembered = both(torch.arange(9))
     for i in range(9):

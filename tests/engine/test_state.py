@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from toy import Plain, Watched, differences, engine, everything, world
 
 from imperfed.algorithms.scaffold import Scaffold
+from imperfed.core.errors import DataError
+from imperfed.core.labels import Exact
 from imperfed.engine.state import nbytes, shared
-from imperfed.errors import DataError
-from imperfed.labels import Exact
+from tests.support.toy import Plain, Watched, differences, engine, everything, world
 
 SCENE = world(Exact)
 

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 import torch
-from toy import engine, world
 
 from imperfed.algorithms.fedaws import FedAwS
-from imperfed.descend import Local
-from imperfed.engine import together
-from imperfed.engine.together import Route, weighted_gradient
-from imperfed.labels import Positive
+from imperfed.core.labels import Positive
+from imperfed.engine.backends import weighted_gradient as together
+from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
+from imperfed.engine.local_training import Local
+from tests.support.toy import engine, world
 
 
 def test_the_way_is_kept_while_the_same_sites_are_on_duty() -> None:
     method = FedAwS(one_pass=True)
     e = engine(method, method.objective, world(Positive), Local())
     e.round(0)
-    first = e.staff.route
+    first = e.backend.route
     e.round(1)
-    assert e.staff.route is first
+    assert e.backend.route is first
     some = engine(method, method.objective, world(Positive), Local(), participation=0.5)
     for number in range(3):
-        assert some.round(number).who == some.staff.route.sites
+        assert some.round(number).who == some.backend.route.sites
 
 
 def test_parts_of_any_size_give_one_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,9 +31,9 @@ def test_parts_of_any_size_give_one_gradient(monkeypatch: pytest.MonkeyPatch) ->
     sites, p, found = (0, 2, 3), torch.tensor([0.2, 0.5, 0.3]), []
     for size in (together.PART, 7, 1):
         monkeypatch.setattr(together, "PART", size)
-        route = Route.of(e.bench.job, sites)
+        route = Route.of(e.runtime.spec, sites)
         assert all(len(part.examples) <= size for part in route.parts)
-        found.append(weighted_gradient(e.bench.job, e.bench.net, {}, route, p))
+        found.append(weighted_gradient(e.runtime.spec, e.runtime.net, {}, route, p))
     for g, losses in found[1:]:
         torch.testing.assert_close(g, found[0][0])
         torch.testing.assert_close(losses, found[0][1])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imperfed.errors import DataError
-from imperfed.files.declaration import (
+from imperfed.core.errors import DataError
+from imperfed.data.files.declaration import (
     Declaration,
     Inputs,
     LabelColumns,

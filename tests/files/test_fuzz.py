@@ -19,14 +19,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from files import small
-from files.written import declare
-from imperfed.data.candidates import Labelling
-from imperfed.data.own import federate_files
-from imperfed.data.partitions import Split
-from imperfed.errors import DataError
-from imperfed.files.declaration import KINDS, Inputs, LabelColumns, SensitiveColumn, read_declaration
-from imperfed.files.sites import places, read_sites
+from imperfed.core.errors import DataError
+from imperfed.data.candidates import LabelConfig
+from imperfed.data.files.declaration import KINDS, Inputs, LabelColumns, SensitiveColumn, read_declaration
+from imperfed.data.files.reading import places, read_sites
+from imperfed.data.own_files import federate_files
+from imperfed.data.partitions import SplitConfig
+from tests.support import small_files as small
+from tests.support.written_files import declare
 
 EXAMPLES = int(os.environ.get("IMPERFED_FUZZ", "25"))
 fuzz = settings(
@@ -78,7 +78,7 @@ def read(folder: Path) -> None:
     declaration = found.declaration
     files = places(declaration.sites, folder)
     assert found.problems or declaration.site_column or [site.name for site in found.sites] == [*files]  # none is lost
-    federate_files(found.check(), Split(), Labelling(), 0)
+    federate_files(found.check(), SplitConfig(), LabelConfig(), 0)
 
 
 def looked_at(folder: Path) -> str:

@@ -10,12 +10,12 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from files import small
-from files.written import declare, write_table
-from imperfed.errors import DataError
-from imperfed.files.declaration import Declaration, Inputs, LabelColumns, read_declaration
-from imperfed.files.problems import Problems
-from imperfed.files.sites import read_sites
+from imperfed.core.errors import DataError
+from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, read_declaration
+from imperfed.data.files.problems import Problems
+from imperfed.data.files.reading import read_sites
+from tests.support import small_files as small
+from tests.support.written_files import declare, write_table
 
 
 def told(folder: Path) -> list[str]:

@@ -7,23 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli.terminal import done, imperfed, records, summary
 from pyarrow import parquet
 
-from files import small
-from files.written import declare, write_table
-from imperfed.data.candidates import Labelling
-from imperfed.data.own import federate_files
-from imperfed.data.partitions import Split
-from imperfed.files.declaration import Declaration, Inputs, LabelColumns, SensitiveColumn, called, read_declaration
-from imperfed.files.sites import read_sites
+from imperfed.data.candidates import LabelConfig
+from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, SensitiveColumn, called, read_declaration
+from imperfed.data.files.reading import read_sites
+from imperfed.data.own_files import federate_files
+from imperfed.data.partitions import SplitConfig
+from tests.support import small_files as small
+from tests.support.terminal import done, imperfed, records, summary
+from tests.support.written_files import declare, write_table
 
 QUICK = ("--rounds", "2", "--set", "steps=2", "--workers", "1")
 
 
 @pytest.fixture(autouse=True)
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("imperfed.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
 
 
 def many(folder: Path, kind: str = "exact", truth: str = "", **more: str) -> Path:
@@ -162,27 +162,29 @@ def test_a_folder_without_a_declaration(tmp_path: Path) -> None:
 
 def test_rows_are_kept_apart_where_the_truth_is_known(tmp_path: Path) -> None:
     reading = read_sites(read_declaration(many(tmp_path, truth="true")))
-    scene = federate_files(reading, Split(test=0.25, public=0.2, trusted=0.1), Labelling(), 0)
-    assert scene.facts["trusted_rows"] == 12
-    assert sum(scene.facts["rows"]) + sum(scene.facts["test_rows"]) + scene.facts["public_rows"] == 108
-    assert scene.facts["rows_left_out"] == 0
-    assert max(scene.facts["noise_rates"]) > 0
-    assert scene.federation.x.mean(0).abs().max() < 1e-6
-    assert set(scene.federation.ids) < {f"{site}-{i}" for site in ("north", "south") for i in range(60)}
-    again = federate_files(reading, Split(test=0.25, public=0.2, trusted=0.1), Labelling(), 1)
-    assert again.federation.ids != scene.federation.ids
+    data = federate_files(reading, SplitConfig(test=0.25, public=0.2, trusted=0.1), LabelConfig(), 0)
+    assert data.facts["trusted_rows"] == 12
+    assert sum(data.facts["rows"]) + sum(data.facts["test_rows"]) + data.facts["public_rows"] == 108
+    assert data.facts["rows_left_out"] == 0
+    assert max(data.facts["noise_rates"]) > 0
+    assert data.federation.x.mean(0).abs().max() < 1e-6
+    assert set(data.federation.ids) < {f"{site}-{i}" for site in ("north", "south") for i in range(60)}
+    again = federate_files(reading, SplitConfig(test=0.25, public=0.2, trusted=0.1), LabelConfig(), 1)
+    assert again.federation.ids != data.federation.ids
 
 
 def test_without_truth_labels_are_measured_by_and_never_called_true(tmp_path: Path) -> None:
-    scene = federate_files(read_sites(read_declaration(many(tmp_path / "exact"))), Split(), Labelling(), 0)
-    assert scene.oracle.truth is None
-    assert "noise_rates" not in scene.facts
-    assert scene.facts["test_rows"] == [10, 10]
-    assert len(scene.federation.public) == 4
-    scene = federate_files(read_sites(read_declaration(many(tmp_path / "sets", "candidates"))), Split(), Labelling(), 0)
-    assert scene.facts["test_rows"] == [0, 0]
-    assert scene.oracle.truth is None
-    assert len(scene.federation.x) == 120
+    data = federate_files(read_sites(read_declaration(many(tmp_path / "exact"))), SplitConfig(), LabelConfig(), 0)
+    assert data.oracle.truth is None
+    assert "noise_rates" not in data.facts
+    assert data.facts["test_rows"] == [10, 10]
+    assert len(data.federation.public) == 4
+    data = federate_files(
+        read_sites(read_declaration(many(tmp_path / "sets", "candidates"))), SplitConfig(), LabelConfig(), 0
+    )
+    assert data.facts["test_rows"] == [0, 0]
+    assert data.oracle.truth is None
+    assert len(data.federation.x) == 120
     run = ("run", "cc", "--data", tmp_path / "sets", *QUICK, "--out", tmp_path / "runs")
     assert "so no model was measured" in imperfed(*run).out
 
@@ -198,22 +200,22 @@ def test_a_site_of_one_row_is_told_with_its_file_and_what_can_be_done(tmp_path: 
 
 
 def test_rows_of_one_group_stay_together(tmp_path: Path) -> None:
-    scene = federate_files(read_sites(read_declaration(many(tmp_path, group="who"))), Split(), Labelling(), 0)
-    trained = {name.split("-")[1] for name in scene.federation.ids}
+    data = federate_files(read_sites(read_declaration(many(tmp_path, group="who"))), SplitConfig(), LabelConfig(), 0)
+    trained = {name.split("-")[1] for name in data.federation.ids}
     assert all(str(int(row) ^ 1) in trained for row in trained)
-    assert sum(scene.facts["test_rows"]) + len(scene.federation.public) == 24
+    assert sum(data.facts["test_rows"]) + len(data.federation.public) == 24
 
 
 def test_trusted_and_public_files(tmp_path: Path) -> None:
     write_table(tmp_path / "clean/t.csv", {"a": [1.0, 2.0], "b": [0.0, 1.0], "y": ["dog", "cat"]})
     write_table(tmp_path / "clean/p.csv", {"a": [1.0], "b": [0.0]})
     folder = many(tmp_path, trusted="clean/t.csv", public="clean/p.csv", test="clean/t.csv")
-    scene = federate_files(read_sites(read_declaration(folder)), Split(), Labelling(), 0)
-    assert scene.federation.trusted is not None
-    assert scene.federation.trusted.labels.values.tolist() == [1, 0]
-    assert len(scene.federation.public) == 1
-    assert scene.federation.sizes() == [60, 60]
-    assert [y.tolist() for y in scene.oracle.test_y] in ([[1, 0]] * 2, [[0, 1]] * 2)
+    data = federate_files(read_sites(read_declaration(folder)), SplitConfig(), LabelConfig(), 0)
+    assert data.federation.trusted is not None
+    assert data.federation.trusted.labels.values.tolist() == [1, 0]
+    assert len(data.federation.public) == 1
+    assert data.federation.sizes() == [60, 60]
+    assert [y.tolist() for y in data.oracle.test_y] in ([[1, 0]] * 2, [[0, 1]] * 2)
     said = imperfed("run", "fedavg", "--data", folder, "--set", "split.trusted=0.1", "--out", tmp_path / "runs")
     assert (said.code, "has a trusted file already" in said.err) == (2, True)
 
@@ -267,4 +269,4 @@ def test_a_test_file_for_all_sites_counts_once_in_fairness(tmp_path: Path) -> No
 
 def test_true_groups_that_a_test_file_does_not_name_are_unknown(tmp_path: Path) -> None:
     found = read_sites(read_declaration(people(tmp_path, 2)))
-    assert federate_files(found.check(), Split(), Labelling(), 0).oracle.test_group == ()
+    assert federate_files(found.check(), SplitConfig(), LabelConfig(), 0).oracle.test_group == ()

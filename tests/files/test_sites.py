@@ -10,14 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
-from files import small
-from files.written import declare, write_table
+from imperfed.core.errors import DataError
+from imperfed.core.labels import Annotated, Candidates, Exact, Positive, Positives
+from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, parse, read_declaration
+from imperfed.data.files.inputs import read_image
+from imperfed.data.files.reading import Reading, read_site, read_sites
 from imperfed.data.scale import Moments, Scale
-from imperfed.errors import DataError
-from imperfed.files.declaration import Declaration, Inputs, LabelColumns, parse, read_declaration
-from imperfed.files.inputs import read_image
-from imperfed.files.sites import Reading, read_site, read_sites
-from imperfed.labels import Annotated, Candidates, Exact, Positive, Positives
+from tests.support import small_files as small
+from tests.support.written_files import declare, write_table
 
 
 def found(folder: Path) -> Reading:
@@ -225,7 +225,7 @@ def test_the_fast_and_the_slow_way_read_the_same(tmp_path: Path, monkeypatch: py
     (tmp_path / "sites/north.csv").write_text(text.replace("north 3", '"north\n""3"'))
     fast = found(tmp_path).sites[0].rows
     assert fast.table.lines is None
-    monkeypatch.setattr("imperfed.files.text._read_fast", lambda *_: None)
+    monkeypatch.setattr("imperfed.data.files.text._read_fast", lambda *_: None)
     slow = found(tmp_path).sites[0].rows
     assert slow.table.lines is not None
     assert torch.equal(fast.x, slow.x)

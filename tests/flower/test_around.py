@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rehearsal import Alone, Apart, assert_same, raw, scaled, settled
-from toy import differences
 
-from imperfed.errors import UsageError
-from imperfed.experiment import Experiment, held_by_sites, scene_of
-from imperfed.labels import Exact, Positive
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Exact, Positive
+from imperfed.experiments.experiment import Experiment, held_by_sites, load_data
+from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
+from tests.support.toy import differences
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ REPAIRED = {
 def test_attack_and_defence(table: Path, tmp_path: Path) -> None:
     config = settled("clpl", data=str(table), **SEVEN, **DEFENDED)
     apart = Apart(config, held_by_sites(config), tmp_path, scales=False).start().go()
-    alone = Alone(config, scene_of(config)).go()
-    assert any(report.suspicions for report in alone.reports)
+    alone = Alone(config, load_data(config)).go()
+    assert any(report.verdicts for report in alone.reports)
     assert_same(alone, apart)
 
 
@@ -65,20 +65,20 @@ def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
     config = settled("cross-entropy", data=str(table), **SEVEN, **REPAIRED)
     apart = Apart(config, held_by_sites(config), tmp_path, scales=False).start().go()
     whole = Experiment(config)
-    assert whole.mending is not None
-    assert len(set(whole.scene.federation.groups)) == 2
-    assert apart.experiment.scene.federation.groups == whole.scene.federation.groups
-    changed = int((whole.mending.given != whole.mending.suggested).sum())
-    assert sum(apart.experiment.scene.facts["labels_changed"]) == changed > 0
-    assert_same(Alone(config, scene_of(config)).go(), apart)
+    assert whole.repair_result is not None
+    assert len(set(whole.data.federation.groups)) == 2
+    assert apart.experiment.data.federation.groups == whole.data.federation.groups
+    changed = int((whole.repair_result.given != whole.repair_result.suggested).sum())
+    assert sum(apart.experiment.data.facts["labels_changed"]) == changed > 0
+    assert_same(Alone(config, load_data(config)).go(), apart)
     up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}
     assert up == {"V", "r", "V_classes", "w", "buffers"}
 
 
 def test_one_pass_is_the_same_up_to_the_order_of_a_sum(tmp_path: Path) -> None:
-    config, scene = settled("fedalc", model="mlp", **{"method.one_pass": True, "model.hidden": 8}), raw(Positive)
-    apart = Apart(config, scene, tmp_path).start().go()
-    alone = Alone(config, scaled(scene)).go()
+    config, data = settled("fedalc", model="mlp", **{"method.one_pass": True, "model.hidden": 8}), raw(Positive)
+    apart = Apart(config, data, tmp_path).start().go()
+    alone = Alone(config, scaled(data)).go()
     assert not differences(alone.engine.state.server, apart.engine.state.server, tolerance=1e-6)
     for mine, theirs in zip(alone.reports, apart.reports, strict=True):
         assert mine.losses == pytest.approx(theirs.losses, rel=1e-5)
@@ -86,9 +86,9 @@ def test_one_pass_is_the_same_up_to_the_order_of_a_sum(tmp_path: Path) -> None:
 
 def test_stacked_sites_are_the_same_up_to_rounding(tmp_path: Path) -> None:
     """In one process several small networks are trained in one program; over messages each is trained by itself."""
-    config, scene = settled("fedavg", model="mlp", **{"model.hidden": 8}), raw(Exact)
-    apart = Apart(config, scene, tmp_path).start().go()
-    alone = Alone(config, scaled(scene)).go()
+    config, data = settled("fedavg", model="mlp", **{"model.hidden": 8}), raw(Exact)
+    apart = Apart(config, data, tmp_path).start().go()
+    alone = Alone(config, scaled(data)).go()
     assert not differences(alone.engine.state.server, apart.engine.state.server, tolerance=1e-6)
 
 

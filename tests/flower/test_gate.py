@@ -16,10 +16,10 @@ pytest.importorskip("flwr")
 
 import httpx
 
-from imperfed.errors import UsageError
-from imperfed.flower import gate as gate_module
-from imperfed.flower.gate import Door, Gate, Scope
-from imperfed.flower.keys import make_keys
+from imperfed.core.errors import UsageError
+from imperfed.flower.processes import gate as gate_module
+from imperfed.flower.processes.gate import Gate, GatewayServer, Scope
+from imperfed.flower.processes.keys import make_keys
 
 PULL = "/v1/fleet/pull-messages"
 
@@ -75,14 +75,14 @@ def upstream(recorder: Upstream) -> Upstream:
 
 
 @pytest.fixture(scope="module")
-def door(recorder: Upstream) -> Iterator[Door]:
+def door(recorder: Upstream) -> Iterator[GatewayServer]:
     upstream = recorder
-    opened = Door(Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None), "127.0.0.1", 0, None, None).open()
+    opened = GatewayServer(Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None), "127.0.0.1", 0, None, None).open()
     yield opened
     opened.close()
 
 
-def speak(door: Door, text: bytes, tls: ssl.SSLContext | None = None) -> bytes:
+def speak(door: GatewayServer, text: bytes, tls: ssl.SSLContext | None = None) -> bytes:
     """Everything the gate answers to these bytes until it closes or falls silent."""
     connection: socket.socket = socket.create_connection(("127.0.0.1", door.port), timeout=5)
     if tls is not None:
@@ -104,7 +104,7 @@ def post(path: str, body: bytes = b"hello", extra: str = "", method: str = "POST
     return head.encode("latin-1") + body
 
 
-def test_what_passes_arrives_as_a_request_of_the_gates_own(door: Door, upstream: Upstream) -> None:
+def test_what_passes_arrives_as_a_request_of_the_gates_own(door: GatewayServer, upstream: Upstream) -> None:
     extra = "flwr-signature: s\r\nX-Forwarded-For: 1.2.3.4\r\nAuthorization: b\r\nflwr-superexec-ts: 1\r\nCookie: c\r\n"
     reply = speak(door, post(PULL, b"some message", extra))
     head, _, body = reply.partition(b"\r\n\r\n")
@@ -159,7 +159,7 @@ TRICKS = [
 
 
 @pytest.mark.parametrize("number", range(len(TRICKS)))
-def test_no_other_path_arrives(door: Door, upstream: Upstream, number: int) -> None:
+def test_no_other_path_arrives(door: GatewayServer, upstream: Upstream, number: int) -> None:
     reply = speak(door, post(TRICKS[number]))
     assert reply.startswith((b"HTTP/1.1 404", b"HTTP/1.1 400")), reply
     assert upstream.seen == []
@@ -188,19 +188,19 @@ SMUGGLED = {
 
 
 @pytest.mark.parametrize("trick", sorted(SMUGGLED))
-def test_no_request_hides_in_another(door: Door, upstream: Upstream, trick: str) -> None:
+def test_no_request_hides_in_another(door: GatewayServer, upstream: Upstream, trick: str) -> None:
     speak(door, SMUGGLED[trick].encode())
     assert all(line == f"POST {PULL} HTTP/1.1" for line, _, _ in upstream.seen)
     assert all("transfer-encoding" not in headers for _, headers, _ in upstream.seen)
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "CONNECT", "OPTIONS", "post"])
-def test_posts_only(door: Door, upstream: Upstream, method: str) -> None:
+def test_posts_only(door: GatewayServer, upstream: Upstream, method: str) -> None:
     assert b"200" not in speak(door, post(PULL, method=method))[:15]
     assert upstream.seen == []
 
 
-def test_sizes_are_limited(door: Door, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_are_limited(door: GatewayServer, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate_module, "LONGEST_BODY", 10)
     assert speak(door, post(PULL, b"x" * 10)).startswith(b"HTTP/1.1 200")
     assert speak(door, post(PULL, b"x" * 11)).startswith(b"HTTP/1.1 413")
@@ -208,19 +208,21 @@ def test_sizes_are_limited(door: Door, upstream: Upstream, monkeypatch: pytest.M
     assert len(upstream.seen) == 1
 
 
-def test_large_bodies_pass_whole(door: Door, upstream: Upstream) -> None:
+def test_large_bodies_pass_whole(door: GatewayServer, upstream: Upstream) -> None:
     body = bytes(range(256)) * 4 * 2**12
     assert speak(door, post(PULL, body)).partition(b"\r\n\r\n")[2] == body[::-1]
 
 
-def test_a_body_that_never_comes_ends_in_time(door: Door, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_never_comes_ends_in_time(
+    door: GatewayServer, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gate_module, "SECONDS", 0.2)
     head = f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length: 10\r\n\r\nhalf".encode()
     assert speak(door, head).startswith(b"HTTP/1.1 408")
 
 
 def test_a_silent_superlink_is_said_to_be_one() -> None:
-    door = Door(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", 0, None, None).open()
+    door = GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", 0, None, None).open()
     assert speak(door, post(PULL)).startswith(b"HTTP/1.1 503")
     door.close()
 
@@ -249,7 +251,7 @@ def test_an_answer_that_is_cut_short_gets_no_second_head() -> None:
 
 def test_sites_without_keys_may_register_themselves_where_that_was_asked_for(upstream: Upstream) -> None:
     gate = Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None, keyless=True)
-    door = Door(gate, "127.0.0.1", 0, None, None).open()
+    door = GatewayServer(gate, "127.0.0.1", 0, None, None).open()
     assert speak(door, post("/v1/fleet/register-node")).startswith(b"HTTP/1.1 200")
     assert speak(door, post("/v1/control/register-node")).startswith(b"HTTP/1.1 404")
     door.close()
@@ -259,7 +261,7 @@ def test_over_tls(upstream: Upstream, tmp_path: Path) -> None:
     make_keys(tmp_path / "keys", ["a"], ["127.0.0.1"], days=1)
     own, site = tmp_path / "keys" / "coordinator", tmp_path / "keys" / "site-a"
     gate = Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None)
-    door = Door(gate, "127.0.0.1", 0, own / "server.crt", own / "server.key").open()
+    door = GatewayServer(gate, "127.0.0.1", 0, own / "server.crt", own / "server.key").open()
     assert speak(door, post(PULL)) == b""  # plain text is not answered
     tls = ssl.create_default_context(cafile=str(site / "ca.crt"))
     assert speak(door, post(PULL), tls).startswith(b"HTTP/1.1 200")
@@ -269,6 +271,6 @@ def test_over_tls(upstream: Upstream, tmp_path: Path) -> None:
     door.close()
 
 
-def test_an_address_that_is_taken(door: Door) -> None:
+def test_an_address_that_is_taken(door: GatewayServer) -> None:
     with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{door.port}"):
-        Door(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", door.port, None, None)
+        GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", door.port, None, None)

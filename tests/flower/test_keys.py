@@ -15,8 +15,8 @@ pytest.importorskip("flwr")
 from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1, EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from imperfed.errors import DataError, UsageError
-from imperfed.flower.keys import CoordinatorKeys, SiteKeys, make_keys
+from imperfed.core.errors import DataError, UsageError
+from imperfed.flower.processes.keys import CoordinatorKeys, SiteKeys, make_keys
 
 
 def shake_hands(keys: Path, site: str, host: str) -> str | None:

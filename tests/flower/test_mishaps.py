@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 import torch
 from flwr.app import Error, Message
-from rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled, settled
 
-from imperfed.config import Config
-from imperfed.core import Tree
-from imperfed.data.holding import Holding
-from imperfed.engine.crew import Failure
-from imperfed.engine.staff import Reply
-from imperfed.engine.workers import Workers
-from imperfed.errors import DataError, DivergedError, QuorumError
-from imperfed.experiment import Experiment
-from imperfed.flower.grid import Node
-from imperfed.flower.mail import AWAY, Patience
-from imperfed.flower.wire import FAILED, Letter, packed, unpacked
-from imperfed.labels import Candidates, Exact
+from imperfed.core.batch import Tree
+from imperfed.core.errors import DataError, DivergedError, QuorumError
+from imperfed.core.labels import Candidates, Exact
+from imperfed.data.site_files import SiteFiles
+from imperfed.engine.backends.base import Reply
+from imperfed.engine.backends.process import ProcessBackend
+from imperfed.engine.backends.task_pool import Failure
+from imperfed.experiments.config import Config
+from imperfed.experiments.experiment import Experiment
+from imperfed.flower.messages.local_grid import Node
+from imperfed.flower.messages.payload import FAILED, Payload, pack, unpack
+from imperfed.flower.messages.transport import AWAY, Timeouts
+from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled, settled
 
 Answer = Callable[[Message], Message]
 ROUND, SITE = 1, 2
@@ -32,10 +32,10 @@ ROUND, SITE = 1, 2
 
 
 def everybody(method: str = "pfedpll", **more: Any) -> Config:
-    return settled(method, **{"rounds.participation": 1.0, "model": "rehearsal:normalised"} | more)
+    return settled(method, **{"rounds.participation": 1.0, "model": "tests.support.rehearsal:normalised"} | more)
 
 
-class Failing(Workers):
+class Failing(ProcessBackend):
     """One process, in which one site gives no answer in one round."""
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
@@ -57,13 +57,13 @@ def uninterrupted() -> Alone:
     return Alone(everybody(), scaled(raw(Candidates))).go()
 
 
-def changed(reply: Message, change: Callable[[Letter], Letter], message: Message) -> Message:
-    return Message(packed(change(unpacked(reply.content))), reply_to=message)
+def changed(reply: Message, change: Callable[[Payload], Payload], message: Message) -> Message:
+    return Message(pack(change(unpack(reply.content))), reply_to=message)
 
 
-def with_w(letter: Letter, w: Callable[[torch.Tensor], torch.Tensor]) -> Letter:
-    up = letter.trees["up"]
-    return replace(letter, trees={**letter.trees, "up": up | {"w": w(up["w"])}})
+def with_w(payload: Payload, w: Callable[[torch.Tensor], torch.Tensor]) -> Payload:
+    up = payload.trees["up"]
+    return replace(payload, trees={**payload.trees, "up": up | {"w": w(up["w"])}})
 
 
 def spoiled(w: torch.Tensor) -> torch.Tensor:
@@ -79,8 +79,8 @@ def cut(reply: Message) -> Message:
     return reply
 
 
-def nameless(letter: Letter) -> Letter:
-    return replace(letter, trees={**letter.trees, "up": {"buffers": letter.trees["up"]["buffers"]}})
+def nameless(payload: Payload) -> Payload:
+    return replace(payload, trees={**payload.trees, "up": {"buffers": payload.trees["up"]["buffers"]}})
 
 
 WAYS: dict[str, tuple[Callable[[Message, Answer], Message | None], str]] = {
@@ -101,7 +101,7 @@ WAYS: dict[str, tuple[Callable[[Message, Answer], Message | None], str]] = {
         "its answer was refused: 'w' is missing",
     ),
     "nothing in it": (
-        lambda m, answer: changed(answer(m), lambda letter: Letter({"loss": 0.5}), m),
+        lambda m, answer: changed(answer(m), lambda letter: Payload({"loss": 0.5}), m),
         "its answer was refused: it holds no answer",
     ),
     "no number": (
@@ -119,7 +119,7 @@ def in_round(way: Callable[[Message, Answer], Message | None]) -> Callable[[Mess
     """Only the message in which the answer of the round is asked for; figures come from elsewhere in these tests."""
 
     def mishap(message: Message, answer: Answer) -> Message | None:
-        words = unpacked(message.content).words
+        words = unpack(message.content).words
         asked = (words.get("round"), words.get("exchange")) == (ROUND, 0)
         return way(message, answer) if asked else answer(message)
 
@@ -173,14 +173,14 @@ def test_a_site_that_is_away_comes_back_under_another_number(without: Alone, tmp
     apart = Apart(without.config, raw(Candidates), tmp_path).start()
     apart.go(rounds=1)
     # The figures after round 0 came with the answers of round 1: this site's answer is dropped as if it had died.
-    apart.engine.staff.ahead[(ROUND, 0)][SITE] = AWAY
+    apart.engine.backend.ahead[(ROUND, 0)][SITE] = AWAY
     node = apart.grid.nodes.pop(100 + SITE)
     apart.go(rounds=1 + ROUND)
     assert SITE in apart.reports[ROUND].failures
     assert SITE not in apart.reports[ROUND].personal
     apart.grid.nodes[555] = Node(node.app, node.config)
     apart.go()
-    assert apart.server.mail.nodes["site2"] == 555
+    assert apart.server.transport.nodes["site2"] == 555
     same_but_for_reasons(without, apart, figures=False)
 
 
@@ -231,9 +231,9 @@ def test_a_node_that_says_nothing_does_not_hold_up_every_round(tmp_path: Path) -
     asked = []
     apart.grid.nodes[7] = apart.node(apart.holdings[0])
     apart.grid.nodes[7].mishap = lambda message, answer: asked.append(message)
-    apart.server.mail.patience = replace(AT_ONCE, hello=0.01)
-    apart.server.mail.look()
-    apart.server.mail.patience = replace(AT_ONCE, hello=60)
+    apart.server.transport.timeouts = replace(AT_ONCE, hello=0.01)
+    apart.server.transport.look()
+    apart.server.transport.timeouts = replace(AT_ONCE, hello=60)
     apart.go()
     assert len(asked) == 1
 
@@ -270,13 +270,13 @@ def test_a_site_says_what_it_could_not_read(tmp_path: Path) -> None:
 def test_what_goes_wrong_with_a_row_stays_at_the_site(tmp_path: Path) -> None:
     apart = Apart(everybody(), raw(Candidates), tmp_path)
 
-    def unreadable(config: Config, declaration: str) -> Holding:
+    def unreadable(config: Config, declaration: str) -> SiteFiles:
         raise DataError("site2.csv, line 7: patient 4711 has no label")
 
     place = apart.place
     apart.place = lambda h: replace(place(h), holding=unreadable) if h.name == "site2" else place(h)  # type: ignore
     with pytest.raises(QuorumError, match=r"site2 did not come within 0.1 s"):
-        apart.start(replace(Patience(), gather=0.1, hello=1, poll=0.01))
+        apart.start(replace(Timeouts(), gather=0.1, hello=1, poll=0.01))
     told = (apart.folder / "run" / "mail.txt").read_text()
     assert "node 102 is not taken in: DataError; its log says why" in told
     assert "4711" not in told
@@ -288,7 +288,7 @@ def test_strangers_and_doubles_are_not_taken_in(tmp_path: Path) -> None:
     stranger = replace(apart.holdings[0], name="nobody")
     apart.grid.nodes = {7: apart.node(stranger)} | apart.grid.nodes | {300: apart.node(apart.holdings[1])}
     apart.start()
-    assert apart.server.mail.nodes == {f"site{k}": 100 + k for k in range(4)}
+    assert apart.server.transport.nodes == {f"site{k}": 100 + k for k in range(4)}
     told = (apart.folder / "run" / "mail.txt").read_text()
     assert "node 7 is not taken in: 'nobody' is no site of this run: site0, site1, site2, site3" in told
     assert "node 300 is not taken in: 'site1' is there already" in told
@@ -298,11 +298,11 @@ def test_a_site_that_restarts_is_taken_in_when_its_old_node_is_gone(tmp_path: Pa
     """Without keys it comes under another number, while the old one is still listed."""
     apart = Apart(everybody(), raw(Candidates), tmp_path).start()
     apart.grid.nodes[555] = apart.node(apart.holdings[SITE])
-    apart.server.mail.look()
-    assert apart.server.mail.nodes["site2"] == 100 + SITE
+    apart.server.transport.look()
+    assert apart.server.transport.nodes["site2"] == 100 + SITE
     del apart.grid.nodes[100 + SITE]
-    apart.server.mail.look()
-    assert apart.server.mail.nodes["site2"] == 555
+    apart.server.transport.look()
+    assert apart.server.transport.nodes["site2"] == 555
 
 
 def test_a_site_that_cannot_say_hello_is_asked_seldom_and_again_when_it_comes_back(tmp_path: Path) -> None:
@@ -311,29 +311,29 @@ def test_a_site_that_cannot_say_hello_is_asked_seldom_and_again_when_it_comes_ba
 
     def unready(message: Message, answer: Answer) -> Message:
         asked.append(message)
-        return Message(packed(Letter({FAILED: "DataError; its log says why"})), reply_to=message)
+        return Message(pack(Payload({FAILED: "DataError; its log says why"})), reply_to=message)
 
     node.mishap = unready
-    mail = apart.coordinator().mail
+    transport = apart.coordinator().transport
     for _ in range(3):
-        mail.look()
+        transport.look()
     assert len(asked) == 1
-    mail.patience = replace(AT_ONCE, again=0)
-    mail.look()
+    transport.timeouts = replace(AT_ONCE, again=0)
+    transport.look()
     assert len(asked) == 2
     node.mishap, node.online = None, False
-    mail.look()
+    transport.look()
     node.online = True
-    mail.look()
-    assert mail.nodes["site2"] == 100 + SITE
+    transport.look()
+    assert transport.nodes["site2"] == 100 + SITE
 
 
 def test_a_name_without_its_key_is_not_taken_in(tmp_path: Path) -> None:
     apart = Apart(everybody(), raw(Candidates), tmp_path)
     server = apart.coordinator(replace(AT_ONCE, gather=0.05))
-    server.mail.admitted = {"site0": 100, "site1": 999, "site2": 102, "site3": 103}
+    server.transport.admitted = {"site0": 100, "site1": 999, "site2": 102, "site3": 103}
     with pytest.raises(QuorumError, match=r"site1 did not come within 0.05 s"):
-        server.mail.gather()
+        server.transport.gather()
     told = (tmp_path / "run" / "mail.txt").read_text()
     assert "node 101 is not taken in: it says it is 'site1', but its key is not that site's" in told
 
@@ -344,7 +344,7 @@ def test_a_site_that_changed_its_rows_is_not_taken_in_again(tmp_path: Path) -> N
     fewer = replace(h, x=h.x[1:], labels=h.labels.between(1, len(h.x)), ids=h.ids[1:])
     del apart.grid.nodes[100 + SITE]
     apart.grid.nodes[555] = apart.node(fewer)
-    apart.server.mail.look()
+    apart.server.transport.look()
     assert "node 555 is not taken in: 'site2' held 31 rows, and now 30" in (tmp_path / "run" / "mail.txt").read_text()
 
 
@@ -352,7 +352,7 @@ def test_sums_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     apart = Apart(everybody(), raw(Candidates), tmp_path)
 
     def infinite(message: Message, answer: Answer) -> Message:
-        return changed(answer(message), lambda card: replace(card, trees={"sums": spoilt(card.trees["sums"])}), message)
+        return changed(answer(message), lambda info: replace(info, trees={"sums": spoilt(info.trees["sums"])}), message)
 
     def spoilt(sums: Tree) -> Tree:
         return sums | {"square": sums["square"] / 0}
@@ -384,11 +384,11 @@ def test_a_site_that_comes_back_while_its_old_session_is_asked_is_asked_again_in
     """Its first hello fails, since the session is gone; nobody is seen to leave, and yet it must be back soon."""
     apart = Apart(everybody(), raw(Candidates), tmp_path)
     node = apart.grid.nodes[100 + SITE]
-    node.mishap = lambda message, answer: Message(packed(Letter({FAILED: "Node Unavailable"})), reply_to=message)
-    mail = apart.coordinator().mail
-    mail.look()
+    node.mishap = lambda message, answer: Message(pack(Payload({FAILED: "Node Unavailable"})), reply_to=message)
+    transport = apart.coordinator().transport
+    transport.look()
     node.mishap = None
-    assert Patience().again < Patience().back / 2
-    mail.patience = replace(AT_ONCE, again=0)
-    mail.look()
-    assert mail.nodes["site2"] == 100 + SITE
+    assert Timeouts().again < Timeouts().back / 2
+    transport.timeouts = replace(AT_ONCE, again=0)
+    transport.look()
+    assert transport.nodes["site2"] == 100 + SITE

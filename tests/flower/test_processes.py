@@ -12,11 +12,11 @@ import pytest
 pytest.importorskip("flwr")
 
 
-from imperfed.errors import DataError, ImperfedError, UsageError
-from imperfed.flower.keys import CoordinatorKeys, make_keys
-from imperfed.flower.membership import Way
-from imperfed.flower.processes import Child, alone, free_port, listening, module, wait_until
-from imperfed.flower.station import Stand
+from imperfed.core.errors import DataError, ImperfedError, UsageError
+from imperfed.flower.processes.child import Child, alone, free_port, listening, module, wait_until
+from imperfed.flower.processes.keys import CoordinatorKeys, make_keys
+from imperfed.flower.processes.superlink import ListenConfig
+from imperfed.flower.processes.supernode import CoordinatorAddress
 
 HERE = Path(__file__).parent
 
@@ -39,12 +39,12 @@ def test_what_is_started_ends_with_its_parent(tmp_path: Path, monkeypatch: pytes
     mark = f"IMPERFED_TEST={tmp_path}"
     monkeypatch.setenv(*mark.split("="))
     port = free_port()
-    link = module("tether", "flower-superlink", "--insecure", "--isolation", "process", "--port", str(port))
+    link = module("parent_watch", "flower-superlink", "--insecure", "--isolation", "process", "--port", str(port))
     script = (
-        "import time; from pathlib import Path; from imperfed.flower.processes import Child;"
+        "import time; from pathlib import Path; from imperfed.flower.processes.child import Child;"
         f"Child('superlink', {link!r}, Path({str(tmp_path)!r})).start(); time.sleep(60)"
     )
-    parent = Child("parent", [*module("tether")[:1], "-c", script], tmp_path).start()
+    parent = Child("parent", [*module("parent_watch")[:1], "-c", script], tmp_path).start()
     wait_until(lambda: listening(port), parent, 30)
     assert parent.popen is not None
     os.kill(parent.popen.pid, signal.SIGKILL)
@@ -57,7 +57,7 @@ def test_what_is_started_ends_with_its_parent(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
-    child = Child("superlink", module("tether", "flower-superlink", "--insecure", "--port", "nonsense"), tmp_path)
+    child = Child("superlink", module("parent_watch", "flower-superlink", "--insecure", "--port", "nonsense"), tmp_path)
     with pytest.raises(ImperfedError, match=r"superlink ended before it was ready: .*--port.* \(see .*superlink.log\)"):
         wait_until(lambda: False, child.start(), 30)
 
@@ -65,9 +65,9 @@ def test_a_process_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_a_process_that_does_not_listen_to_reason_is_ended_by_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("imperfed.flower.processes.STOPPING", 0.3)
+    monkeypatch.setattr("imperfed.flower.processes.child.STOPPING", 0.3)
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
-    child = Child("deaf", [*module("tether")[:1], "-c", deaf], tmp_path).start()
+    child = Child("deaf", [*module("parent_watch")[:1], "-c", deaf], tmp_path).start()
     wait_until(lambda: "up" in child.said(), child, 10)
     child.stop()
     assert not child.alive
@@ -85,7 +85,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_without_keys_only_on_loopback(tmp_path: Path) -> None:
-    for kind in (Stand, Way):
+    for kind in (ListenConfig, CoordinatorAddress):
         with pytest.raises(UsageError, match="--insecure"):
             kind("192.0.2.1", 1, None)
         assert kind("192.0.2.1", 1, None, insecure=True).host == "192.0.2.1"
@@ -95,8 +95,8 @@ def test_without_keys_only_on_loopback(tmp_path: Path) -> None:
 def test_a_site_without_a_key_is_named(tmp_path: Path) -> None:
     make_keys(tmp_path / "keys", ["a"], ["h"], days=1)
     with pytest.raises(DataError, match="no key of b"):
-        Stand("127.0.0.1", 0, CoordinatorKeys.read(tmp_path / "keys" / "coordinator")).keys_of(["a", "b"])
+        ListenConfig("127.0.0.1", 0, CoordinatorKeys.read(tmp_path / "keys" / "coordinator")).keys_of(["a", "b"])
 
 
 def test_nobody_there() -> None:
-    assert Way("127.0.0.1", free_port(), None).knock() == "Connection refused"
+    assert CoordinatorAddress("127.0.0.1", free_port(), None).knock() == "Connection refused"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from contract.cases import Case, cases
-from inspector import assert_nothing_private
-from rehearsal import Alone, Apart, assert_same, raw, scaled, settled
 
-from imperfed.core import Tree
-from imperfed.flower.wire import Letter, packed, size
-from imperfed.labels import Candidates, Exact
+from imperfed.core.batch import Tree
+from imperfed.core.labels import Candidates, Exact
+from imperfed.flower.messages.payload import Payload, pack, size
+from tests.contract.cases import Case, cases
+from tests.support.inspector import assert_nothing_private
+from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
 
 
 def spelled(case: Case) -> str:
@@ -24,20 +24,20 @@ def spelled(case: Case) -> str:
     return f"{case.algorithm.name}+{case.objective.name}" if case.algorithm.objective is None else case.algorithm.name
 
 
-@pytest.mark.parametrize("case", [case for case in cases() if not case.algorithm.gathers], ids=str)
+@pytest.mark.parametrize("case", [case for case in cases() if not case.algorithm.pools_data], ids=str)
 def test_one_process_or_many(case: Case, tmp_path: Path) -> None:
-    config, scene = settled(spelled(case)), raw(case.kind)
-    apart = Apart(config, scene, tmp_path).start().go()
-    assert_same(Alone(config, scaled(scene)).go(), apart)
+    config, data = settled(spelled(case)), raw(case.kind)
+    apart = Apart(config, data, tmp_path).start().go()
+    assert_same(Alone(config, scaled(data)).go(), apart)
     assert_nothing_private(apart)
 
 
 @pytest.mark.parametrize("method", ["mime+cross-entropy", "pfedpll"])
 def test_figures_every_other_round(method: str, tmp_path: Path) -> None:
     kind = Exact if "mime" in method else Candidates
-    config, scene = settled(method, **{"rounds.evaluate_every": 2, "rounds.rounds": 4}), raw(kind)
-    apart = Apart(config, scene, tmp_path).start().go()
-    assert_same(Alone(config, scaled(scene)).go(), apart)
+    config, data = settled(method, **{"rounds.evaluate_every": 2, "rounds.rounds": 4}), raw(kind)
+    apart = Apart(config, data, tmp_path).start().go()
+    assert_same(Alone(config, scaled(data)).go(), apart)
 
 
 LEAKS: dict[str, Callable[[Apart], Tree]] = {
@@ -53,7 +53,7 @@ def test_the_inspector_finds_what_must_not_leave_a_site(what: str, tmp_path: Pat
     apart = Apart(settled("pfedpll"), raw(Candidates), tmp_path).start().go()
     assert_nothing_private(apart)
     message = next(m for way, m in apart.grid.sent if way == "up" and m.metadata.src_node_id == 100)
-    message.content = packed(Letter({}, {"up": LEAKS[what](apart)}))
+    message.content = pack(Payload({}, {"up": LEAKS[what](apart)}))
     with pytest.raises(AssertionError, match=what):
         assert_nothing_private(apart)
 
@@ -71,7 +71,7 @@ def test_what_was_sent_is_counted_and_logged(tmp_path: Path) -> None:
         for way, m in apart.grid.sent:
             if 100 + k in (m.metadata.src_node_id, m.metadata.dst_node_id):
                 ways[way] += size(m.content)
-        assert apart.server.mail.traffic()[holding.name] == ways
+        assert apart.server.transport.traffic()[holding.name] == ways
         log = (tmp_path / holding.name / "log.txt").read_text().splitlines()
         assert sum(int(re.findall(r"sent (\d+):", line)[0]) for line in log) == ways["up"]
         trained = [line for line in log if "up/w" in line]

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 from pyarrow import parquet
-from rehearsal import Apart, settled
 from rich.console import Console
 
-from imperfed import experiment
-from imperfed.experiment import Watch, held_by_sites, start
-from imperfed.flower import outcome
-from imperfed.folder import RunFolder
-from imperfed.tables import run_table
+from imperfed.cli.tables import run_table
+from imperfed.experiments import experiment
+from imperfed.experiments.experiment import Watch, held_by_sites, start
+from imperfed.flower.site import site_results as outcome
+from imperfed.results.folder import RunFolder
+from tests.support.rehearsal import Apart, settled
 
 WAYS: dict[str, dict[str, Any]] = {
     "candidate sets": {"method": "pfedpll", "labels.candidates": "flip", "labels.edge": "raw"},

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from imperfed.errors import DataError
-from imperfed.flower.seat import Place
-from imperfed.flower.store import FIRST, Store
-from imperfed.flower.wire import RefusedError
+from imperfed.core.errors import DataError
+from imperfed.flower.messages.payload import RefusedError
+from imperfed.flower.site.runtime import LocalSite
+from imperfed.flower.site.store import FIRST, Store
 
 
 def never() -> dict[str, torch.Tensor]:
@@ -82,6 +82,6 @@ def test_a_process_that_is_killed_leaves_whole_states(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "../elsewhere", "a/b", ".hidden", "a b"])
 def test_a_run_whose_name_is_no_name_of_a_folder_is_refused(name: str, tmp_path: Path) -> None:
-    place = Place("site", lambda config, declaration: never(), tmp_path)  # type: ignore[arg-type, return-value]
+    place = LocalSite("site", lambda config, declaration: never(), tmp_path)  # type: ignore[arg-type, return-value]
     with pytest.raises(RefusedError, match="cannot be the name of a run"):
         place.store(name)

@@ -20,21 +20,21 @@ pytest.importorskip("flwr")
 import httpx
 from flwr.proto.control_pb2 import ListRunsRequest, RegisterNodeRequest, StartRunRequest
 from safetensors.torch import load_file
-from toy import differences
 from typer.testing import CliRunner
 
-from imperfed.api import open as open_run
-from imperfed.cli import app
-from imperfed.errors import DataError, ImperfedError, UsageError
-from imperfed.flower.control import Control
-from imperfed.flower.joining import Joining
-from imperfed.flower.keys import SiteKeys, make_keys
-from imperfed.flower.membership import Way
-from imperfed.flower.processes import free_port
-from imperfed.predict import predict_file
+from imperfed.api.runs import open as open_run
+from imperfed.cli.app import app
+from imperfed.core.errors import DataError, ImperfedError, UsageError
+from imperfed.flower.processes.child import free_port
+from imperfed.flower.processes.control import Control
+from imperfed.flower.processes.keys import SiteKeys, make_keys
+from imperfed.flower.processes.supernode import CoordinatorAddress
+from imperfed.flower.site.joining import Joining
+from imperfed.results.predict import predict_file
+from tests.support.toy import differences
 
 SITES = ("north", "south")
-SETTINGS = ["--rounds", "2", "--model", "rehearsal:normalised"]  # one that is not stacked in one process
+SETTINGS = ["--rounds", "2", "--model", "tests.support.rehearsal:normalised"]  # one that is not stacked in one process
 WORDS = ["local.steps=3", "batch=8"]
 HERE = Path(__file__).parent
 
@@ -117,7 +117,7 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
     mark = f"IMPERFED_TEST={tmp_path}"
     monkeypatch.setenv(*mark.split("="))
     monkeypatch.setenv("FLWR_HOME", str(tmp_path))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (Path.cwd(), HERE, HERE.parent))))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (Path.cwd(), HERE.parents[1]))))
     data, keys, port = write_federation(tmp_path / "data"), tmp_path / "keys", free_port()
     make_keys(keys, SITES, ["127.0.0.1"], days=1)
     make_keys(tmp_path / "others", SITES, ["127.0.0.1"], days=1)
@@ -132,7 +132,7 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
         wait_for(tmp_path / "serve.out", "serving north, south", 60)
         refused_at(port, keys)
         with pytest.raises(DataError, match="cannot prove to be the coordinator"):
-            Way("127.0.0.1", port, SiteKeys.read(tmp_path / "others" / "site-north")).knock()
+            CoordinatorAddress("127.0.0.1", port, SiteKeys.read(tmp_path / "others" / "site-north")).knock()
         alone = run_alone(data, tmp_path / "one")
         assert serving.wait(150) == 0, (tmp_path / "serve.out").read_text()
         assert (north.wait(60), south.wait(60)) == (0, 0)

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from crowd import CLASSES, TASK_OF, clean, rows, site
 from torch import Tensor
 
-from imperfed.errors import DataError, UsageError
-from imperfed.labels import Exact
+from imperfed.core.errors import DataError, UsageError
+from imperfed.core.labels import Exact
 from imperfed.repairs import calibration
 from imperfed.repairs.correction import KEPT, ROW, WHOLE, Correction
-from imperfed.repairs.protocol import Talk, Verdict, View, converse
+from imperfed.repairs.protocol import LabelDecision, Transcript, View, converse
+from tests.support.crowd import CLASSES, TASK_OF, clean, rows, site
 
 CORRECTION = Correction(CLASSES, M=2, phase1="margin", threshold=0.5, gate=0.05, rank=3, features="raw", task_of=())
 
@@ -23,7 +23,7 @@ def draw(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def held(correction: Correction, *views: View, each: int = 30) -> tuple[Talk, list[Verdict]]:
+def held(correction: Correction, *views: View, each: int = 30) -> tuple[Transcript, list[LabelDecision]]:
     talk = converse(correction.steps(), views, clean(draw(7), each))
     return talk, [correction.decide(view, had) for view, had in zip(views, talk.received, strict=True)]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from crowd import CLASSES, rows
 
-from imperfed.config import resolve
-from imperfed.errors import UsageError
-from imperfed.experiment import Watch, start
-from imperfed.federation import Federation, Trusted
-from imperfed.labels import Candidates, Exact
+from imperfed.core.errors import UsageError
+from imperfed.core.federation import Federation, Trusted
+from imperfed.core.labels import Candidates, Exact
+from imperfed.experiments.config import resolve
+from imperfed.experiments.experiment import Watch, start
 from imperfed.repairs.fb_nll import FBNLL
+from tests.support.crowd import CLASSES, rows
 
 COUNTS = [[30, 20, 0, 0], [0, 0, 25, 20], [25, 35, 0, 0], [0, 0, 15, 40]]
 REPAIR = FBNLL(groups=2, M=3, rank=3, features="raw")
@@ -43,44 +43,44 @@ def draw() -> torch.Generator:
 
 def test_groups_and_labels_are_mended() -> None:
     given = federation(label=3)
-    mended, mending = REPAIR.mend(given, draw())
+    mended, repair_result = REPAIR.repair(given, draw())
     assert mended.groups == (0, 1, 0, 1)
     assert torch.equal(mended.labels.values, federation().labels.values)
-    assert torch.equal(mending.given, given.labels.values)
-    assert torch.equal(mending.suggested, mended.labels.values)
-    assert mending.reason[30] == "all rows of its label look like b"
-    assert mending.reason[0] == "kept as given"
-    assert mending.noise == (pytest.approx(0.4, abs=0.03), *(pytest.approx(0, abs=0.05),) * 3)
-    assert mending.notes[0] == "repair fb-nll: 20 of 210 labels corrected"
+    assert torch.equal(repair_result.given, given.labels.values)
+    assert torch.equal(repair_result.suggested, mended.labels.values)
+    assert repair_result.reason[30] == "all rows of its label look like b"
+    assert repair_result.reason[0] == "kept as given"
+    assert repair_result.noise == (pytest.approx(0.4, abs=0.03), *(pytest.approx(0, abs=0.05),) * 3)
+    assert repair_result.notes[0] == "repair fb-nll: 20 of 210 labels corrected"
     assert torch.equal(given.labels.values, federation(label=3).labels.values)  # what is given is not changed
 
 
 def test_all_that_leaves_a_site_are_directions_and_scores() -> None:
-    _, mending = REPAIR.mend(federation(), draw())
-    assert mending.sent == {"V": (12, 3), "r": (4,), "V_classes": (2, 12, 1)}
-    assert mending.up == 4 * (4 * (12 * 3 + 4) + 8 * 12)
-    _, shy = replace(REPAIR, groups=1, phase1="off").mend(federation(), draw())
+    _, repair_result = REPAIR.repair(federation(), draw())
+    assert repair_result.sent == {"V": (12, 3), "r": (4,), "V_classes": (2, 12, 1)}
+    assert repair_result.up == 4 * (4 * (12 * 3 + 4) + 8 * 12)
+    _, shy = replace(REPAIR, groups=1, phase1="off").repair(federation(), draw())
     assert (shy.sent, shy.up) == ({}, 0)
 
 
 def test_without_correction_the_labels_stay_and_no_clean_rows_are_needed() -> None:
     given = replace(federation(label=3), trusted=None)
-    mended, mending = replace(REPAIR, correct=False).mend(given, draw())
+    mended, repair_result = replace(REPAIR, correct=False).repair(given, draw())
     assert mended.groups == (0, 1, 0, 1)
     assert mended.labels is given.labels
-    assert mending.noise == (None,) * 4
-    assert torch.equal(mending.suggested, mending.given)
+    assert repair_result.noise == (None,) * 4
+    assert torch.equal(repair_result.suggested, repair_result.given)
 
 
 def test_groups_are_the_same_bit_for_bit_whatever_the_labels() -> None:
-    talks = [REPAIR.mend(federation(label), draw())[0].groups for label in (None, 0, 2, 3)]
+    talks = [REPAIR.repair(federation(label), draw())[0].groups for label in (None, 0, 2, 3)]
     assert len(set(talks)) == 1
 
 
 def test_pca_uses_directions_that_the_server_sends() -> None:
     repair = replace(REPAIR, features="pca")
     assert repair.steps(CLASSES)[0].name == "basis"
-    mended, _ = repair.mend(federation(label=3), draw())
+    mended, _ = repair.repair(federation(label=3), draw())
     assert mended.groups == (0, 1, 0, 1)
     assert torch.equal(mended.labels.values, federation().labels.values)
 
@@ -90,12 +90,12 @@ def test_bad_settings_are_refused() -> None:
         with pytest.raises(UsageError):
             FBNLL(**bad)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"split\.trusted"):
-        REPAIR.mend(replace(federation(), trusted=None), draw())
+        REPAIR.repair(replace(federation(), trusted=None), draw())
     with pytest.raises(UsageError, match="known_tasks must name a task for each of 4 classes; got 3"):
-        replace(REPAIR, known_tasks=(0, 1, 1)).mend(federation(), draw())
+        replace(REPAIR, known_tasks=(0, 1, 1)).repair(federation(), draw())
     sets = Candidates(torch.ones(210, 4, dtype=torch.bool), 4)
     with pytest.raises(UsageError, match="mends exact labels; the sites hold candidates"):
-        REPAIR.mend(replace(federation(), labels=sets), draw())
+        REPAIR.repair(replace(federation(), labels=sets), draw())
 
 
 WORDS = {

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from crowd import CLASSES, rows
 
-from imperfed.federation import Federation, Trusted
-from imperfed.labels import Exact
-from imperfed.studies.controls import Scores, corrected_by, means, probe
-from imperfed.studies.fb_nll import mean_features, spread
-from imperfed.studies.fb_nll_accuracy import CLEAN_LABELS, Piece, known, methods, pieces, table
+from imperfed.core.federation import Federation, Trusted
+from imperfed.core.labels import Exact
+from studies.controls import Scores, corrected_by, means, probe
+from studies.fb_nll import mean_features, spread
+from studies.fb_nll_accuracy import CLEAN_LABELS, Piece, known, methods, pieces, table
+from tests.support.crowd import CLASSES, rows
 
 
 def noisy() -> tuple[Federation, torch.Tensor]:

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from crowd import D, site
 
-from imperfed.errors import UsageError
-from imperfed.labels import Exact
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Exact
 from imperfed.repairs.grouping import Grouping
-from imperfed.repairs.protocol import Talk, View, converse
+from imperfed.repairs.protocol import Transcript, View, converse
+from tests.support.crowd import D, site
 
 COUNTS = [[30, 20, 0, 0], [2, 0, 25, 20], [25, 35, 1, 0], [0, 0, 15, 40], [0, 3, 20, 25], [0, 0, 4, 2]]
 GROUPING = Grouping(groups=2, M=3, linkage="average", center=False, features="raw")
@@ -23,7 +23,7 @@ def sites() -> list[View]:
     return [site(k, counts, draw)[0] for k, counts in enumerate(COUNTS)]
 
 
-def held(grouping: Grouping = GROUPING, views: list[View] | None = None) -> Talk:
+def held(grouping: Grouping = GROUPING, views: list[View] | None = None) -> Transcript:
     return converse(grouping.steps(), views or sites(), {})
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from imperfed.errors import UsageError
+from imperfed.core.errors import UsageError
 from imperfed.repairs import features as phi
 from imperfed.repairs import shelf
 from imperfed.repairs.features import features, hog, pca_basis

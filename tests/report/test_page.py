@@ -14,11 +14,11 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from made_run import make, rounds_of, source, text
 
-from imperfed.config import resolve
-from imperfed.experiment import Watch, start
+from imperfed.experiments.config import resolve
+from imperfed.experiments.experiment import Watch, start
 from imperfed.report import write_report
+from tests.support.made_run import make, rounds_of, source, text
 
 
 class Check(HTMLParser):

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_run import CLASSES, make, text
 
-from imperfed.errors import DataError
-from imperfed.report.reading import events, read_run
+from imperfed.core.errors import DataError
+from imperfed.report.run_files import events, read_run
 from imperfed.report.words import amount, count, in_rounds, many, per_cent, product
+from tests.support.made_run import CLASSES, make, text
 
 # -- what it says ------------------------------------------------------------------------------------------------------
 

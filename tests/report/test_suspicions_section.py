@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from made_run import make, source, text
-
-from imperfed.folder import RunFolder
+from imperfed.results.folder import RunFolder
+from tests.support.made_run import make, source, text
 
 FOUND = {
     "out": [{"site": "north", "since": 2, "score": 0.4321, "confidence": 0.36}],

@@ -10,10 +10,10 @@ import pkgutil
 from functools import cache
 from pathlib import Path
 
+from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.data import readers, sparse
 from imperfed.data.dataset import Dataset
 from imperfed.data.source import Source, data_folder
-from imperfed.errors import DataError, UsageError, unknown
 
 OWN_FILES = {".npz": readers.read_npz, ".mat": sparse.read_own_mat, ".txt": sparse.read_xc}
 

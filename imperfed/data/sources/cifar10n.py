@@ -8,11 +8,11 @@ from pathlib import Path
 
 import torch
 
+from imperfed.core.errors import DataError
 from imperfed.data import readers
 from imperfed.data.dataset import Dataset
 from imperfed.data.source import Source
 from imperfed.data.sources.single import CIFAR10_BINARIES, CIFAR10_SUBSETS, cifar10
-from imperfed.errors import DataError
 
 LABELS = "cifar10/cifar10n_labels.npz"
 KINDS = {

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from imperfed.core.errors import DataError
 from imperfed.data import readers
 from imperfed.data.dataset import Dataset
 from imperfed.data.source import Source
-from imperfed.errors import DataError
 
 IDX_FILES = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 CIFAR10_BINARIES = "cifar-10-batches-bin"

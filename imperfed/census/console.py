@@ -1,0 +1,220 @@
+"""The census on a console, no wider than a hundred columns; of many sites the summary and the extremes."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from imperfed.census.figures import Census, Known, SiteCensus
+from imperfed.census.inspect import Inspection
+from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
+from imperfed.report.words import count, many
+
+WIDTH = 100
+MOST_SITES = 20
+"""Sites that are listed one by one."""
+EXTREMES = 3
+"""Of more sites: so many of the largest, the smallest and the most unlike ones."""
+MOST_CLASSES = 30
+"""Classes that are listed one by one; of more the ten most frequent and the ten rarest."""
+KINDS: dict[type[Labels], str] = {
+    Exact: "exact labels",
+    Candidates: "candidate sets",
+    Memberships: "candidate sets by degree",
+    Positive: "positives only, one a row",
+    Positives: "positives only",
+    Annotated: "missing labels",
+}
+TOLD = {
+    Annotated: "rows with the class (+), without it (-) and not annotated (?)",
+    Candidates: "rows with the class as a candidate, in brackets as the only one",
+    Memberships: "rows with the class as a candidate, in brackets as the only one",
+}
+
+
+def print_inspection(told: Inspection, console: Console, picture: Path | None) -> None:
+    """The guesses, the figures, the warnings, what can learn from it, and what to type next."""
+    census = told.census
+    if told.guessed:
+        _print_guesses(told, console)
+    classes = many(len(census.classes), "class", "classes")
+    held = f"{many(len(census.sites), 'site')}, {many(census.rows, 'row')}, {classes}"
+    console.print(f"{census.name}: {held}; {KINDS[census.kind]}", style="bold")
+    _print_sites(census, console)
+    console.print(_by_class(census))
+    for line in _further(census):
+        _print_wrapped(line, console)
+    if told.warnings:
+        console.print("\nmind:", style="bold")
+        for sentence in told.warnings:
+            _print_wrapped(sentence, console, "  ")
+    _print_advice(told, console)
+    console.print(f"\nsites x classes as a picture: {picture}" if picture else "")
+    console.print("next:", style="bold")
+    for command in told.commands:
+        console.print(f"  {command}")
+
+
+def _print_guesses(told: Inspection, console: Console) -> None:
+    """What to check, and federation.toml itself where it could not be written."""
+    done = "could not be written" if told.unwritten else "written"
+    console.print(f"{told.declaration.file} was guessed from the files and {done}. Please check:", style="bold")
+    for sentence in told.guessed:
+        _print_wrapped(sentence, console, "  ")
+    console.print()
+    if told.unwritten:
+        console.print(
+            "Beside a copy of the files, or with their full path in `sites`, this federation.toml can be used:"
+        )
+        console.print(f"\n{told.unwritten}")
+
+
+def _print_sites(census: Census, console: Console) -> None:
+    """One line a site; of many sites those at the ends."""
+    chosen = [(k, "") for k in range(len(census.sites))]
+    if len(census.sites) > MOST_SITES:
+        rows = [site.rows for site in census.sites]
+        middle = f"{count(min(rows))} to {count(max(rows))} rows a site, {statistics.median(rows):g} in the middle"
+        console.print(f"{middle}; {_held(census)}. The ends:")
+        chosen = _extremes(census)
+    table = Table()
+    titles = ["site", "rows", "classes", "largest class", "skew"]
+    more = {"set size": bool(census.sizes()), "ambiguous": any(s.ambiguous for s in census.sites)}
+    more |= {"repeated": any(census.repeats.within), "elsewhere": any(census.repeats.elsewhere)}
+    more |= {"which is": len(census.sites) > MOST_SITES}
+    for title in (*titles, *(name for name, shown in more.items() if shown)):
+        left = title in ("site", "largest class", "which is")
+        table.add_column(title, justify="left" if left else "right", overflow="ellipsis", no_wrap=True, max_width=26)
+    for k, which in chosen:
+        site = census.sites[k]
+        cells = [site.name, count(site.rows), str(int((site.known.weight > 0).sum())), _largest(site), _two(site.skew)]
+        repeats = census.repeats.within[k], census.repeats.elsewhere[k]
+        extra = dict(zip(more, (_mean_size(site), count(site.ambiguous), *map(count, repeats), which), strict=True))
+        table.add_row(*cells, *(extra[name] for name, shown in more.items() if shown))
+    console.print(table)
+    console.print("skew: how far the site's shares of classes are from everybody's, 0 alike .. 1 nothing in common\n")
+
+
+def _extremes(census: Census) -> list[tuple[int, str]]:
+    """Sites at the ends, each once, and what they are."""
+    every = range(len(census.sites))
+    by_rows = sorted(every, key=lambda k: -census.sites[k].rows)
+    by_skew = sorted(every, key=lambda k: -(census.sites[k].skew or 0.0))
+    ends = {"largest": by_rows[:EXTREMES], "smallest": by_rows[-EXTREMES:], "most unlike": by_skew[:EXTREMES]}
+    found: dict[int, str] = {}
+    for which, sites in ends.items():
+        for k in sites:
+            found.setdefault(k, which)
+    return list(found.items())
+
+
+def _held(census: Census) -> str:
+    held = [int((site.known.weight > 0).sum()) for site in census.sites]
+    few, most = min(held), max(held)
+    return f"{few if few == most else f'{few} to {most}'} {'class' if most == 1 else 'classes'} at a site"
+
+
+def _by_class(census: Census) -> Table:
+    """Classes by sites where that fits, else classes and how much is known of them in all."""
+    known = [site.known for site in census.sites]
+    cells = [[_cell(census, k, c) for k in known] for c in range(len(census.classes))]
+    names = [site.name for site in census.sites]
+    widths = [max(map(len, (name, *column))) for name, column in zip(names, zip(*cells, strict=True), strict=True)]
+    wide = sum(widths) + 3 * len(widths) + max(map(len, census.classes)) + 4 > WIDTH or len(names) > MOST_SITES
+    title = TOLD.get(census.kind, "rows of the class")
+    if wide:
+        names, title = ["with the class", "without it", "not known", "at sites"], ""
+        cells = [_totals(census, c) for c in range(len(census.classes))]
+    table = Table(title=title or None, title_justify="left", title_style="")
+    table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=30)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for c in _shown_classes(census):
+        table.add_row(*(("...",) if c is None else (census.classes[c], *cells[c])))
+    return table
+
+
+def _shown_classes(census: Census) -> list[int | None]:
+    if len(census.classes) <= MOST_CLASSES:
+        return list(range(len(census.classes)))
+    often = census.known.weight.sort(descending=True, stable=True).indices.tolist()
+    return [*often[:10], None, *often[-10:]]
+
+
+def _cell(census: Census, known: Known, c: int) -> str:
+    """What one site says of one class."""
+    present, absent, open_ = (int(t[c]) for t in (known.positive, known.negative, known.unknown))
+    if census.kind is Annotated:
+        return f"+{present} -{absent} ?{open_}" if present or absent else "never"
+    if census.kind in (Candidates, Memberships):
+        return f"{present + open_} ({present})" if present or open_ else ""
+    return str(present or "")
+
+
+def _totals(census: Census, c: int) -> list[str]:
+    known = census.known
+    if census.kind is Annotated:
+        at = sum(bool(site.known.told[c]) for site in census.sites)
+    else:
+        at = sum(bool(site.known.weight[c] > 0) for site in census.sites)
+    return [*(count(int(t[c])) for t in (known.positive, known.negative, known.unknown)), count(at)]
+
+
+def _further(census: Census) -> list[str]:
+    """Candidate sets and groups, a line each."""
+    lines = []
+    sizes = census.sizes()
+    if sizes:
+        mean = sum(size * rows for size, rows in sizes.items()) / census.rows
+        told = ", ".join(f"{size}: {count(rows)}" for size, rows in sizes.items())
+        lines.append(f"candidate sets: {mean:.2f} of {len(census.classes)} classes in the mean; rows by size: {told}")
+    if census.pairs:
+        said = ", ".join(f"{a} and {b} {count(n)}" for a, b, n in census.pairs[:5])
+        lines.append(f"most often together: {said}")
+    groups = {name: sum(site.groups[name] for site in census.sites) for name in census.sites[0].groups}
+    if groups:
+        said = ", ".join(f"{name} {count(rows)}" for name, rows in groups.items())
+        several = sum(site.ambiguous for site in census.sites)
+        lines.append(f"rows that may belong to each group: {said}; to several: {count(several)}")
+    return lines
+
+
+def _print_advice(told: Inspection, console: Console) -> None:
+    """What was made for these labels, with a line why; the rest by name."""
+    console.print(f"\nmade for {KINDS[told.census.kind]}:", style="bold")
+    table = Table(show_header=False, box=None, padding=(0, 1), width=WIDTH)
+    for width in (22, 11, 60):
+        table.add_column(width=width)
+    for entry in told.advice:
+        if entry.made_for:
+            table.add_row(f"  {entry.name}", entry.part, f"{entry.why}{_needs(entry.needs)}")
+    console.print(table)
+    rest = [f"{entry.name}{_needs(entry.needs)}" for entry in told.advice if not entry.made_for]
+    _print_wrapped(f"learn from them as well, by an objective: {', '.join(rest)}", console)
+
+
+def _needs(needs: str) -> str:
+    return f" ({needs})" if needs else ""
+
+
+def _print_wrapped(text: str, console: Console, indent: str = "") -> None:
+    """A sentence in lines that fit; names and paths are not broken."""
+    wrap = textwrap.TextWrapper(WIDTH, indent, indent + "  ", break_long_words=False, break_on_hyphens=False)
+    for line in wrap.wrap(text):
+        console.print(line)
+
+
+def _largest(site: SiteCensus) -> str:
+    return "" if site.largest is None else f"{site.largest[0]} {100 * site.largest[1]:.0f} %"
+
+
+def _two(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _mean_size(site: SiteCensus) -> str:
+    return f"{sum(size * rows for size, rows in site.sizes.items()) / site.rows:.2f}" if site.sizes else ""

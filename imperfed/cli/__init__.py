@@ -1,0 +1,1 @@
+"""The command line, and how runs look on a terminal."""

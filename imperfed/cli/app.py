@@ -1,0 +1,345 @@
+"""The command line. Imports nothing heavy at the top, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import typer.core
+
+from imperfed.cli import site_commands as cli_sites
+from imperfed.core.errors import ImperfedError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from imperfed.cli.progress import Show
+    from imperfed.experiments.config import Config
+
+typer.core.HAS_RICH = False  # help is plain text, in which typer would otherwise escape brackets for rich
+app = typer.Typer(
+    name="imperfed",
+    help="Federated learning from imperfect labels: any method, on your data, one report.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    suggest_commands=False,  # click does
+)
+
+Data = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        help="A dataset's name (see `list datasets`), a folder with a federation.toml, or a .npz or .mat file.",
+    ),
+]
+Rounds = Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")]
+Model = Annotated[str | None, typer.Option("--model", help="A model's name or your own as module:function.")]
+Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
+Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes; 0: one a core, 1: none.")]
+Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
+Seeds = Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Seeds side by side, a process each; 0: 3 on a large GPU, else 1.")]
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
+
+INTERRUPTED = 130
+DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
+
+
+@app.command()
+def run(
+    what: Annotated[str | None, typer.Argument(help="A method's name, or an experiment file (.toml).")] = None,
+    data: Data = "",
+    rounds: Rounds = None,
+    model: Model = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of initial weights, batches and sampling.")] = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006 (read only; a list is what the option parser takes)
+    out: Out = Path("runs"),
+) -> None:
+    """Train one method. Without a name: the demo, candidate sets on handwritten digits, three references beside."""
+    words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
+    if what is None:
+        _compare(DEMO, [seed or 0], words, out)
+        return
+    config = _config(what, words | _given(seed=seed))
+    from imperfed.cli.tables import run_table
+    from imperfed.experiments.experiment import start
+
+    show = _show()
+    with show.interruptible():
+        folder, summary = start(config, out, show.watch())
+    run_table(show.console, summary, folder.path)
+
+
+@app.command()
+def compare(
+    methods: Annotated[
+        str, typer.Argument(help="Names with commas, settings behind a name: 'fedprox mu=1, fedavg'; or a study.toml.")
+    ],
+    data: Data = "",
+    seeds: Seeds = "0",
+    rounds: Rounds = None,
+    model: Model = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006
+    jobs: Jobs = 0,
+    out: Out = Path("runs"),
+) -> None:
+    """Train several methods on the same splits and print one table."""
+    numbers = _numbers(seeds)
+    words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
+    if methods.endswith(".toml"):
+        from imperfed.experiments.study import read_study
+
+        study = read_study(methods)
+        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs)
+        return
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    _compare(names, numbers, words, out, jobs=jobs)
+
+
+@app.command()
+def reproduce(
+    study: Annotated[str, typer.Argument(help="A paper's table, as pfedpll/table-4.2 (see `list studies`).")],
+    only: Annotated[str, typer.Option("--only", help="Datasets of the table, with commas; empty: all.")] = "",
+    seeds: Seeds = "0,1,2",
+    rounds: Rounds = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006
+    jobs: Jobs = 0,
+    out: Out = Path("runs"),
+) -> None:
+    """Make a paper's table anew: the paper's figures, ours, and the difference."""
+    from imperfed.experiments.reproduce import chosen, markdown
+    from imperfed.experiments.reproduce import reproduce as make
+
+    wanted, datasets = chosen(study, [data.strip() for data in only.split(",") if data.strip()])
+    words, numbers, show = _words(settings, rounds, None, device, workers), _numbers(seeds), _show()
+    with show.interruptible():
+        folder, parts = make(wanted, datasets, numbers, lambda own: _configs(own | words), out, show.watch, jobs)
+    show.console.print(markdown(wanted, parts, numbers))
+    show.console.print(f"written\n  {folder / 'table.md'}\n  {folder / 'results.json'}")
+
+
+@app.command()
+def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
+    """Go on with a run that was interrupted or killed; ends with the models an uninterrupted run ends with."""
+    from imperfed.cli.tables import run_table
+    from imperfed.experiments import experiment
+    from imperfed.results.folder import RunFolder
+
+    opened, show = RunFolder.open(folder), _show()
+    summary = opened.summary()
+    if summary is None and (folder / "serve.json").exists():
+        cli_sites.serve_on(opened)
+        return
+    if summary is not None:
+        show.console.print(f"{folder}: this run has ended already")
+    else:
+        with show.interruptible():
+            summary = experiment.resume(opened, show.watch())
+    run_table(show.console, summary, folder)
+
+
+@app.command()
+def evaluate(folder: Annotated[Path, typer.Argument(help="A run's folder.")], json: Json = False) -> None:
+    """Compute the figures of a run's models anew from its files."""
+    from imperfed.cli.tables import figures_table
+    from imperfed.experiments import experiment
+    from imperfed.results.folder import RunFolder
+
+    figures_table(_console(), experiment.evaluate(RunFolder.open(folder)), json)
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that has ended.")],
+    file: Annotated[Path, typer.Argument(help="New rows, as a file of the run's sites, without labels.")],
+    site: Annotated[str, typer.Option("--site", help="With whose model, where sites have their own.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="The table to write: .csv or .parquet.")] = Path("predictions.csv"),
+) -> None:
+    """What a run's models say of new rows: the probability of every class, and the most probable one."""
+    from imperfed.api import runs as api
+    from imperfed.results.predict import predict_file
+
+    rows = predict_file(api.open(folder), file, site, out)
+    typer.echo(f"{rows} rows predicted; written\n  {out}")
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
+    """Write a run's report.html anew from its files."""
+    from imperfed.report import write_report
+    from imperfed.results.folder import RunFolder
+
+    typer.echo(write_report(RunFolder.open(folder)))
+
+
+@app.command()
+def inspect(
+    path: Annotated[Path, typer.Argument(help="A folder of files, one file, or a federation.toml.")],
+    picture: Annotated[Path | None, typer.Option("--picture", help="Where to draw it; else census.png beside.")] = None,
+    json: Json = False,
+) -> None:
+    """What your files hold, site by site, and what can learn from it; guesses federation.toml where there is none."""
+    from imperfed.census.inspect import document, inspect
+    from imperfed.census.picture import draw
+
+    told = inspect(path)
+    place, failed = picture or told.declaration.folder / "census.png", None
+    try:
+        draw(told.census, place)
+    except OSError as error:
+        failed = error
+    drawn = None if failed else place
+    if json:
+        from json import dumps
+
+        typer.echo(dumps(document(told) | {"picture": drawn and str(drawn)}, indent=2, ensure_ascii=False))
+    else:
+        from imperfed.census.console import print_inspection
+
+        print_inspection(told, _console(), drawn)
+    if failed and picture:
+        raise failed
+    if failed:
+        typer.echo(f"warning: picture not drawn ({failed.strerror}: {place}); use --picture FILE", err=True)
+
+
+@app.command(name="list")
+def list_(
+    what: Annotated[
+        str, typer.Argument(help="algorithms, repairs, attacks, defences, datasets, models or studies.")
+    ] = "algorithms",
+    json: Json = False,
+) -> None:
+    """The catalogue."""
+    from imperfed.cli.catalogue import listing
+
+    listing(what, json, _console())
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="A name from any of the lists.")], json: Json = False) -> None:
+    """All about one entry of the catalogue: symbols, settings, source file."""
+    from imperfed.cli.catalogue import show as show_entry
+
+    show_entry(name, json, _console())
+
+
+for verb in (cli_sites.keys, cli_sites.serve, cli_sites.join):
+    app.command()(verb)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # No markup and no emoji codes: paths and names of classes are printed as they are.
+    return Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
+
+
+def _show() -> Show:
+    from imperfed.cli.progress import Show
+
+    return Show(_console())
+
+
+def _given(**values: object) -> dict[str, str]:
+    return {key: str(value) for key, value in values.items() if value is not None}
+
+
+def _words(
+    settings: list[str], rounds: int | None, model: str | None, device: str | None, workers: int | None
+) -> dict[str, str]:
+    """What was said on the command line, as key=value."""
+    if device == "cpu":  # once torch sees a GPU, a run on the CPU can fork no workers (`engine/backends/task_pool.py`)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    return _settings(settings) | _given(rounds=rounds, model=model, device=device, workers=workers)
+
+
+def _settings(said: Sequence[str]) -> dict[str, str]:
+    """Settings written as key=value."""
+    words = {}
+    for setting in said:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"a setting is written as key=value; got {setting!r}")
+        words[key.strip()] = value.strip()
+    return words
+
+
+def _config(what: str, words: dict[str, str]) -> Config:
+    from imperfed.experiments.config import read, resolve
+
+    path = Path(what)
+    if path.suffix == ".toml":
+        return resolve(read(path), words)
+    return resolve(words={"method": what} | words)
+
+
+def _numbers(seeds: str) -> list[int]:
+    try:
+        numbers = [int(s) for s in seeds.split(",")]
+    except ValueError:
+        raise UsageError(f"--seeds takes whole numbers with commas between them; got {seeds!r}") from None
+    if len(set(numbers)) < len(numbers):
+        raise UsageError(f"--seeds names a seed twice, which would count one run as two; got {seeds!r}")
+    return numbers
+
+
+def _configs(words: dict[str, Any]) -> Callable[[str, int], Config]:
+    """The settings of a comparison's run, by its method and seed."""
+    from imperfed.experiments.config import resolve
+
+    for key in words:
+        if key.removeprefix("run.") in ("method", "seed"):
+            raise UsageError(f"{key} is what a comparison varies and cannot be set for all of its runs")
+
+    def config(method: str, seed: int) -> Config:
+        name, *own = method.split()
+        return resolve(words={"data_seed": seed} | words | _settings(own) | {"method": name, "seed": seed})
+
+    return config
+
+
+def _compare(
+    names: Sequence[str],
+    seeds: list[int],
+    words: dict[str, Any],
+    out: Path,
+    paper: dict[str, float] | None = None,
+    jobs: int = 0,
+) -> None:
+    from imperfed.cli.tables import compare_table
+    from imperfed.experiments.comparison import compare as compare_methods
+    from imperfed.experiments.parallel import ParallelRuns
+
+    config, show = _configs(words), _show()
+    with show.interruptible(), ParallelRuns(jobs) as processes:
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes)
+    compare_table(show.console, lines, seeds, folder)
+
+
+def main() -> None:
+    """Run the command line; every error a user can mend ends in one message and its exit code."""
+    try:
+        app()
+    except ImperfedError as error:
+        print(error if error.exit_code == INTERRUPTED else f"error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except OSError as error:  # a full disk, a folder that was taken away
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)

@@ -1,0 +1,199 @@
+"""The catalogue in words: what there is, and all about one entry."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from imperfed.algorithms import catalogue
+from imperfed.attacks import attacks
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.errors import unknown
+from imperfed.core.objective import Objective
+from imperfed.data.source import data_folder
+from imperfed.data.sources import sources
+from imperfed.defences import defences
+from imperfed.experiments.config import options
+from imperfed.experiments.study import read_study, studies
+from imperfed.models import models
+from imperfed.repairs import repairs
+
+Entry = dict[str, Any]
+Method = type[Algorithm] | type[Objective]
+Finder = Callable[[], Mapping[str, type[Any]]]
+
+
+def learns_from(method: Method) -> str:
+    """The kind of labels a method learns from."""
+    own = method.labels if issubclass(method, Objective) else method().objective
+    return "any kind" if own is None else own.kind if isinstance(own, type) else own.labels.kind
+
+
+def about(method: type[Any]) -> str:
+    """The first sentence of a method's docstring."""
+    return inspect.cleandoc(method.__doc__ or "").split("\n")[0]
+
+
+def algorithms() -> list[Entry]:
+    """Every method: whole algorithms, and objectives, which run under FedAvg or under another algorithm."""
+    return [
+        {
+            "name": name,
+            "is": "objective" if issubclass(method, Objective) else "algorithm",
+            "learns from": learns_from(method),
+            "about": about(method),
+        }
+        for name, method in sorted(catalogue().items(), key=lambda item: issubclass(item[1], Objective))
+    ]
+
+
+def datasets() -> list[Entry]:
+    """Every built-in dataset, whether it is here, and where a missing one comes from."""
+    folder = data_folder()
+    return [
+        {
+            "name": name,
+            "present": "yes" if source.present(folder) else "no",
+            "about": source.title,
+            "looked for in": str(folder) if source.files else "bundled",
+            "files": source.files,
+            "origin": source.origin,
+        }
+        for name, source in sources().items()
+    ]
+
+
+def checksums(files: Mapping[str, str]) -> str:
+    """A dataset's files, each with the SHA-256 of its contents, unpacked where it is gzipped."""
+    return "\n".join(f"  {path}  sha256 {digest}" for path, digest in files.items()) or "none"
+
+
+def model_entries() -> list[Entry]:
+    """Every model of the zoo."""
+    return [{"name": name, "takes": m.takes, "about": m.about} for name, m in models().items()]
+
+
+def study_entries() -> list[Entry]:
+    """Every table of a paper that `reproduce` makes anew."""
+    read = {name: read_study(str(path)) for name, path in studies().items()}
+    return [
+        {"name": name, "table": s.title, "datasets": ", ".join(s.datasets), "methods": ", ".join(s.methods)}
+        for name, s in read.items()
+    ]
+
+
+def auxiliaries(found: Finder) -> Callable[[], list[Entry]]:
+    """Every repair, attack or defence."""
+    return lambda: [{"name": name, "about": about(thing)} for name, thing in found().items()]
+
+
+AROUND: dict[str, Finder] = {
+    "repairs": repairs,
+    "attacks": attacks,
+    "defences": defences,
+}
+LISTS: dict[str, Callable[[], list[Entry]]] = {
+    "algorithms": algorithms,
+    **{what: auxiliaries(found) for what, found in AROUND.items()},
+    "datasets": datasets,
+    "models": model_entries,
+    "studies": study_entries,
+}
+SHORT = {"datasets": ("name", "present", "about"), "studies": ("name", "table", "datasets")}
+
+
+def listing(what: str, as_json: bool, console: Console) -> None:
+    """Print one part of the catalogue."""
+    if what not in LISTS:
+        raise unknown("list", what, LISTS)
+    entries = LISTS[what]()
+    if as_json:
+        print(json.dumps(entries, indent=2))
+        return
+    table = Table()
+    columns = SHORT.get(what) or tuple(entries[0] if entries else ("name", "about"))
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for entry in entries:
+        table.add_row(*(str(entry[column]) for column in columns))
+    console.print(table)
+    if what == "datasets":
+        console.print(f"Looked for in {data_folder()} (set IMPERFED_DATA to look elsewhere).")
+        for entry in entries:
+            if entry["present"] == "no":
+                console.print(
+                    f"\n{entry['name']} is missing. It comes from {entry['origin']}\n{checksums(entry['files'])}"
+                )
+
+
+def show(name: str, as_json: bool, console: Console) -> None:
+    """Print all about one entry of the catalogue."""
+    around = {name: thing for found in AROUND.values() for name, thing in found().items()}
+    if name in catalogue():
+        entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
+    elif name in around:
+        entry = method_entry(around[name])
+    elif name in sources():
+        entry = next(e for e in datasets() if e["name"] == name)
+        if entry["present"] == "yes":
+            differing = sources()[name].verify(data_folder())
+            entry["verified"] = f"differs: {', '.join(differing)}" if differing else "all files as known"
+    elif name in models():
+        entry = next(e for e in model_entries() if e["name"] == name)
+    elif name in studies():
+        entry = next(e for e in study_entries() if e["name"] == name)
+    else:
+        raise unknown("name", name, [*catalogue(), *around, *sources(), *models(), *studies()])
+    if as_json:
+        print(json.dumps(entry, indent=2))
+        return
+    for key, value in entry.items():
+        console.print(key, style="bold")
+        console.print(str(value) if key != "files" else checksums(value))
+
+
+def method_entry(method: type[Any]) -> Entry:
+    """A method's page: the symbol table of its file, its settings, where its source lies."""
+    module = sys.modules[method.__module__]
+    path = Path(inspect.getfile(method))
+    lines = [f"{key} = {default!r}    {comment}".rstrip() for key, (default, comment) in settings(method).items()]
+    return {
+        "name": method.name,
+        "about": about(method),
+        "paper and symbols": inspect.cleandoc(module.__doc__ or ""),
+        "settings": "\n".join(lines) or "none",
+        "source": str(path),
+    }
+
+
+def settings(method: type[Any]) -> dict[str, tuple[Any, str]]:
+    """Every setting of a method with its default and the comment behind it; an objective's own come after."""
+    instance = method()
+    found = {key: (getattr(instance, key), comments(method).get(key, "")) for key in options(method)}
+    own = getattr(instance, "objective", None)
+    if own is not None:
+        found |= {f"objective.{key}": value for key, value in settings(type(own)).items()}
+    return found
+
+
+def comments(method: type[Any]) -> dict[str, str]:
+    """The comment behind each field in the source, its own or inherited."""
+    found = {}
+    for cls in filter(is_dataclass, reversed(method.__mro__)):
+        source = inspect.getsource(cls).split("\n")
+        body = ast.parse(inspect.cleandoc("\n".join(source))).body[0]
+        assert isinstance(body, ast.ClassDef)
+        for node in body.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                _, mark, comment = source[(node.end_lineno or node.lineno) - 1].partition("#")
+                found[node.target.id] = f"{mark}{comment}"
+    return found

@@ -1,0 +1,135 @@
+"""How a run shows itself: a live bar on a terminal, one line a round otherwise, and what Ctrl-C means."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.status import Status
+
+from imperfed.data.federate import FederatedData
+from imperfed.engine.schedule import RoundReport
+from imperfed.experiments.config import Config
+from imperfed.experiments.experiment import Interrupted, Watch
+
+
+class Show:
+    """Follows runs on a console."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.stopping = False
+        self.total = 0
+        self.began = 0.0
+        self.first = 0
+        self.last_score = ""
+        self.bar: Progress | None = None
+        self.task = TaskID(0)
+        self.waiting: Status | None = None
+
+    def watch(self) -> Watch:
+        """The hooks that a run calls."""
+        return Watch(self.prepare, self.begin, self.round, lambda: self.stopping)
+
+    def prepare(self, config: Config) -> None:
+        """Show that something is being done before the first round."""
+        self.end()
+        if self.console.is_terminal:
+            self.waiting = self.console.status(f"preparing {config.run.data}")
+            self.waiting.start()
+
+    def begin(self, config: Config, data: FederatedData, round: int) -> None:
+        """Say what is about to be trained on what."""
+        self.end()
+        self.total, self.first, self.began = config.rounds.rounds, round, time.perf_counter()
+        self.last_score = ""
+        self.console.print(f"{config.run.title} on {describe(data)}", style="bold")
+        if own := data.facts.get("sites_not_used"):
+            self.console.print(f"sites are simulated; the {own} that the data name: -s partition=column")
+        if self.console.is_terminal:
+            self.bar = Progress(
+                TextColumn("round"),
+                MofNCompleteColumn(),
+                BarColumn(),
+                TextColumn("{task.description}"),
+                TimeRemainingColumn(),
+                console=self.console,
+                transient=True,
+            )
+            self.task = self.bar.add_task("", total=self.total, completed=round)
+            self.bar.start()
+
+    def round(self, report: RoundReport, seconds: float) -> None:
+        """Show a finished round."""
+        done = report.round + 1
+        loss = sum(report.losses.values()) / max(len(report.losses), 1)
+        failed = f", {len(report.failures)} failed" if report.failures else ""
+        text = f"loss {loss:.3f}{self.score(report)}{failed}"
+        left = (time.perf_counter() - self.began) / (done - self.first) * (self.total - done)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=done, description=text)
+            if done == self.total:
+                self.end()
+        else:
+            self.console.print(f"round {done}/{self.total}: {text}, {seconds:.2f} s, {left:.0f} s left")
+
+    def score(self, report: RoundReport) -> str:
+        """The round's leading figure; a bar goes on showing the last one through rounds without."""
+        if report.personal:
+            name = next(iter(next(iter(report.personal.values()))))  # of any site: some may be away
+            values = [100 * s[name][0] for s in report.personal.values() if math.isfinite(s[name][0])]
+            self.last_score = ""
+            if values:
+                self.last_score = f", {name} {sum(values) / len(values):.1f} % (worst site {min(values):.1f} %)"
+        elif report.common:
+            name, (value, _) = next(iter(report.common.items()))
+            self.last_score = f", {name} {100 * value:.1f} %"
+        return self.last_score if report.personal or report.common or self.bar is not None else ""
+
+    def end(self) -> None:
+        """Take away what moves."""
+        if self.waiting is not None:
+            self.waiting.stop()
+            self.waiting = None
+        if self.bar is not None:
+            self.bar.stop()
+            self.bar = None
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """The first Ctrl-C lets the round end and writes a checkpoint; the second stops at once."""
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            if self.stopping:
+                raise KeyboardInterrupt
+            self.stopping = True
+            self.console.print("stopping after this round, with a checkpoint; Ctrl-C again to stop at once")
+
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise Interrupted("stopped at once; `imperfed resume` goes on from the run's last checkpoint") from None
+        finally:
+            signal.signal(signal.SIGINT, before)
+            self.end()
+
+
+def describe(data: FederatedData) -> str:
+    """A federation in one line."""
+    federation, facts = data.federation, data.facts
+    sizes = federation.sizes()
+    text = f"{federation.name}: {len(sizes)} sites of {min(sizes)} to {max(sizes)} rows, {federation.labels.kind}"
+    if "mean_size" in facts:
+        text += f" of mean size {facts['mean_size']:.2f} among {len(federation.classes)} classes"
+    if "instead_of" in facts:
+        text += f" (the true ones, not the {facts['instead_of']} that the data come with)"
+    if absent := facts.get("classes_at_nobody"):
+        text += f", {len(federation.classes) - len(absent)} of {len(federation.classes)} classes held by some site"
+    return text

@@ -1,0 +1,241 @@
+"""Cells of a column become numbers, classes, sets of classes or marks; those that cannot are noted.
+
+Where values repeat, each distinct one is looked at once and the rows follow by its code.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from imperfed.data.files.problems import Problems, listed, nearest, shown
+from imperfed.data.files.table import FileTable
+
+Floats = npt.NDArray[np.float32]
+Index = npt.NDArray[np.int64]
+Marks = npt.NDArray[np.int8]
+Sets = npt.NDArray[np.bool_]
+
+UNKNOWN = -1
+"""The mark of what nobody has looked at."""
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+LIST_SEPARATOR = "\x1f"
+"""Stands between the names of a list column once it is text; no name that can be declared holds it."""
+
+
+class Refused(ValueError):
+    """A value that cannot be read: what was expected, and the fix."""
+
+    def __init__(self, expected: str, fix: str) -> None:
+        super().__init__(expected, fix)
+        self.expected, self.fix = expected, fix
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+def numbers(table: FileTable, columns: Sequence[str], problems: Problems) -> Floats:
+    """Columns of numbers as float32 [n, columns]; every value that is not finite is noted."""
+    x = np.zeros((table.rows, len(columns)), np.float32)
+    for j, name in enumerate(columns):
+        column = table.columns.get(name)
+        if column is not None:
+            x[:, j] = _numbers(table, name, column, problems)
+    return x
+
+
+def _numbers(table: FileTable, name: str, column: Any, problems: Problems) -> Floats:
+    if isinstance(column, np.ndarray):
+        found = f"{column.dtype} of shape {column.shape}"
+        problems.add(table.file, None, name, found, "one number a row", "use `array` for a matrix of inputs")
+        return np.zeros(table.rows, np.float32)
+    doubles = _floats(column)
+    with np.errstate(over="ignore"):
+        values: Floats = doubles.astype(np.float32)
+    for row in np.flatnonzero(~np.isfinite(values)).tolist():
+        cell = column[row].as_py()
+        found = "a blank" if cell in (None, "") else shown(cell)
+        table.note(problems, row, name, found, "a finite number", "fill the value, or drop the row")
+    return values
+
+
+def _floats(column: Any) -> npt.NDArray[np.float64]:
+    """A column as float64, NaN where a cell is no number."""
+    import pyarrow
+
+    kind = column.type
+    if pyarrow.types.is_boolean(kind):
+        column = column.cast(pyarrow.int8())
+    if pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind):
+        doubles: npt.NDArray[np.float64] = column.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return doubles
+    return np.array([_float(cell) for cell in column.to_pylist()], np.float64)
+
+
+def _float(cell: Any) -> float:
+    if isinstance(cell, str):
+        return float(cell) if NUMBER.fullmatch(cell) else math.nan
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+# -- distinct values ---------------------------------------------------------------------------------------------------
+
+
+def codes_of(table: FileTable, name: str, problems: Problems) -> tuple[Index, list[Any]] | None:
+    """Every row's code, and the value that each code stands for, None among them; None without such a column."""
+    import pyarrow
+
+    column = table.columns.get(name)
+    if column is None or _is_matrix(table, name, problems):
+        return None
+    try:
+        codes, values = encoded(column)
+    except (pyarrow.ArrowException, TypeError, ValueError) as error:
+        found = f"a column of {column.type} ({shown(str(error))})"
+        problems.add(table.file, None, name, found, "text, numbers or lists of them", "convert the column")
+        return None
+    return codes, [*values.to_pylist(), None]
+
+
+def encoded(column: Any) -> tuple[Index, Any]:
+    """Every row's code (nulls have the next one) and the distinct values in pyarrow's memory; lists as text."""
+    import pyarrow
+    from pyarrow import compute
+
+    if pyarrow.types.is_nested(column.type):
+        column = compute.binary_join(column.cast(pyarrow.list_(pyarrow.string())), LIST_SEPARATOR)
+    if isinstance(column, pyarrow.ChunkedArray):
+        column = column.unify_dictionaries().combine_chunks()  # before encoding: a dictionary a chunk is slow
+    if not pyarrow.types.is_dictionary(column.type):
+        column = compute.dictionary_encode(column)
+    codes = column.indices.cast(pyarrow.int64()).fill_null(len(column.dictionary))
+    return codes.to_numpy(zero_copy_only=False), column.dictionary
+
+
+def text_of(table: FileTable, name: str, problems: Problems) -> Any:
+    """A column as text in pyarrow's memory, such as ids, of which there are many; None without such a column."""
+    import pyarrow
+
+    column = table.columns.get(name)
+    if column is None or _is_matrix(table, name, problems):
+        return None
+    try:
+        return column.cast(pyarrow.string())
+    except pyarrow.ArrowException:
+        problems.add(table.file, None, name, f"a column of {column.type}", "text or numbers", "convert the column")
+        return None
+
+
+def _is_matrix(table: FileTable, name: str, problems: Problems) -> bool:
+    """Whether a column has several values a row, which is then noted."""
+    column = table.columns[name]
+    if isinstance(column, np.ndarray):
+        found = f"{column.dtype} of shape {column.shape}"
+        problems.add(table.file, None, name, found, "one value a row", "write one array of it")
+    return isinstance(column, np.ndarray)
+
+
+def read_values(
+    table: FileTable, name: str, read: Callable[[Any], Any], blank: Any, problems: Problems
+) -> npt.NDArray[Any] | None:
+    """Each row's value as `read` gives it, `blank` where it refuses; None where there is no such column."""
+    found = codes_of(table, name, problems)
+    if found is None:
+        return None
+    codes, values = found
+    used = np.bincount(codes, minlength=len(values)) > 0
+    meanings, refused = [], {}
+    for code, value in enumerate(values):
+        try:
+            meanings.append(read(value) if used[code] else blank)
+        except Refused as refusal:
+            meanings.append(blank)
+            refused[code] = refusal
+    for row in np.flatnonzero(np.isin(codes, [*refused])).tolist() if refused else ():
+        why, value = refused[codes[row]], values[codes[row]]
+        cell = "a blank" if value is None or value == "" else shown(_as_text(value))
+        table.note(problems, row, name, cell, why.expected, why.fix)
+    return np.array(meanings)[codes]
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return word(value)
+    return value.replace(LIST_SEPARATOR, "|") if isinstance(value, str) else value
+
+
+def word(value: Any) -> str:
+    """A value as a name: numbers as they are written, whole ones without a point, true as 1; empty for no value."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(int(value) if isinstance(value, bool) else value).strip()
+
+
+def one_of(names: Sequence[str], what: str, numbered: bool = False) -> Callable[[Any], int]:
+    """Reads a name as its place among the declared ones; where `numbered`, also the place itself."""
+    known = {str(place): place for place in range(len(names))} if numbered else {}
+    if any(name.isdecimal() for name in names):
+        known = {}
+    known |= {name: place for place, name in enumerate(names)}
+
+    def read(value: Any) -> int:
+        name = word(value)
+        if name not in known:
+            raise Refused(f"a declared {what}", nearest(name, names) if name else f"known: {listed(names)}")
+        return known[name]
+
+    return read
+
+
+def set_of(names: Sequence[str], what: str, separator: str, empty: bool = False) -> Callable[[Any], Sets]:
+    """Reads names with separators between them as a row of 0 and 1; no name at all only where `empty`."""
+    read_one = one_of(names, what)
+
+    def read(value: Any) -> Sets:
+        text = word(value)
+        apart = LIST_SEPARATOR if LIST_SEPARATOR in text else separator
+        members = [read_one(part) for part in text.split(apart) if part.strip()]
+        if not members and not empty:
+            raise Refused(f"at least one {what}", "name all that may be true; all of them where nothing is known")
+        row = np.zeros(len(names), np.bool_)
+        row[members] = True
+        return row
+
+    return read
+
+
+def mark(missing: Sequence[str] = (), uncertain: Sequence[str] = (), read_as: str = "refuse") -> Callable[[Any], int]:
+    """Reads 1 as present, 0 as absent, a blank or a `missing` value as not annotated, an `uncertain` one as said."""
+    unknown = {_plain(value) for value in missing} | {""}
+    unsure = {_plain(value) for value in uncertain}
+    policies = {"unknown": UNKNOWN, "positive": 1, "negative": 0}
+
+    def read(value: Any) -> int:
+        name = _plain(value)
+        if name in unknown:
+            return UNKNOWN
+        if name in unsure and read_as in policies:
+            return policies[read_as]
+        if name in unsure:
+            raise Refused("no uncertain value (read_as is refuse)", "settle it, or choose another policy")
+        if name not in ("0", "1"):
+            raise Refused("1 (present), 0 (absent) or a blank (not annotated)", "or declare it: missing, uncertain")
+        return int(name)
+
+    return read
+
+
+def _plain(value: Any) -> str:
+    """A value as a word, numbers in one way of writing: 1.0 is 1."""
+    name = word(value)
+    return word(float(name)) if NUMBER.fullmatch(name) and math.isfinite(float(name)) else name

@@ -1,0 +1,260 @@
+"""`federation.toml`: which files are the sites, which column is what, and how labels are to be read.
+
+A declaration is the same at every site and holds nothing of their rows, so that it can travel: `parse(text)` and
+`Declaration.toml()` are each other's inverse.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from types import GenericAlias
+from typing import Any
+
+from imperfed.core.errors import DataError
+from imperfed.data.files.problems import Problems, nearest, shown
+
+FILE = "federation.toml"
+KINDS = ("exact", "candidates", "annotated", "positive", "positives")
+POLICIES = ("unknown", "positive", "negative", "refuse")
+
+Names = tuple[str, ...]
+Sizes = tuple[int, ...]
+Choices = Mapping[str, Names]
+Places = str | Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model sees: columns of a table, or images, or sparse text features, or one array of an .npz file."""
+
+    numeric: Names = ()
+    categorical: Choices = field(default_factory=dict)
+    """Column -> all of its categories; each becomes a column of 0 and 1."""
+    image: str = ""
+    """The column of image paths, relative to its file; not needed where sites are folders of images by class."""
+    size: Sizes = ()
+    """Height and width that every image is brought to."""
+    channels: int = 3
+    sparse: str = ""
+    """The column of `index:value` pairs with spaces between them; indices count from 0."""
+    features: int = 0
+    """How many features sparse inputs count."""
+    array: str = ""
+    """The array of inputs in .npz files, [n, ...]."""
+    standardise: bool | None = None
+    """Mean 0 and spread 1 over all sites, from sums; None: tables yes, images no."""
+
+    @property
+    def in_folders(self) -> bool:
+        """Whether inputs are the images of folders by class."""
+        return bool(self.size) and not self.image
+
+
+@dataclass(frozen=True)
+class Uncertain:
+    """Values that are neither present nor absent, and what they count as."""
+
+    values: Names = ()
+    read_as: str = ""
+
+
+@dataclass(frozen=True)
+class LabelColumns:
+    """The label space, declared once for all sites, and where the labels stand."""
+
+    kind: str = ""
+    classes: Names = ()
+    column: str = ""
+    """One class, a set of classes with separators between them, a list, or an array of an .npz file."""
+    columns: Names = ()
+    """One column of 0 and 1 a class, in the order of `classes`."""
+    separator: str = "|"
+    missing: Names = ()
+    """Values that mean "not annotated", besides blank cells and nulls."""
+    uncertain: Uncertain = field(default_factory=Uncertain)
+    truth: str | Names = ""
+    """True labels, for evaluation only: a column, or one a class."""
+
+
+@dataclass(frozen=True)
+class SensitiveColumn:
+    """A sensitive attribute: a column with one group, or with several that a row may belong to."""
+
+    column: str = ""
+    values: Names = ()
+    separator: str = "|"
+    truth: str = ""
+    """The column of the one true group, for evaluation only."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """All that is said of a federation's files."""
+
+    name: str = ""
+    sites: Places = ""
+    """A path with one `*`, which stands for the site's name; or name -> path; or one file, with `site_column`."""
+    site_column: str = ""
+    id: str = ""
+    group: str = ""
+    """The column of what rows belong to, such as a patient: rows of one group are never both trained and tested on."""
+    delimiter: str = ","
+    """Between the cells of .csv files; those of .tsv files are tabulators."""
+    test: Places = ""
+    """Clean test files: one a site, as `sites`, or one for all."""
+    public: str = ""
+    """A file of inputs that the server may look at."""
+    trusted: str = ""
+    """A file of rows with true labels that only the server holds."""
+    inputs: Inputs = field(default_factory=Inputs)
+    labels: LabelColumns = field(default_factory=LabelColumns)
+    attribute: SensitiveColumn | None = None
+    folder: Path = Path()
+    """Where the file lies; paths are relative to it. Does not travel."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether there are rows to measure models on, or rows of the sites that can be kept apart for it."""
+        return bool(self.test or self.labels.truth) or self.labels.kind in ("exact", "annotated")
+
+    @property
+    def file(self) -> Path:
+        """The file itself."""
+        return self.folder / FILE
+
+    def toml(self) -> str:
+        """The text of the file; what is as usual is left out."""
+        return "\n".join(_tables(self, "")).lstrip() + "\n"
+
+
+def is_federation(data: str) -> bool:
+    """Whether what was given as data is a federation.toml, or a folder that holds one."""
+    path = Path(data).expanduser()
+    return path.suffix == ".toml" or os.path.isfile(path / FILE)
+
+
+def called(data: str) -> str:
+    """A short name for what was given as data: a dataset's name, a file's without its ending, a federation's folder."""
+    path = Path(data).expanduser()
+    path = path.parent if path.name == FILE else path
+    return path.stem or path.resolve().name
+
+
+def read_declaration(path: str | Path) -> Declaration:
+    """A federation.toml, or the one in a folder; a `DataError` tells all that is wrong with it."""
+    path = Path(path).expanduser()
+    path = path / FILE if path.is_dir() else path
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    return parse(text, path)
+
+
+def parse(text: str, path: Path = Path(FILE)) -> Declaration:
+    """A declaration from its text, as it lies in `path` or came from elsewhere."""
+    try:
+        entries = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise DataError(f"{path}: not a TOML file ({error})") from error
+    from imperfed.data.files.rules import note_broken
+
+    problems = Problems()
+    name = path.resolve().parent.name or "federation"
+    declaration: Declaration = _filled(Declaration, {"name": name} | entries, "", path, problems)
+    declaration = replace(declaration, folder=path.parent)
+    note_broken(declaration, path, problems)
+    problems.check(str(path))
+    return declaration
+
+
+# -- from TOML and back ------------------------------------------------------------------------------------------------
+
+
+def _filled(schema: type[Any], entries: Mapping[str, Any], at: str, path: Path, problems: Problems) -> Any:
+    """The dataclass with what the entries say; what is wrong with them is noted and left at its default."""
+    hints = {name: hint for name, hint in typing.get_type_hints(schema).items() if name != "folder"}
+    for key in entries.keys() - hints.keys():
+        where = f"{at}{key}" if not at or key.isidentifier() else f"{at}{shown(key)}"
+        problems.add(path, None, where, "an unknown key", "a known one", nearest(key, hints))
+    values = {}
+    for key, kind in hints.items():
+        if key not in entries:
+            continue
+        entry, kinds = entries[key], typing.get_args(kind) if _optional(kind) else (kind,)
+        if is_dataclass(kinds[0]) and isinstance(entry, Mapping):
+            values[key] = _filled(typing.cast(type[Any], kinds[0]), entry, f"{at}{key}.", path, problems)
+            continue
+        try:
+            values[key] = _typed(entry, kinds[0])
+        except (TypeError, ValueError):
+            wanted = WANTED.get(kinds[0], "a table of keys")
+            problems.add(path, None, f"{at}{key}", shown(entry), wanted, "change the value or leave the key out")
+    return schema(**values)
+
+
+def _optional(kind: Any) -> bool:
+    return type(None) in typing.get_args(kind)
+
+
+WANTED: dict[Any, str] = {
+    str: "text",
+    bool: "true or false",
+    int: "a whole number",
+    Names: "a list of names",
+    Sizes: "height and width, as [64, 64]",
+    Choices: "a table: column = [categories]",
+    Places: "a path, or a table: site = path",
+    str | Names: "a column, or a list of them",
+}
+
+
+def _typed(entry: Any, kind: Any) -> Any:
+    """A value of the field's type, or an error."""
+    if kind is Places:
+        return {k: _typed(v, str) for k, v in entry.items()} if isinstance(entry, Mapping) else _typed(entry, str)
+    if kind == str | Names:
+        return _typed(entry, str if isinstance(entry, str) else Names)
+    if kind == Choices:
+        return {column: _typed(names, Names) for column, names in entry.items()} if entry else {}
+    if kind == Sizes and isinstance(entry, int):
+        return _typed([entry, entry], Sizes)
+    if isinstance(kind, GenericAlias):
+        if not isinstance(entry, list):
+            raise TypeError(entry)
+        return tuple(_typed(item, typing.get_args(kind)[0]) for item in entry)
+    if kind is str and isinstance(entry, int | float) and not isinstance(entry, bool):
+        return str(entry)  # classes may be numbers: [0, 1, 2]
+    if not isinstance(entry, kind) or (kind is int and isinstance(entry, bool)):
+        raise TypeError(entry)
+    return entry
+
+
+def _tables(part: Any, at: str) -> list[str]:
+    """The lines of a dataclass: its own keys, then its tables."""
+    own, tables = [], []
+    for spec in fields(part):
+        value = getattr(part, spec.name)
+        usual = spec.default if spec.default_factory is MISSING else spec.default_factory()
+        if value == usual or spec.name == "folder":
+            continue
+        if is_dataclass(value):
+            tables += _tables(value, f"{at}{spec.name}.")
+        elif isinstance(value, Mapping):
+            tables += ["", f"[{at}{spec.name}]", *(f"{_text(k)} = {_text(v)}" for k, v in value.items())]
+        else:
+            own.append(f"{spec.name} = {_text(value)}")
+    return (["", f"[{at[:-1]}]"] if at and own else []) + own + tables
+
+
+def _text(value: Any) -> str:
+    """A TOML value or quoted key: JSON, which is TOML here but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,199 @@
+"""What a model sees, from a table: columns of numbers and categories, images, sparse features, or one array."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from imperfed.core.errors import DataError
+from imperfed.data import readers
+from imperfed.data.files.cells import NUMBER, numbers, one_of, read_values, set_of, text_of
+from imperfed.data.files.declaration import Declaration, Inputs, SensitiveColumn
+from imperfed.data.files.problems import Problems, shown
+from imperfed.data.files.table import IMAGE, FileTable, Role
+from imperfed.data.sparse import pack
+
+Pixels = npt.NDArray[np.uint8]
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def wanted_inputs(declaration: Declaration) -> dict[str, Role]:
+    """The columns that inputs are made of, the sensitive attribute's among them."""
+    inputs, attribute = declaration.inputs, declaration.attribute
+    wanted: dict[str, Role] = dict.fromkeys(inputs.numeric, "number")
+    wanted |= dict.fromkeys(inputs.categorical, "code")
+    wanted |= dict.fromkeys(filter(None, (inputs.image, inputs.sparse, inputs.array)), "text")
+    return wanted if attribute is None else wanted | {attribute.column: "code"}
+
+
+def read_inputs(table: FileTable, declaration: Declaration, problems: Problems) -> Tensor | None:
+    """float32 [n, ...]; None where the columns are not there."""
+    inputs = declaration.inputs
+    if inputs.size:
+        return _images(table, inputs, problems)
+    if inputs.sparse:
+        return _sparse(table, inputs, problems)
+    x = _array(table, inputs.array, problems) if inputs.array else _table(table, inputs, problems)
+    return x if declaration.attribute is None else _with_groups(x, table, declaration.attribute, problems)
+
+
+def _table(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor:
+    parts = [numbers(table, inputs.numeric, problems)]
+    for column, names in inputs.categorical.items():
+        codes = read_values(table, column, one_of(names, "category"), 0, problems)
+        if codes is not None:
+            parts.append(np.eye(len(names), dtype=np.float32)[codes])
+    return torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts, 1))
+
+
+def _with_groups(x: Tensor | None, table: FileTable, attribute: SensitiveColumn, problems: Problems) -> Tensor | None:
+    """The inputs with one more column for every group."""
+    read = set_of(attribute.values, "group", attribute.separator)
+    members = read_values(table, attribute.column, read, np.zeros(len(attribute.values), np.bool_), problems)
+    if x is not None and x.ndim != 2:
+        found = f"inputs of shape {tuple(x.shape[1:])}"
+        problems.add(table.file, None, attribute.column, found, "a table of features", "leave [attribute] out")
+        return None
+    return None if x is None or members is None else torch.cat([x, torch.from_numpy(members).float()], 1)
+
+
+def _array(table: FileTable, name: str, problems: Problems) -> Tensor | None:
+    column = table.columns.get(name)
+    if column is None:
+        return None
+    array = column if isinstance(column, np.ndarray) else column.to_numpy(zero_copy_only=False)
+    if array.dtype.kind not in "biuf" or array.ndim < 2 or not array.size:
+        found = f"{array.dtype} of shape {array.shape}"
+        problems.add(table.file, None, name, found, "numbers, [n, ...], in an .npz file", "write them as one array")
+        return None
+    try:
+        x = readers.inputs(array, name)
+    except DataError as error:
+        problems.add(table.file, None, name, str(error), "channels first", "move the last axis")
+        return None
+    flat = x.flatten(1)
+    for row in (~flat.isfinite().all(1)).nonzero().flatten().tolist():
+        at = int((~flat[row].isfinite()).nonzero()[0])
+        found = f"{float(flat[row, at])} at position {at} of the row"
+        table.note(problems, row, name, found, "finite numbers", "fill the value, or drop the row")
+    return x
+
+
+def _one_a_row(table: FileTable, name: str, problems: Problems) -> bool:
+    """Whether there is such a column; a matrix is noted."""
+    column = table.columns.get(name)
+    if isinstance(column, np.ndarray):
+        found = f"{column.dtype} of shape {column.shape}"
+        problems.add(table.file, None, name, found, "one text a row", "use `array` for a matrix of inputs")
+        return False
+    return column is not None
+
+
+# -- images ------------------------------------------------------------------------------------------------------------
+
+
+def _images(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor | None:
+    name = IMAGE if table.is_folder else inputs.image
+    if not _one_a_row(table, name, problems):
+        return None
+    folder = table.file if table.is_folder else table.file.parent
+    pixels: Pixels = np.zeros((table.rows, inputs.channels, *inputs.size), np.uint8)
+    for row, path in enumerate(table.columns[name].to_pylist()):
+        image = read_image(folder / str(path or ""), inputs.size, inputs.channels)
+        if isinstance(image, str):
+            found = image if table.is_folder else f"{shown(path)}: {image}"
+            table.note(problems, row, name, found, "an image", "mend the path, or replace the image")
+        else:
+            pixels[row] = image
+    return readers.scaled(pixels)
+
+
+def read_image(path: Path, size: Sequence[int], channels: int) -> Pixels | str:
+    """An image file as uint8 [channels, height, width], or why it cannot be read."""
+    from PIL import Image
+
+    height, width = size
+    try:
+        with warnings.catch_warnings(), Image.open(path) as opened:
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image: Any = opened
+            if image.mode.startswith("I"):  # 16 bits a pixel: Pillow would cut values off above 255
+                image = Image.fromarray((np.asarray(image).clip(0, 65535) // 257).astype(np.uint8))
+            image = image.convert("L" if channels == 1 else "RGB")
+            if image.size != (width, height):
+                image = image.resize((width, height), Image.Resampling.BILINEAR)
+            array = np.asarray(image)
+    except FileNotFoundError:
+        return "no such file"
+    except Exception as error:  # Pillow's decoders promise no common type on damaged input
+        return f"not readable as an image ({type(error).__name__})"
+    return array[None] if channels == 1 else np.moveaxis(array, -1, 0)
+
+
+# -- sparse features ---------------------------------------------------------------------------------------------------
+
+
+def _sparse(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor | None:
+    """Sparse rows [n, 2, L] as `imperfed.data.sparse` holds them."""
+    column = text_of(table, inputs.sparse, problems)
+    if column is None:
+        return None
+    found = _pairs(column, inputs.features)
+    if found is None:
+        found = _pairs_one_by_one(table, inputs, column, problems)
+    return pack(*found, inputs.features, str(table.file))
+
+
+def _pairs(column: Any, features: int) -> tuple[Any, Any, Any] | None:
+    """Where each row begins, all indices and all values; None where some cell is not as expected."""
+    import pyarrow
+    from pyarrow import compute
+
+    try:
+        column = column.combine_chunks() if isinstance(column, pyarrow.ChunkedArray) else column
+        column = compute.utf8_trim_whitespace(column.fill_null(""))
+        words = compute.utf8_split_whitespace(column)
+        counts = compute.list_value_length(words).to_numpy(zero_copy_only=False)
+        flat = words.flatten()
+        keep = compute.not_equal(flat, "")  # a blank cell holds one word, which is empty
+        blank = compute.equal(column, "").to_numpy(zero_copy_only=False)
+        pairs = compute.split_pattern(flat.filter(keep), ":")
+        if not compute.all(compute.equal(compute.list_value_length(pairs), 2)).as_py() and len(pairs):
+            return None
+        at = compute.list_element(pairs, 0).cast(pyarrow.int64()).to_numpy(zero_copy_only=False)
+        values = compute.list_element(pairs, 1).cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
+    except (pyarrow.ArrowException, TypeError):
+        return None
+    with np.errstate(over="ignore"):
+        values = values.astype(np.float32)
+    if not (np.isfinite(values).all() and ((at >= 0) & (at < features)).all()):
+        return None
+    first = np.concatenate([[0], np.cumsum(np.where(blank, 0, counts))]).astype(np.int64)
+    row = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    return None if len(np.unique(row * features + at)) < len(at) else (first, at, values)
+
+
+def _pairs_one_by_one(table: FileTable, inputs: Inputs, column: Any, problems: Problems) -> tuple[Any, Any, Any]:
+    """The same; the first wrong pair of every row that has one is noted."""
+    expected = f"index:value with an index from 0 to {inputs.features - 1}, each once, and finite values"
+    first, at, values = [0], [], []
+    for row, cell in enumerate(column.to_pylist()):
+        seen: dict[int, float] = {}
+        for pair in (cell or "").split():
+            index, _, value = pair.partition(":")
+            right = index.isascii() and index.isdecimal() and int(index) < inputs.features and int(index) not in seen
+            if not (right and NUMBER.fullmatch(value) and abs(float(value)) <= LARGEST):
+                table.note(problems, row, inputs.sparse, shown(pair), expected, "mend the pair")
+                break
+            seen[int(index)] = float(value)
+        at += [*seen]
+        values += [*seen.values()]
+        first.append(len(at))
+    return np.array(first), np.array(at, np.int64), np.array(values, np.float32)

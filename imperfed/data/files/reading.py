@@ -1,0 +1,162 @@
+"""The sites of a declaration, read from their files.
+
+    declaration = read_declaration("clinics")
+    found = read_sites(declaration)         every site that can be read, and all problems of those that cannot
+    found.check()                           one error that tells them
+
+One site alone, by a declaration that came from elsewhere: `read_site(Path("site.csv"), parse(text))`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+import numpy as np
+
+from imperfed.data.files.cells import codes_of, word
+from imperfed.data.files.declaration import Declaration, Places
+from imperfed.data.files.labelled import scattered_columns
+from imperfed.data.files.problems import Problems, shown
+from imperfed.data.files.rows import CLEAN, PUBLIC, SITE, FileRows, read_rows
+from imperfed.data.files.rules import name_trouble
+from imperfed.data.files.table import FileTable
+
+
+@dataclass(frozen=True)
+class SiteReading:
+    """What one site holds."""
+
+    name: str
+    rows: FileRows
+    test: FileRows | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that a declaration names and that could be read, and what is wrong with the rest."""
+
+    declaration: Declaration
+    sites: tuple[SiteReading, ...] = ()
+    test: FileRows | None = None
+    """One test file for all sites."""
+    public: FileRows | None = None
+    trusted: FileRows | None = None
+    problems: Problems = field(default_factory=Problems)
+
+    def check(self) -> Reading:
+        """The reading itself, or one `DataError` with all problems."""
+        self.problems.check(self.declaration.name)
+        return self
+
+
+def read_sites(declaration: Declaration) -> Reading:
+    """Every file of a declaration."""
+    problems = Problems()
+    files, tests, common = _files(declaration, problems)
+    held = dict(_held(files, declaration, problems))
+    _note_nowhere([rows.table for rows in held.values()], declaration, problems)
+    clean = {name: read_rows(path, declaration, CLEAN, problems) for name, path in tests.items()}
+    _note_unlike(held if declaration.site_column else files, tests, declaration, problems)
+    sites = tuple(SiteReading(name, rows, clean.get(name)) for name, rows in held.items())
+    others = ((common, CLEAN), (declaration.public, PUBLIC), (declaration.trusted, CLEAN))
+    test, public, trusted = (
+        read_rows(declaration.folder / path, declaration, use, problems) if path else None for path, use in others
+    )
+    _note_shapes(
+        [rows for rows in (*held.values(), *clean.values(), test, public, trusted) if rows is not None], problems
+    )
+    return Reading(declaration, sites, test, public, trusted, problems)
+
+
+def read_site(path: str | Path, declaration: Declaration) -> SiteReading:
+    """The file of one site, by a declaration that may come from elsewhere; one `DataError` tells all problems."""
+    path, problems = Path(path), Problems()
+    rows = read_rows(path, declaration, SITE, problems)
+    problems.check(str(path))
+    assert rows is not None
+    return SiteReading(path.stem, rows)
+
+
+def places(where: Places, folder: Path) -> dict[str, Path]:
+    """The files behind a declared path, by the names of sites: what `*` stands for; "" for a single path."""
+    if isinstance(where, Mapping):
+        return {name: folder / path for name, path in where.items()}
+    if "*" not in where:
+        return {"": folder / where}
+    pattern = PurePath(where)
+    root = folder / pattern.anchor
+    pattern = pattern.relative_to(pattern.anchor)
+    before, after = pattern.as_posix().split("*")
+    found = {}
+    for path in sorted(root.glob(str(pattern))):
+        name = path.relative_to(root).as_posix().removeprefix(before)
+        name = name.removesuffix(after) if after or path.is_dir() else PurePath(name).stem
+        if not name.startswith("."):
+            found[name] = path
+    return found
+
+
+def _files(declaration: Declaration, problems: Problems) -> tuple[dict[str, Path], dict[str, Path], str]:
+    """The files of the sites, the test files of the sites, and that of all sites."""
+    where: Places = declaration.test
+    common = where if isinstance(where, str) and "*" not in where else ""
+    where = {} if common or not where else where
+    files, tests = (places(part, declaration.folder) for part in (declaration.sites, where))
+    for key, said, found in (("sites", declaration.sites, files), ("test", where, tests)):
+        if said and not found:
+            problems.add(declaration.file, None, key, "no file", f"files at {said}", "mend the path")
+    return files, tests, common
+
+
+def _held(files: Mapping[str, Path], declaration: Declaration, problems: Problems) -> Iterator[tuple[str, FileRows]]:
+    """Name and rows of every site that can be read."""
+    for name, path in files.items():
+        if name and (trouble := name_trouble(name)):
+            problems.add(path, None, None, trouble, "a site's name that a file can have", "rename it")
+        rows = read_rows(path, declaration, SITE, problems)
+        if rows is not None:
+            yield from _by_column(rows, declaration.site_column) if declaration.site_column else [(name, rows)]
+
+
+def _by_column(rows: FileRows, column: str) -> Iterator[tuple[str, FileRows]]:
+    """The sites of one file, in the order of their names."""
+    found = codes_of(rows.table, column, Problems())
+    assert found is not None  # looked at when the rows were read
+    names, site = np.unique([word(value) for value in found[1]], return_inverse=True)
+    of_row = site[found[0]]
+    ends = np.bincount(of_row, minlength=len(names)).cumsum()
+    for name, held in zip(names.tolist(), np.split(np.argsort(of_row, kind="stable"), ends[:-1]), strict=True):
+        if len(held):
+            yield name, rows.take(held)
+
+
+def _note_nowhere(tables: list[FileTable], declaration: Declaration, problems: Problems) -> None:
+    """Note columns of labels that no site has, once all sites could be read."""
+    key = "labels.columns" if declaration.labels.columns else "labels.classes"
+    for column in scattered_columns(declaration.labels) if not problems else ():
+        if not any(column in table.columns for table in tables):
+            found, expected = f"{shown(column)}, which no file has", "a column of at least one site"
+            problems.add(declaration.file, None, key, found, expected, "mend the name, or leave the class out")
+
+
+def _note_unlike(
+    sites: Mapping[str, object], tests: Mapping[str, Path], declaration: Declaration, problems: Problems
+) -> None:
+    """Note sites without a test file where others have one, and test files of nobody."""
+    for name in sites if tests else ():
+        if name not in tests:
+            problems.add(declaration.file, None, "test", f"no test file of {name}", "one for every site", "add it")
+    for name, path in tests.items():
+        if name not in sites:
+            problems.add(path, None, None, "a test file of no site", "a site of this name", "rename or drop it")
+
+
+def _note_shapes(parts: list[FileRows], problems: Problems) -> None:
+    """Note inputs of another shape than those of the first file. Sparse rows may be of any length."""
+    for rows in parts[1:]:
+        usual, shape = tuple(parts[0].x.shape[1:]), tuple(rows.x.shape[1:])
+        if shape != usual and not rows.sparse:
+            expected = f"{usual} as in {parts[0].table.file}"
+            problems.add(rows.table.file, None, None, f"inputs of shape {shape}", expected, "make them alike")

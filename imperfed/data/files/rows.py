@@ -1,0 +1,190 @@
+"""The rows of one file: inputs, labels and ids, and for evaluation alone the truth."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from imperfed.core.labels import Labels
+from imperfed.data.files.cells import codes_of, encoded, one_of, read_values, text_of, word
+from imperfed.data.files.declaration import Declaration
+from imperfed.data.files.inputs import read_inputs, wanted_inputs
+from imperfed.data.files.labelled import (
+    label_columns,
+    note_contradictions,
+    read_labels,
+    read_truth,
+    scattered_columns,
+    true_labels,
+    truth_columns,
+    wanted_labels,
+)
+from imperfed.data.files.problems import LINED, Problems, shown
+from imperfed.data.files.rules import name_trouble
+from imperfed.data.files.table import IMAGE, FileTable, Role, Wanted, read_table
+
+SITE, CLEAN, PUBLIC, NEW = "site", "clean", "public", "new"
+"""What a file is for: rows of sites; rows whose labels are true; inputs alone; inputs and ids, to be predicted."""
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Examples as a file holds them, nothing standardised."""
+
+    table: FileTable
+    x: Tensor
+    """float32 [n, ...]; the groups of a sensitive attribute are the last columns."""
+    labels: Labels | None
+    """None for public inputs and for clean rows, of which `truth` is all that counts."""
+    truth: Tensor | None
+    """For evaluation: int64 [n], or int8 [n, C] where rows may have several classes."""
+    group: Tensor | None
+    """For evaluation: the true group of every row, int64 [n], where a column names it."""
+    at: npt.NDArray[np.int64]
+    """The rows of the table."""
+    names: Any = None
+    """The ids of all rows of the table, as a pyarrow array of text; None: rows are called by their numbers."""
+    together: npt.NDArray[np.str_] | None = None
+    """The group of every row, where a column names it."""
+    features: int = 0
+    """How many features sparse rows count; 0: they are not sparse."""
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether inputs are sparse rows, [n, 2, L], whose length may differ from file to file."""
+        return bool(self.features)
+
+    def ids(self) -> tuple[str, ...]:
+        """A name for every row."""
+        return tuple(map(str, self.at.tolist()) if self.names is None else self.names.take(self.at).to_pylist())
+
+    def place(self, row: int) -> tuple[Path, int | None]:
+        """The file and the line or row in which an example stands; a text file is read once more for it."""
+        return self.table.numbered.at(int(self.at[row]))
+
+    def take(self, rows: npt.NDArray[np.int64]) -> FileRows:
+        """Some of the rows."""
+        chosen = torch.from_numpy(rows)
+        truth, group = (None if t is None else t[chosen] for t in (self.truth, self.group))
+        labels = None if self.labels is None else self.labels.take(chosen)
+        together = None if self.together is None else self.together[rows]
+        return replace(
+            self, x=self.x[chosen], labels=labels, truth=truth, group=group, at=self.at[rows], together=together
+        )
+
+
+def read_rows(path: Path, declaration: Declaration, part: str, problems: Problems) -> FileRows | None:
+    """The rows of one file; None where something is wrong with it.
+
+    What is wrong with a text file is looked for once more with line numbers.
+    """
+    wanted, spare = _wanted(declaration, part)
+    folder = os.path.isdir(path)  # False, not an error, for a path that cannot be
+    if folder != declaration.inputs.in_folders and os.path.exists(path):
+        found, expected = ("a folder", "a file") if folder else ("a file", "a folder of images by class")
+        problems.add(path, None, None, found, expected, "mend the path, or write inputs.image for a column of paths")
+        return None
+    for slowly in (False, True):
+        noted = Problems()
+        table = read_table(path, wanted, declaration.delimiter, noted, spare, slowly)
+        rows = None if table is None else _convert(table, declaration, part, noted)
+        if not noted or table is None or table.lines is not None or path.suffix.lower() not in LINED:
+            break
+    problems.take(noted)
+    return None if noted else rows
+
+
+def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]]:
+    """The columns to read, and those that a file may lack."""
+    wanted: dict[str, Role] = wanted_inputs(declaration)
+    if part == PUBLIC:
+        return wanted, frozenset()
+    ids: dict[str, Role] = {declaration.id: "text"} if declaration.id else {}
+    if part == NEW:
+        return wanted | ids, frozenset()
+    labels, attribute = declaration.labels, declaration.attribute
+    wanted |= wanted_labels(labels)
+    group = attribute.truth if attribute is not None else ""
+    if group:
+        wanted[group] = "code"
+    if part == SITE:
+        wanted |= dict.fromkeys(filter(None, (declaration.site_column, declaration.group)), "code")
+        return wanted | ids, frozenset(() if declaration.site_column else scattered_columns(labels))
+    return wanted, frozenset((*label_columns(labels), *truth_columns(labels), group))
+
+
+def _convert(table: FileTable, declaration: Declaration, part: str, problems: Problems) -> FileRows | None:
+    """Inputs and labels of a table."""
+    x = read_inputs(table, declaration, problems)
+    labels = truth = group = None
+    if part == SITE:
+        labels = read_labels(table, declaration.labels, problems)
+        truth = read_truth(table, declaration.labels, problems)
+        note_contradictions(table, truth_columns(declaration.labels), labels, truth, problems)
+        _note_twice(text_of(table, declaration.id, problems), table, declaration, problems)
+        _note_sites(table, declaration, problems)
+    elif part == CLEAN:
+        truth = true_labels(table, declaration.labels, problems)
+    if part in (SITE, CLEAN) and declaration.attribute is not None and declaration.attribute.truth:
+        read = one_of(declaration.attribute.values, "group")
+        values = read_values(table, declaration.attribute.truth, read, 0, problems)
+        group = None if values is None else torch.from_numpy(values.astype(np.int64))
+    together = _together(table, declaration.group, problems) if part == SITE else None
+    if x is None or problems:
+        return None
+    image = IMAGE if table.is_folder else declaration.inputs.image
+    names = text_of(table, (part in (SITE, NEW) and declaration.id) or image, problems)
+    return FileRows(table, x, labels, truth, group, np.arange(table.rows), names, together, declaration.inputs.features)
+
+
+def _together(table: FileTable, column: str, problems: Problems) -> npt.NDArray[np.str_] | None:
+    """The group of every row; a blank is noted."""
+    found = codes_of(table, column, problems)
+    if found is None:
+        return None
+    names = np.array([word(value) for value in found[1]])[found[0]]
+    for row in np.flatnonzero(names == "").tolist():
+        table.note(problems, row, column, "a blank", "what the row belongs to", "give rows of their own a name")
+    return names
+
+
+def _note_twice(ids: Any, table: FileTable, declaration: Declaration, problems: Problems) -> None:
+    """Note ids that are blank or that a site has twice."""
+    from pyarrow import compute
+
+    if ids is None:
+        return
+    codes, distinct = encoded(ids)
+    blank = np.append(compute.equal(compute.utf8_trim_whitespace(distinct), "").to_numpy(zero_copy_only=False), True)
+    for row in np.flatnonzero(blank[codes]).tolist():
+        table.note(problems, row, declaration.id, "a blank", "an id", "give the row an id")
+    if len(distinct) == table.rows:
+        return
+    sites = codes_of(table, declaration.site_column, Problems())
+    pairs = codes if sites is None else codes * len(sites[1]) + sites[0]
+    _, first, where = np.unique(pairs, return_index=True, return_inverse=True)
+    for row in np.flatnonzero((first[where] != np.arange(table.rows)) & ~blank[codes]).tolist():
+        told = f"{shown(ids[row].as_py())}, as in {table.row_name(int(first[where[row]]))}"
+        table.note(problems, row, declaration.id, told, "every id once at a site", "rename or drop one of them")
+
+
+def _note_sites(table: FileTable, declaration: Declaration, problems: Problems) -> None:
+    """Note rows whose site has a name that no file can have."""
+    found = codes_of(table, declaration.site_column, problems)
+    if found is None:
+        return
+    codes, values = found
+    for code, value in enumerate(values):
+        if trouble := name_trouble(word(value)):
+            for row in np.flatnonzero(codes == code).tolist():
+                table.note(problems, row, declaration.site_column, trouble, "a site's name", "rename the site")

@@ -1,0 +1,179 @@
+"""What a declaration must say, and what cannot go together; every broken rule is noted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from imperfed.data.files.declaration import KINDS, POLICIES, Declaration, Inputs, LabelColumns, SensitiveColumn
+from imperfed.data.files.problems import Problems, listed, nearest, shown
+
+RESERVED = ("global", "scale", "pooled")
+"""Names of files in a run's folder beside those of the sites, and of all sites together."""
+
+Note = Callable[[str, str, str, str], None]
+"""Key, what was found, what was expected, the fix."""
+
+
+def note_broken(declaration: Declaration, path: Path, problems: Problems) -> None:
+    """Note all that is wrong with a declaration whose values have the right types."""
+    note: Note = partial(problems.add, path, None)
+    _places(declaration, note)
+    if len(declaration.delimiter) != 1 or declaration.delimiter in '"\r\n':
+        note("delimiter", shown(declaration.delimiter), "one character", 'such as "," or ";"')
+    _inputs(declaration.inputs, note)
+    _labels(declaration.labels, note)
+    _class_column(declaration, note)
+    if declaration.attribute is not None:
+        _attribute(declaration.attribute, declaration.inputs, note)
+
+
+def name_trouble(name: str) -> str:
+    """What forbids this as the name of a site, whose files are called after it; empty where nothing does."""
+    if not name.strip() or not name.isprintable():
+        return "a name without text, or with characters that cannot be printed"
+    if name in RESERVED:
+        return f"{shown(name)}, which is the name of another file of a run"
+    if name.startswith(".") or any(mark in name for mark in '/\\:*?"<>|'):
+        return f"{shown(name)}, which cannot be the name of a file"
+    return f"a name of {len(name)} characters" if len(name.encode()) > 200 else ""
+
+
+def _places(declaration: Declaration, note: Note) -> None:
+    usual = 'write sites = "sites/*.csv", one file a site; or [sites] with name = "path"'
+    if not declaration.sites:
+        note("sites", "nothing", "the files of the sites", usual)
+    for key, places in (("sites", declaration.sites), ("test", declaration.test)):
+        if isinstance(places, Mapping):
+            for name, path in places.items():
+                if trouble := name_trouble(name):
+                    note(f"{key}.{shown(name)}", trouble, "a name that a file can have", "choose another name")
+                if not path or "*" in path:
+                    note(f"{key}.{name}", shown(path), "one path", "name one file or folder")
+        elif places.count("*") > 1 or "?" in places or "[" in places:
+            note(key, shown(places), "one * and no other pattern", "let one * stand for the name of the site")
+        elif key == "sites" and places and ("*" in places) == bool(declaration.site_column):
+            found = "a * and a site_column" if declaration.site_column else "one path without *"
+            note(key, found, "either a * for the site's name, or one file with a site_column", usual)
+    if isinstance(declaration.sites, Mapping) and declaration.site_column:
+        note("site_column", "names of sites and a site_column", "one of them", "leave out site_column or [sites]")
+    for key, path in (("public", declaration.public), ("trusted", declaration.trusted)):
+        if "*" in path:
+            note(key, shown(path), "one path", "name one file")
+    texts = [*(p if isinstance(p, str) else "".join(p.values()) for p in (declaration.sites, declaration.test))]
+    if not all(text.isprintable() for text in (*texts, declaration.public, declaration.trusted)):
+        note("sites", "a path that cannot be printed", "plain paths", "mend the paths")
+
+
+def _inputs(inputs: Inputs, note: Note) -> None:
+    tables, images = bool(inputs.numeric or inputs.categorical), bool(inputs.image or inputs.size)
+    ways = {"numeric or categorical": tables, "image": images, "sparse": inputs.sparse, "array": inputs.array}
+    chosen = [way for way, said in ways.items() if said]
+    if len(chosen) != 1:
+        note("inputs", " and ".join(chosen) or "nothing", f"one of {listed([*ways])}", "say what the inputs are")
+    _once("inputs.numeric", [*inputs.numeric, *inputs.categorical], note)
+    for column, names in inputs.categorical.items():
+        _names(f"inputs.categorical.{column}", names, 1, note)
+    if images and not (len(inputs.size) == 2 and all(1 <= side <= 4096 for side in inputs.size)):
+        note("inputs.size", shown(list(inputs.size)), "height and width of 1 to 4096", "write size = [64, 64]")
+    if images and inputs.channels not in (1, 3):
+        note("inputs.channels", shown(inputs.channels), "1 (grey) or 3 (colours)", "write channels = 1 or 3")
+    if inputs.sparse and not 0 < inputs.features < 1 << 24:
+        note(
+            "inputs.features", shown(inputs.features), "the number of features, up to 16 million", "write features = N"
+        )
+    if inputs.features and not inputs.sparse:
+        note("inputs.features", shown(inputs.features), "nothing without sparse", "leave it out")
+    if inputs.sparse and inputs.standardise:
+        note("inputs.standardise", "true", "nothing", "sparse inputs are taken as they are; leave it out")
+
+
+def _labels(labels: LabelColumns, note: Note) -> None:
+    if labels.kind not in KINDS:
+        hint = nearest(labels.kind, KINDS) if labels.kind else "say what the labels are"
+        note("labels.kind", shown(labels.kind), f"one of {listed(KINDS)}", hint)
+    _names("labels.classes", labels.classes, 2 if labels.kind in ("exact", "candidates") else 1, note)
+    single = labels.kind in ("exact", "positive")
+    if labels.column and labels.columns:
+        note("labels", "column and columns", "one of them", "leave one out")
+    if single and labels.columns:
+        note("labels.columns", "one column a class", f"one column: labels are {labels.kind}", "write column = ...")
+    for key in ("columns", "truth"):
+        given = getattr(labels, key)
+        if isinstance(given, tuple) and given and len(given) != len(labels.classes):
+            note(f"labels.{key}", f"{len(given)} columns", f"one for each of {len(labels.classes)} classes", "list all")
+    _once("labels.columns", labels.columns, note)
+    if isinstance(labels.truth, tuple) and labels.truth and labels.kind in ("exact", "candidates"):
+        note("labels.truth", "several columns", "the column of the true class", "name one column")
+    if not labels.separator or not labels.separator.isprintable():
+        note("labels.separator", shown(labels.separator), "characters between classes", 'such as "|"')
+    for name in labels.classes if labels.kind not in ("exact", "annotated") and labels.column else ():
+        if labels.separator and labels.separator in name:
+            note("labels.separator", f"class {shown(name)}", "classes without the separator", "choose another one")
+    _uncertain(labels, note)
+
+
+def _class_column(declaration: Declaration, note: Note) -> None:
+    inputs, labels = declaration.inputs, declaration.labels
+    single = labels.kind in ("exact", "positive")
+    if inputs.in_folders and labels.kind in KINDS and labels.kind != "exact":
+        note("labels.kind", shown(labels.kind), "exact labels: images by class", "or write inputs.image")
+    columns = {
+        "labels.column": labels.column,
+        "labels.truth": labels.truth,
+        "id": declaration.id,
+        "group": declaration.group,
+        "site_column": declaration.site_column,
+    }
+    for key, column in columns.items() if inputs.in_folders else ():
+        if column:
+            note(
+                key, shown(column), "nothing: folders of images have no columns", "leave it out, or write inputs.image"
+            )
+    if single and not inputs.in_folders and not labels.column:
+        note("labels.column", "nothing", "the column of the class", "write column = ...")
+
+
+def _uncertain(labels: LabelColumns, note: Note) -> None:
+    values, policy = labels.uncertain.values, labels.uncertain.read_as
+    if (values or policy) and labels.kind != "annotated":
+        note("labels.uncertain", f"{labels.kind} labels", "annotated ones", "leave it out")
+    elif values and policy not in POLICIES:
+        hint = nearest(policy, POLICIES) if policy else "say how they are to be read"
+        note("labels.uncertain.read_as", shown(policy), f"one of {listed(POLICIES)}", hint)
+    elif policy and not values:
+        note("labels.uncertain.values", "nothing", "the uncertain values", "write values = [-1]")
+    if labels.missing and labels.kind != "annotated":
+        note("labels.missing", f"{labels.kind} labels", "annotated ones", "leave it out")
+    for value in labels.missing:
+        if value in labels.uncertain.values:
+            note("labels.missing", shown(value), "a value that is not uncertain as well", "leave it in one list")
+
+
+def _attribute(attribute: SensitiveColumn, inputs: Inputs, note: Note) -> None:
+    if not attribute.column:
+        note("attribute.column", "nothing", "the column of the sensitive attribute", "name it or leave [attribute] out")
+    _names("attribute.values", attribute.values, 2, note)
+    if not attribute.separator or not attribute.separator.isprintable():
+        note("attribute.separator", shown(attribute.separator), "characters between groups", 'such as "|"')
+    if attribute.column in (*inputs.numeric, *inputs.categorical):
+        note("attribute.column", shown(attribute.column), "a column that is no other input", "it is one by itself")
+    if inputs.image or inputs.size or inputs.sparse:
+        note("attribute", "images or sparse inputs", "a table: its groups become columns", "leave [attribute] out")
+
+
+def _names(key: str, names: Iterable[str], fewest: int, note: Note) -> None:
+    names = list(names)
+    if len(names) < fewest:
+        note(key, f"{len(names)} names", f"at least {fewest}", "list all of them, also those that no site holds")
+    _once(key, names, note)
+    for name in names:
+        if name != name.strip() or not name or not name.isprintable():
+            note(key, shown(name), "names without blanks around them", "mend the name")
+
+
+def _once(key: str, names: Iterable[str], note: Note) -> None:
+    names = list(names)
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        note(key, f"{shown(name)} twice", "every name once", "leave one out")

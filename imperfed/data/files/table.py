@@ -1,0 +1,206 @@
+"""A file as a table of columns: CSV, Parquet, NPZ, or a folder of images by class.
+
+Readers take the columns that were asked for, note what is wrong, and give what can be read all the same, so that other
+problems of the same file are found as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from imperfed.core.errors import DataError
+from imperfed.data.files.problems import LINED, Problems, alike, listed, nearest, row_name, shown
+from imperfed.data.readers import read_arrays
+
+Role = Literal["number", "code", "text"]
+"""What is in a column: numbers; values of which there are few, so that each is looked at once; any text."""
+Wanted = Mapping[str, Role]
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+"""Endings by which the images of a folder are known."""
+FORMATS = (*LINED, ".parquet", ".npz")
+IMAGE, CLASS = "image", "class"
+"""The columns of a folder of images by class."""
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """Columns of a file: pyarrow arrays, or NumPy arrays where a row has several values."""
+
+    file: Path
+    rows: int
+    columns: dict[str, Any] = field(default_factory=dict)
+    lines: npt.NDArray[np.int64] | None = None
+    """The line at which each row begins, where that was looked at."""
+    delimiter: str = ","
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether these are the images of a folder."""
+        return self.file.suffix.lower() not in FORMATS
+
+    def at(self, row: int) -> tuple[Path, int | None]:
+        """The file and the line or row in it; of a folder the image."""
+        if self.is_folder:
+            return self.file / self.columns[IMAGE][row].as_py(), None
+        return self.file, row if self.lines is None else int(self.lines[row])
+
+    def row_name(self, row: int) -> str:
+        """The line or row in the file, in words."""
+        file, number = self.at(row)
+        return file.name if number is None else row_name(file, number)
+
+    def note(self, problems: Problems, row: int, column: str, found: str, expected: str, fix: str) -> None:
+        """Note a problem of one cell."""
+        problems.add(*self.at(row), column, found, expected, fix)
+
+    @cached_property
+    def numbered(self) -> FileTable:
+        """The same table with the lines of its rows, for which a text file has to be read once more."""
+        if self.lines is not None or self.file.suffix.lower() not in LINED:
+            return self
+        from imperfed.data.files.text import read_slowly
+
+        slow = read_slowly(self.file, {}, self.delimiter, Problems())
+        return FileTable(self.file, self.rows, self.columns, slow.lines, self.delimiter)
+
+
+def read_table(
+    path: Path,
+    wanted: Wanted,
+    delimiter: str,
+    problems: Problems,
+    spare: frozenset[str] = frozenset(),
+    slowly: bool = False,
+) -> FileTable | None:
+    """The wanted columns of a file; those in `spare` may be absent. None where nothing can be read.
+
+    `slowly`: of text files the lines of rows are kept as well.
+    """
+    suffix = path.suffix.lower()
+    if os.path.isdir(path):
+        return _folder(path, problems)
+    if suffix not in FORMATS:
+        expected = f"a file ending in {listed(FORMATS)}, or a folder of images by class"
+        problems.add(path, None, None, "another kind of file", expected, "convert it, or mend the path")
+        return None
+    if not _readable(path, problems):
+        return None
+    if suffix in LINED:
+        from imperfed.data.files.text import read_text
+
+        return read_text(path, wanted, "\t" if suffix == ".tsv" else delimiter, problems, spare, slowly)
+    return (_parquet if suffix == ".parquet" else _npz)(path, wanted, problems, spare)
+
+
+def note_absent(path: Path, wanted: Wanted, there: list[str], problems: Problems, spare: frozenset[str]) -> list[str]:
+    """The wanted columns that are there; the others are noted, and so are names that stand there twice.
+
+    Those in `spare` are noted only where another column seems to be the one that is meant.
+    """
+    for name in wanted:
+        if name not in there and name not in spare:
+            hint = nearest(name, there) if there else "the file has no columns"
+            problems.add(path, None, name, "no such column", "one of this name", hint)
+        elif name not in there and (other := alike(name, [column for column in there if column not in wanted])):
+            hint = f"did you mean {shown(other)}? Rename it, or take it out of the file"
+            problems.add(path, None, name, "no such column", "one of this name", hint)
+        elif there.count(name) > 1:
+            problems.add(path, None, name, f"{there.count(name)} columns of this name", "one", "rename the others")
+    return [name for name in wanted if there.count(name) == 1]
+
+
+def no_rows(path: Path, problems: Problems) -> None:
+    """Note that a file is empty."""
+    problems.add(path, None, None, "no rows", "at least one", "fill the file, or take it away")
+
+
+def _readable(path: Path, problems: Problems) -> bool:
+    try:
+        with path.open("rb") as file:
+            empty = not file.read(1)
+    except (OSError, ValueError) as error:
+        found = "no such file" if isinstance(error, FileNotFoundError) else f"no access ({error})"
+        problems.add(path, None, None, found, "a file that can be read", "mend the path")
+        return False
+    if empty:
+        no_rows(path, problems)
+    return not empty
+
+
+def _parquet(path: Path, wanted: Wanted, problems: Problems, spare: frozenset[str]) -> FileTable | None:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            columns = note_absent(path, wanted, file.schema_arrow.names, problems, spare)
+            table = file.read(columns=columns)
+            table.validate(full=True)
+            rows = file.metadata.num_rows
+            if rows < 0 or any(len(column) != rows for column in table.columns):
+                raise ValueError(f"{rows} rows announced, but other numbers of values")
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        found = shown(str(error).splitlines()[0] if str(error) else "nothing")
+        problems.add(path, None, None, found, "a Parquet file", "write it anew")
+        return None
+    if not rows:
+        no_rows(path, problems)
+        return None
+    return FileTable(path, rows, {name: table[name] for name in columns})
+
+
+def _npz(path: Path, wanted: Wanted, problems: Problems, spare: frozenset[str]) -> FileTable | None:
+    import pyarrow
+
+    try:
+        arrays = read_arrays(path)
+    except DataError as error:
+        found = str(error).removeprefix(f"{path}: ")
+        problems.add(path, None, None, found, "an archive of plain arrays", "write it with numpy.savez")
+        return None
+    names = note_absent(path, wanted, [*arrays], problems, spare)
+    arrays = {name: arrays[name] for name in names}
+    for name in [name for name, array in arrays.items() if not array.ndim or array.dtype.kind not in "biufU"]:
+        array = arrays.pop(name)
+        found = f"{array.dtype} of shape {array.shape}"
+        problems.add(path, None, name, found, "numbers or text, a row an example", "write it anew")
+    rows = {len(array) for array in arrays.values()}
+    if len(rows) > 1:
+        for name, array in arrays.items():
+            expected = f"as many rows in {listed([*arrays])}"
+            problems.add(path, None, name, f"{len(array)} rows", expected, "write all arrays of the same examples")
+        return None
+    if rows == {0}:
+        no_rows(path, problems)
+    if not rows or rows == {0}:
+        return None
+    return FileTable(path, rows.pop(), {k: pyarrow.array(a) if a.ndim == 1 else a for k, a in arrays.items()})
+
+
+def _folder(path: Path, problems: Problems) -> FileTable | None:
+    """The images of a folder with a folder a class, in the order of their names; all else is passed over."""
+    import pyarrow
+
+    images = sorted(
+        image.relative_to(path)
+        for image in path.glob("*/*")
+        if image.suffix.lower() in IMAGES
+        and image.is_file()
+        and not any(part.startswith(".") for part in image.relative_to(path).parts)
+    )
+    if not images:
+        problems.add(path, None, None, "no images", "<class>/<image>", "make a folder a class with images inside")
+        return None
+    text = {IMAGE: [image.as_posix() for image in images], CLASS: [image.parts[0] for image in images]}
+    return FileTable(
+        path, len(images), {name: pyarrow.array(values, pyarrow.string()) for name, values in text.items()}
+    )

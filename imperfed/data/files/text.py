@@ -1,0 +1,137 @@
+"""CSV files: read by pyarrow in blocks where all is well, and row by row where something is wrong.
+
+The fast way keeps no line numbers and stops at the first thing that it cannot convert. The slow way keeps both rows and
+lines, so that every problem is told with the line that an editor shows.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+
+from imperfed.data.files.problems import Problems, shown
+from imperfed.data.files.table import FileTable, Role, Wanted, no_rows, note_absent
+
+DELIMITERS = (",", ";", "\t")
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
+LONGEST_CELL = (1 << 31) - 1
+
+
+def read_text(
+    path: Path, wanted: Wanted, delimiter: str, problems: Problems, spare: frozenset[str], slowly: bool
+) -> FileTable | None:
+    """The wanted columns of a CSV file, the fast way if that can be and nothing else is asked for."""
+    with path.open("rb") as file:
+        if file.read(2) in UTF16:
+            problems.add(path, None, None, "UTF-16", "UTF-8 text", "save the file as UTF-8")
+            return None
+    header = _header(path, delimiter, problems)
+    if header is None:
+        return None
+    if _apart_otherwise(path, header, wanted, delimiter, problems):
+        return None
+    names = note_absent(path, wanted, header, problems, spare)
+    columns: dict[str, Role] = {name: wanted[name] for name in names}
+    table = _read_fast(path, columns, delimiter) if columns and not slowly else None
+    if table is None:
+        table = read_slowly(path, columns, delimiter, problems)
+    if not table.rows:
+        if not problems:
+            no_rows(path, problems)
+        return None
+    return table
+
+
+def _header(path: Path, delimiter: str, problems: Problems) -> list[str] | None:
+    """The names of the columns, as they stand in the first row that is not blank."""
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
+        try:
+            csv.field_size_limit(LONGEST_CELL)
+            return [name.strip() for name in next(row for row in csv.reader(lines, delimiter=delimiter) if row)]
+        except StopIteration:
+            no_rows(path, problems)
+        except csv.Error as error:
+            problems.add(path, 1, None, str(error), "a header", "name the columns in the first line")
+    return None
+
+
+def _apart_otherwise(path: Path, header: list[str], wanted: Wanted, delimiter: str, problems: Problems) -> bool:
+    """Whether wanted names stand in the header with another mark between them, which is then noted."""
+    for mark in DELIMITERS if len(header) == 1 and header[0] not in wanted else ():
+        names = [name.strip() for name in header[0].split(mark)]
+        if len(names) > 1 and any(name in wanted for name in names):
+            found, expected = (f"cells apart by {shown(between)}" for between in (mark, delimiter))
+            said = f"write delimiter = {json.dumps(mark)} in federation.toml"
+            problems.add(path, 1, None, found, expected, said if path.suffix.lower() == ".csv" else "write tabulators")
+            return True
+    return False
+
+
+def _read_fast(path: Path, columns: dict[str, Role], delimiter: str) -> FileTable | None:
+    """All columns at once; None where a row or a cell is not as expected."""
+    import pyarrow
+    from pyarrow import csv as arrow_csv
+
+    types = {
+        "number": pyarrow.float64(),
+        "code": pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+        "text": pyarrow.string(),
+    }
+    convert = arrow_csv.ConvertOptions(
+        column_types={name: types[role] for name, role in columns.items()},
+        include_columns=[*columns],
+        null_values=[""],
+        strings_can_be_null=False,
+    )
+    try:
+        table = arrow_csv.read_csv(path, None, arrow_csv.ParseOptions(delimiter=delimiter), convert)
+    except (pyarrow.ArrowException, OSError, ValueError):
+        return None
+    return FileTable(path, table.num_rows, {name: table[name] for name in columns}, None, delimiter)
+
+
+def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems) -> FileTable:
+    """All columns as text, with the lines at which rows begin; ragged rows and those not in UTF-8 are noted."""
+    import pyarrow
+
+    lines: list[int] = []
+    cells: dict[str, list[str]] = {name: [] for name in columns}
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        rows = csv.reader(file, delimiter=delimiter, strict=True)
+        at: dict[str, int] | None = None
+        end = width = 0
+        try:
+            for row in rows:
+                begin, end = end + 1, rows.line_num
+                if not row:
+                    continue
+                if at is None:
+                    names = [name.strip() for name in row]
+                    at, width = {name: names.index(name) for name in columns}, len(row)
+                elif len(row) != width:
+                    found, expected = f"{len(row)} cells", f"{width} as in the header"
+                    problems.add(path, begin, None, found, expected, "add or take away cells, or quote the row's text")
+                elif _decoded(row, at, path, begin, problems):
+                    lines.append(begin)
+                    for name, place in at.items():
+                        cells[name].append(row[place])
+        except csv.Error as error:
+            problems.add(path, end + 1, None, str(error), "rows of cells", "mend the quotes of this row")
+    text = {name: pyarrow.array(values, pyarrow.string()) for name, values in cells.items()}
+    return FileTable(path, len(lines), text, np.array(lines, np.int64), delimiter)
+
+
+def _decoded(row: list[str], at: dict[str, int], path: Path, line: int, problems: Problems) -> bool:
+    """Whether the wanted cells of a row were UTF-8."""
+    right = True
+    for name, place in at.items():
+        raw = row[place].encode(errors="surrogateescape")
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            problems.add(path, line, name, shown(raw), "UTF-8 text", "save the file as UTF-8")
+            right = False
+    return right

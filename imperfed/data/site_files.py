@@ -1,0 +1,241 @@
+"""A scene taken apart: what each site holds, what the coordinator holds, and what sites tell of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from imperfed.core.batch import Tree
+from imperfed.core.errors import DataError
+from imperfed.core.federation import Attribute, Federation, Trusted
+from imperfed.core.labels import KINDS, Annotated, Labels
+from imperfed.data.attributes import spare
+from imperfed.data.federate import FederatedData
+from imperfed.data.oracle import Oracle
+from imperfed.data.scale import Scale
+from imperfed.data.sparse import width
+
+
+@dataclass(frozen=True)
+class SiteInfo:
+    """What a site tells of itself before a run: numbers of rows, what kind of labels, sums for scaling. No row."""
+
+    name: str
+    rows: int
+    kind: str
+    classes: tuple[str, ...]
+    shape: tuple[int, ...]
+    """Of one input."""
+    features: int
+    """Of sparse inputs; 0 where they are not sparse."""
+    tests: int
+    """Test rows; -1 where it has no test set."""
+    several: bool
+    """Whether a test row may have several classes."""
+    sums: Tree
+    """Count, sum and sum of squares of every feature; empty where inputs stay as they are."""
+    annotated: Tree
+    """Which classes it annotates, where labels may be missing."""
+
+
+@dataclass(frozen=True)
+class SiteFiles:
+    """What one site holds, as its files say it."""
+
+    name: str
+    x: Tensor
+    labels: Labels
+    ids: tuple[str, ...]
+    classes: tuple[str, ...]
+    test: tuple[Tensor, Tensor] | None = None
+    """Inputs and true classes of its own test rows."""
+    test_group: Tensor | None = None
+    truth: Tensor | None = None
+    attribute: Attribute | None = None
+    scales: bool = True
+    """Whether the inputs are still to be scaled by the sums of all sites."""
+
+    def info(self, standardise: bool = False) -> SiteInfo:
+        """What leaves the site before a run; `standardise` also images."""
+        known = {"classes": (self.labels.values >= 0).any(0)} if isinstance(self.labels, Annotated) else {}
+        return SiteInfo(
+            self.name,
+            len(self.x),
+            self.labels.kind,
+            self.classes,
+            tuple(self.x.shape[1:]),
+            width(self.x),
+            -1 if self.test is None else len(self.test[1]),
+            self.test is not None and self.test[1].ndim > 1,
+            Scale.sums(self.x, standardise) if self.scales else {},
+            known,
+        )
+
+    def scene(self, index: int, scale: Scale, annotated: Tree | None = None) -> FederatedData:
+        """As if all rows of all sites were here and the others had none: the site keeps the number it has.
+
+        `annotated`: the classes that any site annotates.
+        """
+        n, nobody = len(self.x), index * ("",)
+        federation = Federation(
+            f"the data of {self.name}",
+            scale(self.x),
+            self.labels,
+            (0, n),
+            (self.name,),
+            self.classes,
+            self.ids,
+            public=scale(self.x[:0]),
+            attribute=self.attribute,
+        ).check()
+        federation = replace(
+            federation,
+            starts=(*(0 for _ in nobody), 0, n),
+            sites=(*nobody, self.name),
+            annotators=self._annotators(index, annotated),
+        )
+        x, y = self.test if self.test is not None else (self.x[:0], torch.empty(0, dtype=torch.int64))
+        tests = 0 if self.test is None else index + 1
+        oracle = Oracle(
+            self.truth,
+            (*(x[:0] for _ in nobody), scale(x))[:tests],
+            (*(y[:0] for _ in nobody), y)[:tests],
+            test_group=() if self.test_group is None else (*(self.test_group[:0] for _ in nobody), self.test_group),
+        )
+        return FederatedData(federation, oracle, {}, scale)
+
+    def _annotators(self, index: int, annotated: Tree | None) -> Tensor | None:
+        """The classes that the site annotates at its number; at all others those that anybody does."""
+        if not isinstance(self.labels, Annotated) or not annotated:
+            return None
+        table = annotated["classes"].repeat(index + 2, 1)
+        table[index] = (self.labels.values >= 0).any(0)
+        return table
+
+
+@dataclass(frozen=True)
+class ServerFiles:
+    """What the coordinator holds itself, as its files say it."""
+
+    name: str
+    classes: tuple[str, ...]
+    public: Tensor | None = None
+    trusted: Trusted | None = None
+    common: tuple[Tensor, Tensor] | None = None
+    """A test set of no site in particular."""
+    validation: tuple[Tensor, Tensor] | None = None
+    attribute: Attribute | None = None
+    tasks: tuple[int, ...] = field(default=())
+    one_test: bool = False
+    """Whether the sites' test sets are all the common one."""
+
+    def scale(self, infos: Sequence[SiteInfo]) -> Scale:
+        """From the sums of all sites."""
+        check_alike(infos, self.classes)
+        scale = Scale.of_sums([info.sums for info in infos])
+        if len(scale.mean):
+            spare(scale.mean, scale.spread, self.attribute)
+        return scale
+
+    def scene(self, infos: Sequence[SiteInfo], scale: Scale, groups: tuple[int, ...] = ()) -> FederatedData:
+        """The federation as far as the coordinator knows it: so many rows at each site, and none of them here."""
+        first = infos[0]
+        nothing = torch.empty(0, *first.shape)
+        public = nothing if self.public is None else scale(self.public)
+        trusted = self.trusted and replace(self.trusted, x=scale(self.trusted.x))
+        federation = Federation(
+            self.name,
+            nothing,
+            no_labels(first.kind, len(self.classes)),
+            tuple(accumulate((info.rows for info in infos), initial=0)),
+            tuple(info.name for info in infos),
+            self.classes,
+            (),
+            public,
+            trusted=trusted,
+            groups=groups,
+            attribute=self.attribute,
+            annotators=torch.stack([info.annotated["classes"] for info in infos]) if first.annotated else None,
+        )
+        y = torch.empty(0, len(self.classes), dtype=torch.int8) if first.several else torch.empty(0, dtype=torch.int64)
+        tested = len(infos) if first.tests >= 0 else 0
+        common_x, common_y = (None, None) if self.common is None else (scale(self.common[0]), self.common[1])
+        tests = tested * (nothing,), tested * (y,)
+        oracle = Oracle(None, *tests, common_x, common_y, self.one_test, self.tasks)
+        if self.validation is not None:
+            oracle = replace(oracle, validation_x=scale(self.validation[0]), validation_y=self.validation[1])
+        facts = {
+            "labels": first.kind,
+            "rows": [info.rows for info in infos],
+            "test_rows": [max(info.tests, 0) for info in infos],
+            "common_test_rows": 0 if self.common is None else len(self.common[1]),
+            "rows_left_out": 0,
+            "public_rows": len(public),
+            "public_from": "the coordinator's files",
+            "trusted_rows": 0 if trusted is None else len(trusted.x),
+        }
+        return FederatedData(federation, oracle, facts, scale)
+
+
+def check_alike(infos: Sequence[SiteInfo], classes: tuple[str, ...]) -> None:
+    """Refuse sites whose data cannot be learned from together, by name."""
+    first = infos[0]
+    for info in infos:
+        if info.rows < 1:
+            raise DataError(f"{info.name}: the site has no training rows")
+        for what, mine, wanted in (
+            ("classes", info.classes, classes),
+            ("kind of labels", info.kind, first.kind),
+            ("shape of an input", info.features or info.shape, first.features or first.shape),
+            ("test rows", info.tests >= 0, first.tests >= 0),
+            ("sums", shapes(info.sums), shapes(first.sums)),
+            ("annotated classes", shapes(info.annotated), shapes(first.annotated)),
+        ):
+            if mine != wanted:
+                raise DataError(f"{info.name}: its {what} ({mine}) differ from the other sites' ({wanted})")
+
+
+def shapes(tree: Tree) -> dict[str, tuple[int, ...] | str]:
+    """What must be alike of tensors that are to be added up; one that holds no numbers is like no other."""
+    return {name: tuple(t.shape) if torch.isfinite(t).all() else "not finite" for name, t in tree.items()}
+
+
+def no_labels(kind: str, classes: int) -> Labels:
+    """Labels of no rows."""
+    made = KINDS[kind]
+    dtype = {"annotated": torch.int8, "memberships": torch.float32}.get(kind, torch.bool)
+    one = kind in ("exact", "positive")
+    return made(torch.empty(0, dtype=torch.int64) if one else torch.empty(0, classes, dtype=dtype), classes)
+
+
+def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
+    """What the coordinator and each site would hold of a scene whose rows are all here, scaled as they are."""
+    fed, oracle = data.federation, data.oracle
+    common, validation = (
+        None if x is None or y is None else (x, y)
+        for x, y in ((oracle.common_x, oracle.common_y), (oracle.validation_x, oracle.validation_y))
+    )
+    about = fed.attribute, oracle.tasks, oracle.one_test
+    central = ServerFiles(fed.name, fed.classes, fed.public, fed.trusted, common, validation, *about)
+    holdings = []
+    for k, name in enumerate(fed.sites):
+        a, b = fed.starts[k], fed.starts[k + 1]
+        holdings.append(
+            SiteFiles(
+                name,
+                fed.inputs(a, b),
+                fed.labels.between(a, b),
+                fed.ids[a:b],
+                fed.classes,
+                (oracle.test_x[k], oracle.test_y[k]) if oracle.test_x else None,
+                oracle.test_group[k] if oracle.test_group else None,
+                None if oracle.truth is None else oracle.truth[a:b],
+                fed.attribute,
+                scales=False,
+            )
+        )
+    return central, holdings

@@ -1,0 +1,1 @@
+"""The local steps of all sites as one captured CUDA graph."""

@@ -1,0 +1,111 @@
+"""Which rows every site visits in which local step of a round, for a program that trains them all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from imperfed.engine.local_training import Plan, filled_slots
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A site's work in one round, its rows counted among those of all sites."""
+
+    plan: Plan
+    index: Tensor
+    """[steps, B]; a slot that pads a batch holds the site's first row."""
+    real: Tensor
+    """0 on slots that pad, 1 on others."""
+    share: Tensor
+    """1 / (real rows of the batch) on real rows, 0 on others."""
+
+    @classmethod
+    def of(cls, plan: Plan, n: int, first: int) -> Assignment:
+        """From a plan for n rows, the first of which has this number."""
+        real, share = shares(n, *plan.rows.shape)
+        return cls(plan, torch.where(plan.rows < n, plan.rows + first, first), real, share)
+
+    @property
+    def steps(self) -> int:
+        """The number of local steps."""
+        return len(self.index)
+
+
+@lru_cache(maxsize=4096)
+def shares(n: int, steps: int, size: int) -> tuple[Tensor, Tensor]:
+    """1 on the slots of a plan for n rows that hold a row, 0 on others; and the same divided by a batch's rows."""
+    cuts = -(-n // size)
+    one_pass = torch.zeros(cuts * size)
+    one_pass[filled_slots(n, size)] = 1.0
+    real = one_pass.view(cuts, size).repeat(-(-steps // cuts), 1)[:steps]
+    return real, real / real.sum(1, keepdim=True)
+
+
+class BatchSchedule:
+    """Which rows every site visits in every step: a round's whole, and at fixed addresses the block now at work."""
+
+    def __init__(self, block: int, like: Sequence[Assignment], device: torch.device) -> None:
+        first, M = like[0], len(like)
+        shape = (block, M, first.index.shape[1])
+        self.index = torch.zeros(shape, dtype=torch.int64, device=device)
+        self.real, self.share = (torch.zeros(shape, device=device) for _ in range(2))
+        self.active = torch.ones(block, M, dtype=torch.bool, device=device)
+        """Whether a site makes this step, or has made all of its steps."""
+        self.draws = {
+            name: torch.zeros(block, M, *t.shape[1:], dtype=t.dtype, device=device)
+            for name, t in first.plan.draws.items()
+        }
+        self.counts = torch.ones(M, device=device)
+        """Steps of every site."""
+
+    @property
+    def block(self) -> list[Tensor]:
+        """All tables of a block."""
+        return [self.index, self.real, self.share, self.active, *self.draws.values()]
+
+    def stage(self, given: Sequence[Assignment]) -> Staged:
+        """A round's work on the device, cut into blocks; what is at work now stays as it is."""
+        size, device = len(self.index), self.index.device
+        steps = [one.steps for one in given]
+        length = -(-max(steps) // size) * size
+        parts = [[one.index for one in given], [one.real for one in given], [one.share for one in given]]
+        parts.append([torch.ones(count, dtype=torch.bool) for count in steps])
+        parts += [[one.plan.draws[name] for one in given] for name in self.draws]
+        tables = tuple(ahead(beside(part, length), device) for part in parts)
+        return Staged(length // size, tables, ahead(torch.tensor(steps, dtype=torch.float32), device))
+
+    def turn(self, staged: Staged, number: int) -> None:
+        """Put the block of this number to work."""
+        size = len(self.index)
+        for table, whole in zip(self.block, staged.tables, strict=True):
+            table.copy_(whole[number * size : (number + 1) * size])
+        self.counts.copy_(staged.counts)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A round's timetable, ready to be put to work."""
+
+    blocks: int
+    tables: tuple[Tensor, ...]
+    counts: Tensor
+
+
+def beside(parts: Sequence[Tensor], length: int) -> Tensor:
+    """The sites' parts [steps, ...] side by side, [length, M, ...]; 0 beyond a part's end."""
+    if all(len(part) == length for part in parts):
+        return torch.stack(list(parts), 1)
+    whole = parts[0].new_zeros(length, len(parts), *parts[0].shape[1:])
+    for m, part in enumerate(parts):
+        whole[: len(part), m] = part
+    return whole
+
+
+def ahead(t: Tensor, device: torch.device) -> Tensor:
+    """A copy on a device, for which the host does not wait."""
+    return t.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else t.clone()

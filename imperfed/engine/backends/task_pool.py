@@ -1,0 +1,172 @@
+"""Who does the sites' work: the calling process, or worker processes of one thread each. The results are the same."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from imperfed.core.threads import one_thread
+
+Task = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function of a bench, and its further arguments."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A task that did not end well, and why."""
+
+    reason: str
+
+
+class TaskPool(Protocol):
+    """Carries out tasks. A result comes with the number of its task, in whatever order they end."""
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        """Yield (task number, result or Failure)."""
+
+    def close(self) -> None:
+        """Let the workers go."""
+
+
+def attempt(runtime: Any, task: Task) -> Any:
+    """A task's result, or what went wrong, as a value."""
+    function, arguments = task
+    try:
+        return function(runtime, *arguments)
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return Failure(f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})")
+
+
+class InlinePool:
+    """Works in the calling process."""
+
+    def __init__(self, runtime: Any) -> None:
+        self.bench = runtime
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        with one_thread():
+            for number, task in enumerate(tasks):
+                yield number, attempt(self.bench, task)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Worker:
+    """A worker process, our end of its pipe, and the number of the task it is at."""
+
+    process: BaseProcess
+    pipe: Connection
+    task: int | None = None
+
+
+class ProcessPool:
+    """Works in forked processes. They see the bench as it was at the fork; what must be seen later is shared memory."""
+
+    def __init__(self, runtime: Any, workers: int) -> None:
+        self.bench = runtime
+        self.context = multiprocessing.get_context("fork")
+        # With a worker for every core each keeps to its own: left to the scheduler, two may share one while one idles.
+        allowed = sorted(os.sched_getaffinity(0))
+        self.places: list[set[int]] = (
+            [{core} for core in allowed] if workers == len(allowed) else [set(allowed)] * workers
+        )
+        self.workers = [self._hire(place) for place in range(workers)]
+
+    def _hire(self, place: int) -> Worker:
+        ours, theirs = self.context.Pipe()
+        arguments = (self.bench, theirs, ours, self.places[place])
+        process = self.context.Process(target=_work, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        return Worker(process, ours)
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
+        waiting = deque(range(len(tasks)))
+        while waiting or any(w.task is not None for w in self.workers):
+            for place, worker in enumerate(self.workers):
+                if worker.task is None and waiting:
+                    if not worker.process.is_alive():
+                        worker = self.workers[place] = self._hire(place)
+                    worker.task = waiting.popleft()
+                    with suppress(ConnectionError):  # one that died just now is found out when its answer is awaited
+                        worker.pipe.send(tasks[worker.task])
+            busy = {w.pipe: w for w in self.workers if w.task is not None}
+            for pipe in wait(list(busy)):
+                worker = busy[pipe]  # type: ignore[index]
+                number, worker.task = worker.task, None
+                assert number is not None
+                yield number, self._receive(worker)
+
+    def _receive(self, worker: Worker) -> Any:
+        try:
+            return worker.pipe.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            place = self.workers.index(worker)
+            self.workers[place] = self._hire(place)
+            return Failure(f"its worker process ended with code {worker.process.exitcode}")
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.pipe.close()
+        for worker in self.workers:
+            worker.process.join(timeout=5)
+            if worker.process.is_alive():
+                worker.process.kill()
+
+
+def _work(runtime: Any, pipe: Connection, parents_end: Connection, cores: set[int]) -> None:
+    """A worker's life: ends when its pipe does, that is, also when the parent is killed."""
+    parents_end.close()
+    os.sched_setaffinity(0, cores)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
+    torch.set_num_threads(1)
+    try:
+        while True:
+            pipe.send(attempt(runtime, pipe.recv()))
+    except (EOFError, ConnectionError):
+        os._exit(0)
+
+
+def make_pool(runtime: Any, workers: int) -> TaskPool:
+    """Processes where they help and can be forked safely, otherwise the calling process."""
+    if workers > 1 and sys.platform == "linux" and not unforkable():
+        return ProcessPool(runtime, workers)
+    return InlinePool(runtime)
+
+
+def unforkable() -> bool:
+    """Whether autograd has threads for a GPU here: a forked process lacks them and cannot train, not even on a CPU."""
+    for thread in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # it has just ended
+            if thread.read_text().startswith("pt_autograd"):
+                return True
+    return False
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def portable(tree: dict[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
+    """Plain arrays: they cross a pipe as bytes, where tensors would cross as file handles."""
+    # Copies: an answer may be a view of the network's gradient, and in the calling process the next site overwrites it.
+    return {name: t.detach().clone().numpy() for name, t in tree.items()}

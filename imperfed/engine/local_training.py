@@ -1,0 +1,157 @@
+"""The only local training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Batch, Tree
+from imperfed.core.context import LocalResult, LocalStep
+from imperfed.core.errors import not_negative, positive
+from imperfed.core.labels import Labels
+from imperfed.core.network import Net
+from imperfed.core.objective import Objective
+
+
+@dataclass(frozen=True)
+class Local:
+    """How a site trains in one round."""
+
+    steps: int = 40  # tau
+    epochs: int = 0  # if positive, as many passes over a site's rows instead of a fixed number of steps
+    batch: int = 32
+    lr: float = 0.01  # eta
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        positive("local", steps=self.steps, batch=self.batch, lr=self.lr)
+        not_negative("local", epochs=self.epochs, momentum=self.momentum, weight_decay=self.weight_decay)
+
+    def steps_of(self, n: int) -> int:
+        """The number of local steps of a site with n rows."""
+        return self.epochs * -(-n // self.batch) if self.epochs else self.steps
+
+
+STRETCH = 1 << 21
+"""Numbers in the inputs gathered at once: 8 MB."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which rows a site visits in a round, and its random numbers, all known before the round starts."""
+
+    rows: Tensor
+    """[steps, B]; a padding slot holds n, one past the last row."""
+    draws: Tree
+    sites: int = 1
+    """Sites whose batches lie side by side in a row, each B / sites slots."""
+
+
+def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator) -> Plan:
+    """Passes over the rows in random order, each cut into as few batches as hold it, their sizes one apart at most.
+
+    Cut so, no batch is left with a lone row, on which batch normalisation would fail.
+    """
+    steps, size = local.steps_of(n), local.batch
+    cuts = -(-n // size)
+    passes = torch.full((-(-steps // cuts), cuts * size), n)
+    for one_pass in passes:
+        one_pass[filled_slots(n, size)] = torch.randperm(n, generator=generator)
+    return Plan(passes.view(-1, size)[:steps], algorithm.draws(steps, size, generator))
+
+
+@lru_cache(maxsize=4096)
+def filled_slots(n: int, size: int) -> Tensor | slice:
+    """The slots of a pass over n rows that hold a row; the others pad the batches to one size."""
+    cuts = -(-n // size)
+    if cuts * size == n:
+        return slice(None)
+    ends = torch.arange(cuts + 1) * n // cuts
+    return (torch.arange(size) < ends.diff().unsqueeze(1)).flatten().nonzero().flatten()
+
+
+def widen(plan: Plan, n: int, extra: int) -> Plan:
+    """The same plan with `extra` more padding slots in every batch; it must train to the same weights."""
+    steps = len(plan.rows)
+    rows = torch.cat([plan.rows, plan.rows.new_full((steps, extra), n)], 1)
+    draws = {
+        name: t if t.ndim == 1 else torch.cat([t, t.new_zeros(steps, extra, *t.shape[2:])], 1)
+        for name, t in plan.draws.items()
+    }
+    return Plan(rows, draws)
+
+
+@dataclass(frozen=True)
+class SiteData:
+    """A site's own data and what it remembers of each row."""
+
+    x: Tensor
+    labels: Labels
+    rows: Tree
+    """Views into the engine's memory, [n, ...]; written only when a round has succeeded."""
+    site_stats: Tree = field(default_factory=dict)
+    """What the objective knows of all labels together."""
+
+
+def batches(data: SiteData, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[Tensor, Batch]]:
+    """The batches of a plan. Without `pad`, padding slots are cut off: they must make no difference."""
+    n, size, device = len(data.x), plan.rows.shape[1], data.x.device
+    drawn = {name: t.to(device) for name, t in plan.draws.items()}
+    filled = (plan.rows < n).sum(1).tolist()
+    # Many steps' inputs are gathered at once, as far as they fit a cache: one large copy is cheaper than many small.
+    stretch = max(1, STRETCH // (size * data.x[0].numel()))
+    for first in range(0, len(plan.rows), stretch):
+        slots = plan.rows[first : first + stretch].to(device)
+        at = slots.clamp(max=n - 1).view(-1)
+        x, labels = data.x.index_select(0, at), data.labels.take(at)
+        real = (slots < n).to(data.x.dtype)
+        own = real if plan.sites == 1 else real.view(len(real), plan.sites, -1)
+        share = own / own.sum(-1, keepdim=True)
+        for step, (index, real_h, share_h) in enumerate(
+            zip(slots.unbind(), real.unbind(), share.unbind(), strict=True)
+        ):
+            h, a = first + step, step * size
+            m = size if pad else filled[h]
+            if m < size:
+                index, real_h, share_h = index[:m], real_h[:m], share_h[:m]
+            memory = {name: t.index_select(0, index) for name, t in rows.items()}
+            draws = {name: t[h] if t.ndim == 1 else t[h, :m] for name, t in drawn.items()}
+            yield index, Batch(x[a : a + m], labels.between(a, a + m), real_h, share_h, memory, draws, data.site_stats)
+
+
+def train_locally(
+    algorithm: Algorithm,
+    objective: Objective,
+    net: Net,
+    data: SiteData,
+    plan: Plan,
+    down: Tree,
+    memory: Tree,
+    local: Local,
+    pad: bool = False,
+) -> tuple[LocalResult, Tensor, Tree]:
+    """Train `net`, which holds the site's present row; returns the end, the mean loss, the new memory of the rows."""
+    scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in data.rows.items()}
+    slots = algorithm.init_optimizer(net.w, down, memory)
+    losses = []
+    net.train(True)
+    for index, batch in batches(data, scratch, plan, pad):
+        step = LocalStep(net, batch, down, memory, slots, local.lr, local.momentum, local.weight_decay)
+        loss, out = algorithm.local_step(objective, step)
+        losses.append(loss)
+        if scratch:
+            net.train(False)
+            with torch.no_grad():
+                new = objective.update_rows(net, batch, out)
+            for name, values in new.items():
+                scratch[name].index_copy_(0, index, values)
+            net.train(True)
+    net.train(False)
+    done = LocalResult(net, slots, down, memory, len(losses), local.lr)
+    return done, torch.stack(losses).mean(0), {name: t[:-1] for name, t in scratch.items()}

@@ -1,0 +1,60 @@
+"""How a run proceeds, as it was asked for, and what is known after each of its rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from imperfed.core.context import SiteVerdict
+from imperfed.core.errors import UsageError, not_negative, positive, unknown
+from imperfed.engine.site import Scores
+
+POLICIES = ("skip", "retry", "stop")
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How a run proceeds."""
+
+    rounds: int = 30  # T
+    participation: float = 1.0  # share of the sites that take part in a round
+    workers: int = 0  # worker processes; 0: one a core; 1: the calling process
+    evaluate_every: int = 1
+    checkpoint_every: int = 10
+    on_failure: str = "skip"  # leave a failed site out of the round; "retry": ask it again; "stop": end the run
+    retries: int = 2
+    quorum: float = 0.5  # share of a round's sites that must answer
+    target: float = 0.0  # figure, as a fraction, of which the first round and the time until then are told; 0: none
+
+    def __post_init__(self) -> None:
+        positive(
+            "rounds",
+            rounds=self.rounds,
+            participation=self.participation,
+            evaluate_every=self.evaluate_every,
+            checkpoint_every=self.checkpoint_every,
+        )
+        not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
+        if max(self.participation, self.quorum, self.target) > 1:
+            raise UsageError("rounds.participation, rounds.quorum and rounds.target are shares: at most 1")
+        if self.on_failure not in POLICIES:
+            raise unknown("failure policy", self.on_failure, POLICIES)
+
+
+@dataclass
+class RoundReport:
+    """What is known after a round."""
+
+    round: int
+    who: tuple[int, ...]
+    losses: dict[int, float]
+    failures: dict[int, str]
+    down: int = 0
+    up: int = 0
+    seconds: float = 0.0
+    """Of the round, without evaluation."""
+    sent: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Name and shape of everything that left a site."""
+    notes: list[str] = field(default_factory=list)
+    verdicts: list[SiteVerdict] = field(default_factory=list)
+    personal: dict[int, Scores] = field(default_factory=dict)
+    common: Scores = field(default_factory=dict)

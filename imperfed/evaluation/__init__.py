@@ -1,0 +1,1 @@
+"""Figures of models and labels. With `data`, which makes it, the only reader of the truth."""

@@ -1,0 +1,285 @@
+"""Figures of models and of worked-out labels. The only reader of the truth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imperfed.core.errors import UsageError
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Annotated
+from imperfed.core.network import Net
+from imperfed.data.oracle import Oracle
+from imperfed.evaluation.fairness import Between, summary
+
+Scores = dict[str, tuple[float, int]]
+Metric = Callable[[Tensor, Tensor], float]
+
+
+def figure(value: float) -> float | None:
+    """A figure for a JSON file, which has no NaN: None where there is nothing to measure on."""
+    return value if math.isfinite(value) else None
+
+
+def accuracy_of(suggested: Tensor, y: Tensor) -> float:
+    """Share of labels that are the true class."""
+    return float((suggested == y).double().mean())
+
+
+def accuracy(logits: Tensor, y: Tensor) -> float:
+    """Share of examples whose highest logit is the true class."""
+    return accuracy_of(logits.argmax(1), y)
+
+
+def highest(logits: Tensor, k: int) -> Tensor:
+    """The classes of the k highest logits of every example, the lower class first among equals; topk may take any."""
+    left, found = logits.clone(), []
+    for _ in range(min(k, logits.shape[1])):
+        found.append(left.argmax(1, keepdim=True))  # the first of equals
+        left.scatter_(1, found[-1], -torch.inf)
+    return torch.cat(found, 1)
+
+
+def precision_at(k: int) -> Metric:
+    """P@k: the share of the k highest logits of an example that are classes present, mean over examples.
+
+    Divided by k also where fewer classes than k are present; with fewer than k classes in all, by their number. Of
+    equal logits the lower class comes first. Classes that are not annotated are none of an example's classes, and an
+    example without any other is left out.
+    """
+
+    def precision(logits: Tensor, y: Tensor) -> float:
+        judged = (y >= 0).any(1)
+        logits, y = logits[judged], y[judged]
+        top = highest(logits.masked_fill(y < 0, -torch.inf), k)
+        places = torch.arange(top.shape[1], device=y.device) < (y >= 0).sum(1, keepdim=True)
+        hits = ((y.gather(1, top) == 1) & places).sum(1)
+        # Divided last, of whole numbers where all is annotated: exact but for one rounding.
+        return float((hits * (top.shape[1] / places.sum(1).double())).sum() / top.numel())
+
+    return precision
+
+
+def mean_average_precision(logits: Tensor, y: Tensor) -> float:
+    """mAP: area under each class's precision-recall curve, in steps, mean over the classes present; NaN if none is.
+
+    Examples of equal logit stand together: their precision is that after the last of them. A class's curve is over the
+    examples where it is annotated.
+    """
+    areas = []
+    for c in (y == 1).any(0).nonzero().flatten().tolist():
+        known = y[:, c] >= 0
+        scores, order = logits[known, c].sort(descending=True)
+        hits = (y[known, c][order] == 1).double()
+        last = torch.searchsorted(-scores, -scores, right=True)  # examples ranked at least as high
+        areas.append(float((hits.cumsum(0)[last - 1] / last * hits).sum() / hits.sum()))
+    return sum(areas) / len(areas) if areas else float("nan")
+
+
+def auroc(logits: Tensor, y: Tensor) -> float:
+    """Area under the ROC curve, mean over the classes that have both present and absent examples; NaN if none has."""
+    return float(class_aurocs(logits, y).nanmean())
+
+
+def class_aurocs(scores: Tensor, y: Tensor) -> Tensor:
+    """The area under each class's ROC curve over the rows where its truth is known; NaN where all of them are alike."""
+    from scipy.stats import rankdata
+
+    areas = torch.full((y.shape[1],), torch.nan, dtype=torch.float64)
+    for c in range(y.shape[1]):
+        known = y[:, c] >= 0
+        present = y[known, c] == 1
+        n, m = int(present.sum()), int((~present).sum())
+        if n and m:
+            ranks = torch.from_numpy(rankdata(scores[known, c].double().numpy()))
+            areas[c] = (ranks[present].sum() - n * (n + 1) / 2) / (n * m)
+    return areas
+
+
+def mending_figures(given: Tensor, suggested: Tensor, truth: Tensor) -> dict[str, float]:
+    """Shares of wrong labels before and after a repair, and of what it changed; NaN for a share of nothing.
+
+    precision: of the labels changed, those that were wrong; recall: of the wrong labels, those changed; damage: of the
+    right labels, those changed.
+    """
+    wrong, changed = given != truth, suggested != given
+    return {
+        "noise before": float(wrong.double().mean()),
+        "noise after": float((suggested != truth).double().mean()),
+        "changed": float(changed.double().mean()),
+        "precision": float(wrong[changed].double().mean()),
+        "recall": float(changed[wrong].double().mean()),
+        "damage": float(changed[~wrong].double().mean()),
+    }
+
+
+ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
+SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at(1)}
+ANNOTATED, NEVER_ANNOTATED = "auroc annotated", "auroc never annotated"
+"""The mean over the classes that a site annotates itself, and over those that only others annotate."""
+RANKED: dict[str, Metric] = {f"p@{k}": precision_at(k) for k in (1, 3, 5)} | {"map": mean_average_precision}
+"""Of many classes an example, of which a short list is wanted."""
+
+
+VALIDATION = "validation "
+"""Before the name of a figure on validation rows."""
+
+
+def _metrics(y: Tensor) -> dict[str, Metric]:
+    return ONE_CLASS if y.ndim == 1 else SEVERAL_CLASSES
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Figures by name, from an oracle that nobody else may read."""
+
+    oracle: Oracle
+    annotated: Tensor | None = None
+    """bool [K, C]: which classes each site annotates; None where no class is left out by anybody."""
+    between: Between | None = None
+    """Whom fairness is measured between, where it is."""
+
+    @classmethod
+    def of(cls, oracle: Oracle, federation: Federation, between: Between | None = None) -> Evaluator:
+        """With what the federation's labels say about who annotates what."""
+        if between is not None and any(y.ndim > 1 for y in oracle.test_y):
+            raise UsageError(f"fairness is measured of one class a row; rows of {federation.name} may have several")
+        if not isinstance(federation.labels, Annotated):
+            return cls(oracle, between=between)
+        if federation.annotators is not None:
+            return cls(oracle, federation.annotators, between)
+        sites = federation.labels.values.split(federation.sizes())
+        return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]), between)
+
+    def to(self, device: torch.device) -> Evaluator:
+        """With the inputs on a device; the truth stays in the host's memory, where figures are worked out."""
+        moved: dict[int, Tensor] = {}
+
+        def move(x: Tensor) -> Tensor:
+            if id(x) not in moved:  # sites may share one test set
+                moved[id(x)] = x.to(device)
+            return moved[id(x)]
+
+        oracle = replace(
+            self.oracle,
+            test_x=tuple(map(move, self.oracle.test_x)),
+            common_x=None if self.oracle.common_x is None else move(self.oracle.common_x),
+            validation_x=None if self.oracle.validation_x is None else move(self.oracle.validation_x),
+        )
+        return replace(self, oracle=oracle)
+
+    @property
+    def sites(self) -> int:
+        """The number of sites with a test set of their own."""
+        return len(self.oracle.test_x)
+
+    @property
+    def one_test(self) -> bool:
+        """Whether all sites are measured on the same test rows."""
+        return self.oracle.one_test
+
+    @property
+    def metric(self) -> str:
+        """The name of the figure that tables lead with."""
+        tested = [y for y in (*self.oracle.test_y[:1], self.oracle.common_y, self.oracle.validation_y) if y is not None]
+        return next(iter(self._metrics(tested[0]) if tested else ONE_CLASS))
+
+    def _metrics(self, y: Tensor) -> dict[str, Metric]:
+        """Without test sets at the sites each of them knows one label: what counts is a short list of labels."""
+        return RANKED if y.ndim > 1 and not self.sites else _metrics(y)
+
+    def site(self, site: int, net: Net) -> Scores:
+        """Figures of a network on one site's own test set."""
+        x, y, groups = self.oracle.test_x[site], self.oracle.test_y[site], self.oracle.test_group
+        logits = _logits(net, x)
+        fair = {}
+        if self.between is not None:
+            fair = self.between.scores(x.cpu(), y, logits.argmax(1), groups[site] if groups else None)
+        return self._scores(logits, y, None if self.annotated is None else self.annotated[site]) | fair
+
+    def common(self, net: Net) -> Scores:
+        """Figures of a network on the test set of no site in particular; empty where there is none.
+
+        Those on validation rows are called so; settings are chosen by them.
+        """
+        scores: Scores = {}
+        for prefix, x, y in (
+            ("", self.oracle.common_x, self.oracle.common_y),
+            (VALIDATION, self.oracle.validation_x, self.oracle.validation_y),
+        ):
+            if x is not None and y is not None:
+                scores |= {f"{prefix}{name}": score for name, score in self._scores(_logits(net, x), y).items()}
+        return scores
+
+    def _scores(self, logits: Tensor, y: Tensor, own: Tensor | None = None) -> Scores:
+        """Figures; a class that nobody annotates is left out of every mean, one that others do is told apart."""
+        n = len(y)
+        scores = {name: (metric(logits, y), n) for name, metric in self._metrics(y).items()}
+        if self.annotated is None:
+            return scores
+        areas, anybody = class_aurocs(logits, y), self.annotated.any(0)
+        scores["auroc"] = float(areas[anybody].nanmean()), n
+        if own is not None:
+            scores[ANNOTATED] = float(areas[own].nanmean()), n
+            scores[NEVER_ANNOTATED] = float(areas[anybody & ~own].nanmean()), n
+        return scores
+
+    def by_class(self, site: int, net: Net) -> Tensor:
+        """The AUROC of every class on one site's own test set; NaN where there is none."""
+        return class_aurocs(_logits(net, self.oracle.test_x[site]), self.oracle.test_y[site])
+
+    def filled_in(self, start: int, stop: int, missing: Tensor, belief: Tensor) -> dict[str, float | None] | None:
+        """How well missing labels (a mask) of these training rows were filled in; None where no truth is known."""
+        if self.oracle.truth is None:
+            return None
+        truth = torch.where(missing, self.oracle.truth[start:stop], -1)
+        known = truth >= 0
+        if not known.any():
+            return None
+        right = (belief >= 0.5) == (truth == 1)
+        return {
+            "accuracy": float(right[known].double().mean()),
+            "always absent": float((truth == 0)[known].double().mean()),
+            "auroc": figure(float(class_aurocs(belief, truth).nanmean())),
+            "n": int(known.sum()),
+        }
+
+    def fairness(self, sites: Sequence[Scores], seed: int) -> dict[str, Any]:
+        """Fairness on the test rows of all sites together, from their figures; empty where it is not measured."""
+        return {} if self.between is None else summary(self.between, sites, seed, self.one_test)
+
+    def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
+        """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
+        truth = self.oracle.truth
+        return None if truth is None else accuracy_of(suggested, truth[start:stop])
+
+    def mended(self, start: int, stop: int, given: Tensor, suggested: Tensor) -> dict[str, float] | None:
+        """How far a repair set the labels of these training rows right; None where truth is unknown."""
+        truth = self.oracle.truth
+        return None if truth is None else mending_figures(given, suggested, truth[start:stop])
+
+    def rand_index(self, groups: tuple[int, ...]) -> float | None:
+        """The adjusted Rand index of groups of sites against their tasks; None where sites have no tasks."""
+        from sklearn.metrics import adjusted_rand_score
+
+        return float(adjusted_rand_score(self.oracle.tasks, groups)) if groups and self.oracle.tasks else None
+
+    def mistaken(self, suggested: Tensor, classes: int) -> list[list[int]] | None:
+        """How often each true class (row) was taken for each other (column); None where truth is unknown."""
+        if self.oracle.truth is None:
+            return None
+        wrong = self.oracle.truth != suggested
+        pairs = self.oracle.truth[wrong] * classes + suggested[wrong]
+        counts: list[list[int]] = torch.bincount(pairs, minlength=classes * classes).view(classes, classes).tolist()
+        return counts
+
+
+@torch.no_grad()
+def _logits(net: Net, x: Tensor) -> Tensor:
+    """In the host's memory."""
+    return torch.cat([net(part) for part in x.split(1024)]).cpu()

@@ -1,0 +1,237 @@
+"""Fairness between a target group t and everybody else, with the unprivileged class u as the positive class.
+
+    EOD    equal opportunity difference     TPR(t) - TPR(rest), TPR = share of the rows of class u that are given u
+    SPD    statistical parity difference    SR(t) - SR(rest),   SR = share of all rows that are given u
+
+Positive: the target group is given u more often. Everything is computed from counts, which add up over sites; where all
+sites are measured on the same rows, each row counts once, with the mean of what the sites make of it. A figure with an
+empty cell is undefined (None), never 0. But for the sign, EOD is fairlearn's `equal_opportunity_difference` and
+SPD its `demographic_parity_difference` of two groups; fairlearn takes the rate of an empty cell to be 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imperfed.core.errors import UsageError, unknown
+from imperfed.core.federation import Attribute
+
+Scores = dict[str, tuple[float, int]]
+"""Figures by name, each with the number of rows it is of."""
+Cells = Callable[[Tensor], Tensor]
+"""Of counts [..., group, class, given u], the rows whose shares a figure compares: [..., group, given u]."""
+
+FAIR = "fair/"
+"""Figures of this prefix are of groups of rows; they are told of all sites together."""
+REST, TARGET = 0, 1
+GROUPS = ("rest", "target")
+RATES = ("fpr", "tpr")
+"""Share of the rows given u: of the rows of other classes (0), of those of class u (1)."""
+BY = ("candidate", "true")
+"""Who belongs to the target group: rows that name it among their candidates, or rows whose true group it is."""
+RESAMPLES, LEVEL = 2000, 0.95
+FEWEST = 10
+"""Rows of either group below which a figure has no interval: to draw from fewer tells nothing new."""
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """Whom fairness is measured between; empty where it is not measured."""
+
+    target: str = ""  # t: a group of the sensitive attribute
+    unprivileged: str = ""  # u: a class
+
+    def between(self, attribute: Attribute | None, classes: tuple[str, ...], data: str) -> Between | None:
+        """The same with the numbers behind the names; None where nothing is to be measured."""
+        if not self.target and not self.unprivileged:
+            return None
+        if attribute is None:
+            raise UsageError(f"fairness is measured between groups of a sensitive attribute, and {data} has none")
+        if not self.target or not self.unprivileged:
+            raise UsageError("fairness.target names a group and fairness.unprivileged a class: give both or neither")
+        if self.target not in attribute.values:
+            raise unknown(f"group of {attribute.name} (fairness.target)", self.target, attribute.values)
+        if self.unprivileged not in classes:
+            raise unknown("class (fairness.unprivileged)", self.unprivileged, classes)
+        group = attribute.values.index(self.target)
+        return Between(self, attribute.first + group, group, classes.index(self.unprivileged))
+
+
+@dataclass(frozen=True)
+class Between:
+    """Whom fairness is measured between: names, and numbers."""
+
+    names: Fairness
+    column: int
+    """Of the input, 1 where the target group is among the row's candidates."""
+    group: int
+    unprivileged: int
+
+    def scores(self, x: Tensor, y: Tensor, predicted: Tensor, groups: Tensor | None) -> Scores:
+        """Rates of one site's test rows, whose true groups may be known."""
+        found = rates(BY[0], predicted, y, x[:, self.column] > 0.5, self.unprivileged)
+        return found if groups is None else found | rates(BY[1], predicted, y, groups == self.group, self.unprivileged)
+
+
+# -- counts and rates --------------------------------------------------------------------------------------------------
+
+
+def count(predicted: Tensor, y: Tensor, inside: Tensor, u: int) -> Tensor:
+    """int64 [in the target group, y is u, prediction is u]: how many rows there are of each kind."""
+    cell = 4 * inside.long() + 2 * (y == u).long() + (predicted == u).long()
+    return torch.bincount(cell, minlength=8).view(2, 2, 2)
+
+
+def rates(by: str, predicted: Tensor, y: Tensor, inside: Tensor, u: int) -> Scores:
+    """FPR, TPR and accuracy of both groups, each with its number of rows: as much as the counts themselves."""
+    counts, right = count(predicted, y, inside, u), predicted == y
+    found: Scores = {}
+    for g, group in enumerate(GROUPS):
+        rows = right[inside.long() == g]
+        found[f"{FAIR}accuracy/{group}/{by}"] = (float(rows.double().mean()), len(rows))
+        for c, rate in enumerate(RATES):
+            found[f"{FAIR}{rate}/{group}/{by}"] = (float(share(counts[g, c])), int(counts[g, c].sum()))
+    return found
+
+
+def pooled(by: str, sites: Iterable[Mapping[str, tuple[float, int]]], one_test: bool = False) -> Tensor | None:
+    """The counts of all sites together, from their rates; None where no site has any.
+
+    Of sites that are measured on the same rows, the mean of their counts: float64, whole only in its sums of rows.
+    """
+    counts = [counts_of(by, scores) for scores in sites if f"{FAIR}{RATES[0]}/{GROUPS[0]}/{by}" in scores]
+    if not counts:
+        return None
+    total = torch.stack(counts)
+    return total.double().mean(0) if one_test else total.sum(0)
+
+
+def counts_of(by: str, scores: Mapping[str, tuple[float, int]]) -> Tensor:
+    """The counts behind one site's rates."""
+    counts = torch.zeros(2, 2, 2, dtype=torch.int64)
+    for g, group in enumerate(GROUPS):
+        for c, rate in enumerate(RATES):
+            value, n = scores[f"{FAIR}{rate}/{group}/{by}"]
+            given = round(value * n) if n else 0
+            counts[g, c] = torch.tensor([n - given, given])
+    return counts
+
+
+def rows_in(counts: Tensor) -> int:
+    """How many rows these counts are of."""
+    return round(float(counts.sum()))
+
+
+def mean_accuracy(by: str, group: str, sites: Iterable[Mapping[str, tuple[float, int]]]) -> float | None:
+    """The accuracy on a group's rows at all sites together."""
+    name = f"{FAIR}accuracy/{group}/{by}"
+    there = [scores[name] for scores in sites if name in scores and scores[name][1]]
+    rows = sum(n for _, n in there)
+    return math.fsum(value * n for value, n in there) / rows if rows else None
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+def share(counts: Tensor) -> Tensor:
+    """The share of the rows given u, of counts [..., (not given u, given u)]; NaN of no rows."""
+    return counts[..., 1].double() / counts.sum(-1)
+
+
+def eod(counts: Tensor) -> Tensor:
+    """The cells of TPR(t) - TPR(rest): the rows of class u."""
+    return counts[..., 1, :]
+
+
+def spd(counts: Tensor) -> Tensor:
+    """The cells of SR(t) - SR(rest): all rows."""
+    return counts.sum(-2)
+
+
+FIGURES: dict[str, Cells] = {"eod": eod, "spd": spd}
+
+
+def difference(cells: Tensor) -> Tensor:
+    """The target group's share minus that of the rest."""
+    shares = share(cells)
+    return shares[..., TARGET] - shares[..., REST]
+
+
+def measure(figure: Cells, counts: Tensor) -> float | None:
+    """A figure's value; None where it is undefined."""
+    value = float(difference(figure(counts)))
+    return None if math.isnan(value) else value
+
+
+def interval(figure: Cells, counts: Tensor, seed: int = 0) -> tuple[float, float] | None:
+    """The percentile bootstrap over rows; None where there are too few of them.
+
+    To draw n rows with replacement and count them is to draw the counts from a multinomial.
+    """
+    n = rows_in(counts)
+    if min(map(rows_in, figure(counts))) < FEWEST:
+        return None
+    drawn = np.random.default_rng(seed).multinomial(n, (counts.flatten().double() / n).numpy(), RESAMPLES)
+    values = difference(figure(torch.from_numpy(drawn).view(-1, 2, 2, 2))).numpy()
+    low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def course(sites: Sequence[Mapping[str, tuple[float, int]]], one_test: bool = False) -> Scores:
+    """A round's figures of all sites together, each with the number of rows in the target group's cell."""
+    found: Scores = {}
+    for by in BY:
+        counts = pooled(by, sites, one_test)
+        if counts is None:
+            continue
+        for name, figure in FIGURES.items():
+            cells = figure(counts)
+            found[f"{FAIR}{name}/{by}"] = (float(difference(cells)), rows_in(cells[TARGET]))
+        for g, group in enumerate(GROUPS):
+            value = mean_accuracy(by, group, sites)
+            found[f"{FAIR}accuracy/{group}/{by}"] = (math.nan if value is None else value, rows_in(counts[g]))
+    return found
+
+
+def summary(
+    between: Between, sites: Sequence[Mapping[str, tuple[float, int]]], seed: int, one_test: bool = False
+) -> dict[str, Any]:
+    """Figures by candidate group and by true group, with intervals and the counts behind them; ready for JSON."""
+    found: dict[str, Any] = {"target": between.names.target, "unprivileged": between.names.unprivileged}
+    for by in BY:
+        counts = pooled(by, sites, one_test)
+        if counts is not None:
+            found[by] = {
+                name: {"value": measure(figure, counts), "interval": interval(figure, counts, seed)}
+                for name, figure in FIGURES.items()
+            } | {
+                group: {
+                    "rows": rows_in(counts[g]),
+                    "unprivileged": rows_in(counts[g, 1]),
+                    "accuracy": mean_accuracy(by, group, sites),
+                }
+                for g, group in enumerate(GROUPS)
+            }
+    return found
+
+
+def in_words(found: Mapping[str, Any]) -> list[str]:
+    """A summary in sentences, one a figure."""
+    if not found:
+        return []
+    lines = []
+    for by in BY:
+        for name in FIGURES if by in found else ():
+            one, target, rest = found[by][name], found[by]["target"], found[by]["rest"]
+            of = "unprivileged" if name == "eod" else "rows"
+            value = "undefined" if one["value"] is None else f"{one['value']:+.3f}"
+            span = "" if one["interval"] is None else " [{:+.3f}, {:+.3f}]".format(*one["interval"])
+            lines.append(f"{name.upper()} by {by} group: {value}{span}, n = {target[of]} against {rest[of]}")
+    return lines

@@ -1,0 +1,229 @@
+"""Several methods on the same splits, several seeds, one table; the paper's figure beside ours where there is one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from imperfed.core.atomic import whole
+from imperfed.core.errors import UsageError
+from imperfed.data.files.declaration import read_declaration
+from imperfed.experiments.config import Config
+from imperfed.experiments.experiment import Watch, is_own
+from imperfed.experiments.parallel import Outcome, ParallelRuns
+from imperfed.results.folder import Record, free
+from imperfed.results.write import headline
+
+SITES = "mean over sites"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method's figures over the seeds, as fractions."""
+
+    method: str
+    values: tuple[float, ...]
+    labels: tuple[float, ...]
+    seconds: float
+    paper: float | None
+    common: tuple[float, ...] = ()
+    """Of the global model on the common test set."""
+    targets: tuple[Record, ...] = ()
+    """When each run reached the target, where one was set."""
+    diverged: tuple[str, ...] = ()
+    """What was said of the runs that diverged; they are in no figure."""
+    filled: bool = False
+    """Whether `labels` are the AUROC of missing labels filled in; otherwise the share of labels resolved."""
+    over: str = SITES
+    """What the figures are of."""
+    given: str = ""
+    """The kind of labels that the method learned from."""
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds; NaN where no run came to its end."""
+        return statistics.fmean(self.values) if self.values else math.nan
+
+    @property
+    def spread(self) -> float:
+        """Sample standard deviation over the seeds; 0 for one."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
+
+
+def paper_figures(data: str, kind: str = "auto") -> dict[str, float]:
+    """The papers' figures for a dataset by method, in per cent, where they are of this kind of labels."""
+    figures: dict[str, float] = {}
+    for study in resources.files("imperfed.experiments.studies").iterdir():
+        if study.name.endswith(".toml"):
+            told = tomllib.loads(study.read_text(encoding="utf-8"))
+            if kind in ("auto", told.get("labels", kind)):
+                figures |= told.get("figures", {}).get(data, {})
+    return figures
+
+
+def compare(
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    config: Callable[[str, int], Config],
+    out: Path,
+    watch: Callable[[], Watch],
+    paper: Mapping[str, float] | None = None,
+    processes: ParallelRuns | None = None,
+) -> tuple[Path, list[Line]]:
+    """Run every method with every seed (which is also the seed of the split) in a new folder below `out`.
+
+    Without `processes` one seed after the other, here.
+    """
+    if not methods:
+        raise UsageError("no method was named; give names with commas between them")
+    if twice := [method for method, times in Counter(methods).items() if times > 1]:
+        raise UsageError(f"named more than once: {', '.join(twice)}")
+    # all settings are checked before any run
+    configs = [[config(method, seed) for method in methods] for seed in seeds]
+    first = configs[0][0]
+    refuse_unmeasured(first)
+    folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
+    paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
+    ended: list[Sequence[Outcome]] = []
+    lines: list[Line] = []
+    for outcomes in (processes or ParallelRuns(1)).outcomes(configs, folder, watch):
+        ended.append(outcomes)
+        lines = [line(method, [one[m] for one in ended], paper) for m, method in enumerate(methods)]
+        write(folder, lines, seeds[: len(ended)])
+    return folder, lines
+
+
+def refuse_unmeasured(config: Config) -> None:
+    """Refuse a comparison without test rows, and say whether the settings or the files leave none."""
+    declaration = read_declaration(config.run.data) if is_own(config.run.data) else None
+    if declaration is not None and not declaration.measured:
+        raise UsageError(
+            f"compare measures methods on test rows, and the files of {declaration.name} hold no truth to measure on; "
+            f"declare test files or truth in {declaration.file}"
+        )
+    if not config.split.test and (declaration is None or not declaration.test):
+        raise UsageError("compare measures methods on test rows; set split.test above 0")
+
+
+def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -> Line:
+    """A method's line from what came of its runs."""
+    summaries = [one for one in outcomes if not isinstance(one, str)]
+    diverged = [one for one in outcomes if isinstance(one, str)]
+    filled = any("filled in" in s["labels"] for s in summaries)
+    resolved = [s["labels"].get("auroc" if filled else "accuracy") for s in summaries]
+    common = [s["global"][s["metric"]]["value"] for s in summaries if s["global"]]
+    return Line(
+        method,
+        tuple(value for value in map(headline, summaries) if value is not None),
+        tuple(share for share in resolved if share is not None),
+        statistics.fmean(s["seconds"] for s in summaries) if summaries else math.nan,
+        paper.get(method),
+        tuple(common),
+        tuple(s["target"] for s in summaries if "target" in s),
+        tuple(diverged),
+        filled,
+        over(summaries),
+        next((s["facts"].get("labels", "") for s in summaries), ""),
+    )
+
+
+def over(summaries: Sequence[Record]) -> str:
+    """What a run's leading figure is of."""
+    common = bool(summaries) and not summaries[0]["personal"]["n"]
+    return f"{summaries[0]['metric']} on the common test set" if common else SITES
+
+
+def unlike(lines: Sequence[Line]) -> str:
+    """Who learned from which labels, where that is not the same: methods that see the truth are not rivals."""
+    kinds = dict.fromkeys(line.given for line in lines if line.given)
+    told = [f"{kind} ({', '.join(x.method for x in lines if x.given == kind)})" for kind in kinds]
+    return f"Not all learned from the same labels: {'; '.join(told)}." if len(kinds) > 1 else ""
+
+
+def labels_title(lines: Sequence[Line]) -> str:
+    """What the labels worked out are measured by."""
+    return "labels filled in, AUROC, %" if any(line.filled for line in lines) else "labels resolved, %"
+
+
+def best(lines: Sequence[Line]) -> float:
+    """The highest mean over sites among the methods that came to their end."""
+    return max((line.mean for line in lines if line.values), default=math.nan)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and sample standard deviation in per cent; one value has no deviation, and no value nothing."""
+    if not values:
+        return ""
+    mean = f"{100 * statistics.fmean(values):.2f}"
+    return f"{mean} ± {100 * statistics.stdev(values):.2f}" if len(values) > 1 else mean
+
+
+def further(lines: Sequence[Line]) -> dict[str, list[str]]:
+    """Columns that only some comparisons have: time to the target, and runs that diverged."""
+    columns: dict[str, list[str]] = {}
+    if targets := [target for line in lines for target in line.targets]:
+        goal = f"to {100 * targets[0]['value']:g} %"
+        usual = min(target["of"] for target in targets)  # the global model, where any line has one
+        for title, key in ((f"rounds {goal}", "round"), (f"s {goal}", "seconds")):
+            columns[title] = [_mean_of(line.targets, key, usual) for line in lines]
+    if any(line.diverged for line in lines):
+        counts = [(len(line.diverged), len(line.diverged) + len(line.values)) for line in lines]
+        columns["diverged"] = [f"{bad} of {runs}" if bad else "" for bad, runs in counts]
+    return columns
+
+
+def _mean_of(targets: Sequence[Record], key: str, usual: str) -> str:
+    """The mean over the runs that reached the target, how many did where some did not, and by which other figure."""
+    there = [target[key] for target in targets if target[key] is not None]
+    if not there:
+        return "not reached" if targets else ""
+    some = f" ({len(there)} of {len(targets)})" if len(there) < len(targets) else ""
+    other = "" if targets[0]["of"] == usual else f" ({targets[0]['of']})"
+    return f"{statistics.fmean(there):.1f}{some}{other}"
+
+
+def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
+    """The table as it stands on a results page."""
+    top = best(lines)
+    figures = [spread(one.values) for one in lines]
+    columns = {
+        "method": [one.method for one in lines],
+        f"{lines[0].over}, %": [f"**{f}**" if one.mean == top else f for one, f in zip(lines, figures, strict=True)],
+    }
+    if any(one.common for one in lines) and lines[0].over == SITES:
+        columns["global model, %"] = [spread(one.common) for one in lines]
+    columns["paper, %"] = [f"{one.paper:.2f}" if one.paper is not None else "" for one in lines]
+    columns[labels_title(lines)] = [f"{100 * statistics.fmean(x.labels):.2f}" if x.labels else "" for x in lines]
+    columns |= further(lines)
+    columns["s a run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
+    table = [columns, ["---"] * len(columns), *zip(*columns.values(), strict=True)]
+    rows = [f"| {' | '.join(cells)} |" for cells in table]
+    return "\n".join([*rows, f"\n{caption(seeds)} {unlike(lines)}".rstrip() + "\n"])
+
+
+def caption(seeds: Sequence[int]) -> str:
+    """What the figures of a table are of."""
+    if len(seeds) == 1:
+        return f"Seed {seeds[0]}."
+    named = ", ".join(map(str, seeds))
+    return f"Seeds {named}, each with its own split; ± is the sample standard deviation over them."
+
+
+def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
+    """`table.md` and `results.json`, anew after every seed, so that nothing is lost."""
+    keys = {"method": "method", "values": "values", "labels": "labels", "paper": "paper"}
+    keys |= {"global": "common", "targets": "targets", "diverged": "diverged"}
+    results = [{key: getattr(one, name) for key, name in keys.items()} for one in lines]
+    whole(
+        out / "results.json",
+        lambda path: path.write_text(json.dumps({"seeds": list(seeds), "lines": results}, indent=2)),
+    )
+    whole(out / "table.md", lambda path: path.write_text(markdown(lines, seeds), encoding="utf-8"))

@@ -1,0 +1,316 @@
+"""One experiment from settings to products: data, network, engine, run folder."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+
+from imperfed.algorithms import catalogue, reference
+from imperfed.core.components import RepairResult, apply_attack
+from imperfed.core.errors import DataError, DivergedError, ImperfedError, UsageError
+from imperfed.core.federation import TO_TRUST, Federation
+from imperfed.core.labels import Annotated, Exact
+from imperfed.core.network import Layout, Net, Network
+from imperfed.core.objective import Objective
+from imperfed.core.threads import one_thread
+from imperfed.data.candidates import LabelConfig
+from imperfed.data.federate import FederatedData, federate
+from imperfed.data.files.declaration import FILE, is_federation, read_declaration
+from imperfed.data.files.reading import read_sites
+from imperfed.data.own_files import federate_files
+from imperfed.data.sources import load, sources
+from imperfed.data.sparse import width
+from imperfed.engine.engine import Engine, MakeBackend
+from imperfed.engine.schedule import RoundReport
+from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
+from imperfed.evaluation.evaluator import Evaluator, Scores
+from imperfed.evaluation.time_to_target import reached, time_taken
+from imperfed.experiments.config import Config
+from imperfed.experiments.device import Hardware
+from imperfed.models import build
+from imperfed.report import write_report
+from imperfed.results.folder import Record, RunFolder
+from imperfed.results.repair import write_repair
+from imperfed.results.write import log_lines, metrics, summarise
+
+
+@dataclass
+class Watch:
+    """How a run is followed: told that data are being prepared, that it begins, every round; asked whether to stop."""
+
+    prepare: Callable[[Config], None] = lambda config: None
+    begin: Callable[[Config, FederatedData, int], None] = lambda config, scene, round: None
+    round: Callable[[RoundReport, float], None] = lambda report, seconds: None
+    stop: Callable[[], bool] = lambda: False
+
+
+class Interrupted(ImperfedError):
+    """A run was asked to stop; says how to go on from its checkpoint."""
+
+    exit_code = 130
+
+
+class Experiment:
+    """Everything a run needs, checked before anything is written."""
+
+    def __init__(
+        self, config: Config, data: FederatedData | None = None, make_backend: MakeBackend | None = None
+    ) -> None:
+        """`scene`: where the data are there already; `hire`: who answers for the sites, if not this machine."""
+        self.config = config
+        self.hardware = Hardware.of(config.run)
+        self.hardware.prepare()
+        self.data, self.repair_result = _around(config, data or load_data(config))
+        if config.method.needs_server_rows and self.data.federation.trusted is None:
+            raise UsageError(f"{config.run.method} needs labelled rows at the server: {TO_TRUST}")
+        self.objective = choose_objective(config, self.data)
+        federation = self.data.federation
+        self.evaluator = make_evaluator(config, self.data)
+        network = make_network(config, *shape_of(federation))
+        network.halved = self.hardware.precision == "bf16"
+        self.engine = Engine(
+            config.method,
+            self.objective,
+            network,
+            federation,
+            self.evaluator,
+            config.local,
+            config.rounds,
+            config.run.seed,
+            config.defence,
+            make_backend or self.hardware.make_backend,
+            self.hardware.device,
+        )
+
+    def go(self, folder: RunFolder, watch: Watch) -> Record:
+        """Train to the end, write the products and return the summary."""
+        engine, trained = self.engine, self.engine.runtime.spec.federation.sites
+        begun = lap = time.perf_counter()
+        watch.begin(self.config, self.data, engine.state.round)
+        for note in self.repair_result.notes if self.repair_result is not None and engine.state.round == 0 else ():
+            folder.log(note)
+
+        def seen(report: RoundReport) -> None:
+            nonlocal lap
+            lap, before = time.perf_counter(), lap
+            timed = [time_taken(report)] if self.config.rounds.target else []
+            folder.append(metrics(report, trained, self.data.federation.sites, self.evaluator.one_test) + timed)
+            for line in log_lines(report, trained):
+                folder.log(line)
+            watch.round(report, lap - before)
+
+        try:
+            ended = engine.run(seen, watch.stop, folder.checkpoint)
+        except ImperfedError as error:
+            folder.log(f"failed: {error}")
+            if isinstance(error, DivergedError):
+                write_report(folder)
+            raise
+        if not ended:
+            folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
+            raise Interrupted(f"interrupted; go on with: imperfed resume {folder.path}")
+        head = self._head() | {"seconds": round(time.perf_counter() - begun, 3)}
+        if target := self.config.rounds.target:
+            head["target"] = reached(folder.records(), self.evaluator.metric, target)
+        if self.repair_result is not None and self.config.repair is not None:
+            name, federation = self.config.repair.name, self.data.federation
+            head["repair"] = write_repair(folder, name, self.repair_result, federation, self.evaluator)
+        summary = summarise(folder, engine, self.data, self.evaluator, head)
+        write_report(folder)
+        return summary
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self.engine.close()
+
+    def _head(self) -> Record:
+        run = self.config.run
+        return {
+            "title": run.title,
+            "method": run.method,
+            "objective": self.objective.name,
+            "data": self.data.federation.name,
+            "seed": run.seed,
+            "data_seed": run.data_seed,
+        }
+
+
+def is_own(data: str) -> bool:
+    """Whether the data are a federation of the user's own files; names of built-in datasets come first."""
+    return data not in sources() and is_federation(data)
+
+
+def same_data(one: Config, other: Config) -> bool:
+    """Whether two runs have the same data before any attack or repair."""
+    parts = ((c.run.data, c.run.data_seed, c.split, _labelling(c)) for c in (one, other))
+    return next(parts) == next(parts)
+
+
+def _labelling(config: Config) -> LabelConfig:
+    labelling = config.labels
+    wanted = config.repair or config.method.objective  # a repair sees the labels first
+    if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):
+        return replace(labelling, kind=wanted.labels.kind)
+    return labelling
+
+
+def load_data(config: Config) -> FederatedData:
+    """The data of a run, cut into sites, before any attack or repair."""
+    if is_own(config.run.data):
+        found = read_sites(read_declaration(config.run.data))
+        return federate_files(found.check(), config.split, config.labels, config.run.data_seed)
+    return federate(load(config.run.data), config.split, _labelling(config), config.run.data_seed)
+
+
+def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairResult | None]:
+    """The scene after the adversaries have rewritten their rows and the sites have mended their labels."""
+    repair_result = None
+    if data.federation.elsewhere:  # all that has happened there
+        return data, repair_result
+    if config.attack is not None:
+        done = apply_attack(config.attack, data.federation, generator(config.run.data_seed, 0, SERVER, "attack"))
+        facts = {"adversaries": [data.federation.sites[k] for k in done.adversaries], "attack": list(done.notes)}
+        data = replace(data, federation=done.federation, facts=data.facts | facts)
+    if config.repair is not None:
+        if type(data.federation.labels) is not config.repair.labels:
+            raise UsageError(
+                f"repair {config.repair.name} mends {config.repair.labels.kind} labels, but {data.federation.name} "
+                f"comes with {data.federation.labels.kind} labels here"
+            )
+        draw = generator(config.run.seed, 0, SERVER, "repair")
+        federation, repair_result = config.repair.repair(data.federation, draw)
+        data = replace(data, federation=federation.check())
+    return data, repair_result
+
+
+def held_by_sites(config: Config) -> FederatedData:
+    """The data of a run as its sites hold them: after an attack, before any repair."""
+    return _around(replace(config, repair=None), load_data(config))[0]
+
+
+def choose_objective(config: Config, data: FederatedData) -> Objective:
+    """What is minimised: as chosen, or the reference objective of the labels' kind."""
+    kind = type(data.federation.labels)
+    objective = config.method.objective or reference(kind)
+    if not objective.accepts(kind):
+        able = [n for n, c in catalogue().items() if issubclass(c, Objective) and c.accepts(kind)]
+        raise UsageError(
+            f"{config.run.method}: its objective {objective.name!r} learns from {objective.labels.kind} labels, but "
+            f"{data.federation.name} comes with {kind.kind} labels here. Objectives that learn from those: "
+            f"{', '.join(able)}"
+        )
+    return objective
+
+
+def refuse_other_labels(config: Config, data: FederatedData) -> None:
+    """Refuse a method that cannot learn from the labels of a scene, as an attack leaves them; nothing is rewritten."""
+    labels = data.federation.labels
+    if config.attack is not None:
+        labels = config.attack.prepare(labels)
+    choose_objective(config, replace(data, federation=replace(data.federation, labels=labels)))
+
+
+def make_evaluator(config: Config, data: FederatedData) -> Evaluator:
+    """Who gives figures."""
+    federation = data.federation
+    between = config.fairness.between(federation.attribute, federation.classes, federation.name)
+    return Evaluator.of(data.oracle, federation, between)
+
+
+def shape_of(federation: Federation) -> tuple[tuple[int, ...], int, int]:
+    """What a model must know of the data: the shape of an input, the classes, the features of sparse inputs."""
+    return tuple(federation.x.shape[1:]), len(federation.classes), width(federation.x)
+
+
+def make_network(config: Config, shape: tuple[int, ...], classes: int, features: int) -> Network:
+    """The network at its first weights."""
+    model = replace(config.model, features=config.model.features or features)
+    return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
+
+
+def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = None) -> tuple[RunFolder, Record]:
+    """A new run in a new folder below `out`; `scene`: its data, where they have been prepared already."""
+    if data is None:
+        watch.prepare(config)
+    with closing(Experiment(config, data)) as experiment:
+        folder = RunFolder.create(out, anywhere(config), experiment.hardware.described())
+        if is_own(config.run.data):  # new rows are read by it, whatever becomes of the files
+            folder.write(FILE, read_declaration(config.run.data).toml())
+        for note in experiment.data.facts.get("attack", ()):
+            folder.log(note)
+        folder.save_split(split_of(experiment.data.federation))
+        return folder, experiment.go(folder, watch)
+
+
+def anywhere(config: Config) -> Config:
+    """The settings with the whole path of the user's own data, so that they mean the same from any directory."""
+    if config.run.data in sources():
+        return config
+    path = os.path.abspath(Path(config.run.data).expanduser())
+    return replace(config, run=replace(config.run, data=path))
+
+
+def resume(folder: RunFolder, watch: Watch) -> Record:
+    """Go on from a run's last checkpoint, or from its beginning if it had none yet."""
+    config = folder.config()
+    watch.prepare(config)
+    with closing(Experiment(config)) as experiment:
+        refuse_other_rows(folder, experiment.data.federation)
+        if folder.checkpoint.exists():
+            experiment.engine.state.restore(folder.checkpoint)
+        folder.forget_from(experiment.engine.state.round)
+        folder.log(f"resumed after round {experiment.engine.state.round}")
+        return experiment.go(folder, watch)
+
+
+def split_of(federation: Federation) -> dict[str, list[str]]:
+    """The ids of the training rows by site."""
+    cuts = zip(federation.sites, pairwise(federation.starts), strict=True)
+    return {site: list(federation.ids[a:b]) for site, (a, b) in cuts}
+
+
+def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:
+    """Refuse data that have changed since a run began: its training rows could be among the test rows now."""
+    before, now = folder.split(), split_of(federation)
+    changed = [site for site in before | now if before and before.get(site) != now.get(site)]
+    if changed:
+        first = changed[0]
+        raise DataError(
+            f"{federation.name}: the data have changed since {folder.path} was trained on them: other training rows at "
+            f"{len(changed)} of {len(before | now)} sites ({first}: {len(before.get(first, ()))} rows then, "
+            f"{len(now.get(first, ()))} now), so that test rows may have been trained on. Give the data back as they "
+            "were, or run anew"
+        )
+
+
+def evaluate(folder: RunFolder) -> dict[str, Scores]:
+    """Figures of the models in a run's folder on the sites' test sets, computed anew."""
+    config = folder.config()
+    data = load_data(config)
+    refuse_other_rows(folder, data.federation)
+    evaluator, federation = make_evaluator(config, data), data.federation
+    shape = shape_of(federation)
+    with one_thread():
+        if not evaluator.sites:
+            return {"common test set": evaluator.common(load_net(folder, config, federation.sites[0], *shape))}
+        return {
+            site: evaluator.site(k, load_net(folder, config, site, *shape)) for k, site in enumerate(federation.sites)
+        }
+
+
+def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int, features: int) -> Net:
+    """The network of a run's folder with which a site predicts, in evaluation mode."""
+    with seeded(config.run.seed, 0, SERVER, "build"):
+        network = config.method.build(make_network(config, shape, classes, features)).eval()
+    net = Net(network, Layout.of(network, config.method.is_personal))
+    saved, fields = folder.load_model(site), net.layout.fields
+    if {name: t.shape for name, t in saved.items()} != {name: f.shape for name, f in fields.items()}:
+        raise DataError(f"{folder.path}: the model of {site} is not one of this run's settings")
+    return net.load(torch.cat([saved[name].reshape(-1) for name in fields]))

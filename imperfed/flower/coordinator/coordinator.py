@@ -1,0 +1,126 @@
+"""The coordinator: it waits for its sites, asks them round by round, and writes the run's folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import torch
+from flwr.serverapp import Grid
+
+from imperfed.core.atomic import lengthen
+from imperfed.core.batch import Tree
+from imperfed.core.errors import UsageError
+from imperfed.data.scale import Scale
+from imperfed.data.site_files import ServerFiles, SiteInfo
+from imperfed.engine.site import SiteRuntime
+from imperfed.experiments.config import Config
+from imperfed.experiments.experiment import Experiment, Watch
+from imperfed.flower.coordinator.flower_backend import FlowerBackend
+from imperfed.flower.messages.run_info import RunInfo
+from imperfed.flower.messages.site_info import read_cards, write_cards
+from imperfed.flower.messages.transport import Timeouts, Transport
+from imperfed.flower.repair import hold
+from imperfed.results.folder import Record, RunFolder
+
+
+@dataclass
+class Coordinator:
+    """One run with real sites, from the first hello to the last product."""
+
+    grid: Grid
+    config: Config
+    central: ServerFiles
+    """What it holds itself."""
+    sites: Sequence[str]
+    folder: RunFolder
+    declaration: str = ""
+    timeouts: Timeouts = field(default_factory=Timeouts)
+
+    def __post_init__(self) -> None:
+        if self.config.method.pools_data:
+            raise UsageError(f"{self.config.run.method} brings all rows to one place; real sites keep theirs")
+        if self.config.attack is not None and self.declaration:
+            raise UsageError("attacks are simulated on datasets by name; at real sites nobody is asked to attack")
+        if self.config.run.device == "cuda":
+            raise UsageError("real sites compute on the CPU; leave device at auto, or cpu")
+        self.config = replace(self.config, run=replace(self.config.run, device="cpu"))
+        greeting = RunInfo("", self.config.toml(), self.declaration, 0, Scale.none(), {})
+        self.transport = Transport(self.grid, tuple(self.sites), greeting, self.timeouts, self.say)
+
+    def run(self, watch: Watch) -> Record:
+        """Train to the end, from the last checkpoint if there is one, and write the products."""
+        watch.prepare(self.config)
+        try:
+            with closing(self.experiment()) as experiment:
+                summary = experiment.go(self.folder, watch)
+                for k, why in self.staff.leave().items():
+                    self.folder.log(f"{self.sites[k]} wrote no report of its own: {why}")
+        finally:
+            self.count()
+        return summary
+
+    def experiment(self) -> Experiment:
+        """The run, as soon as every site is there: its sites answer by message."""
+        infos = self.gather()
+        scale = self.central.scale(infos)
+        run_infos = self.run_infos(infos, scale)
+        # A site may be killed at any time, and so may the coordinator: no more than a round is ever lost.
+        config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
+
+        def make_backend(runtime: SiteRuntime, on_duty: int, workers: int) -> FlowerBackend:
+            self.staff = FlowerBackend(self.transport, run_infos, config.rounds, runtime, on_duty)
+            return self.staff
+
+        data = self.central.scene(infos, scale)
+        if config.repair is not None:
+            data = hold(self.transport, run_infos, config.repair, data)
+        experiment = Experiment(config, data, make_backend)
+        if self.folder.checkpoint.exists():
+            experiment.engine.state.restore(self.folder.checkpoint)
+            self.folder.forget_from(experiment.engine.state.round)
+            self.folder.log(f"resumed after round {experiment.engine.state.round}")
+        return experiment
+
+    def gather(self) -> list[SiteInfo]:
+        """The sites' cards as they were when the run began: a run that goes on has the same scale and sizes."""
+        place = self.folder.checkpoint.parent
+        self.transport.infos = read_cards(place)
+        begun = self.folder.checkpoint.exists() and bool(self.transport.infos)
+        everybody = not begun or self.config.repair is not None or bool(self.config.method.opening())
+        quorum = max(1, math.ceil(self.config.rounds.quorum * len(self.sites)))
+        infos = self.transport.gather(None if everybody else quorum)
+        if not begun:
+            write_cards(place, infos)
+        return infos
+
+    def count(self) -> None:
+        """`traffic.json`: bytes to and from every site, of all processes that had a part in the run."""
+        path, total = self.folder.path / "traffic.json", self.transport.traffic()
+        before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        for site, ways in total.items():
+            for way in ways:
+                ways[way] += before.get(site, {}).get(way, 0)
+        self.folder.write("traffic.json", json.dumps(total, indent=2))
+
+    def say(self, line: str) -> None:
+        """A line of `mail.txt`: who was asked, who answered, how long it took."""
+        lengthen(self.folder.path / "mail.txt", [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
+
+    def run_infos(self, infos: Sequence[SiteInfo], scale: Scale) -> list[RunInfo]:
+        """What every site is told of the run with each message."""
+        features = self.config.model.features or max(info.features for info in infos)
+        self.config = replace(self.config, model=replace(self.config.model, features=features))
+        annotated = anybody(infos)
+        settings, run = self.config.toml(), self.folder.path.name
+        return [RunInfo(run, settings, self.declaration, k, scale, annotated) for k in range(len(infos))]
+
+
+def anybody(infos: Sequence[SiteInfo]) -> Tree:
+    """Which classes any site annotates, where labels may be missing."""
+    known = [info.annotated["classes"] for info in infos if info.annotated]
+    return {"classes": torch.stack(known).any(0)} if known else {}

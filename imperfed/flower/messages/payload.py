@@ -1,0 +1,133 @@
+"""What a message says, and the records of Flower in which it travels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+from imperfed.core.batch import Tree
+from imperfed.core.errors import ImperfedError
+from imperfed.evaluation.evaluator import Scores
+
+Word = str | int | float | list[str] | list[int] | list[float]
+
+WORDS = "words"
+"""The record that holds all words; every other record is a tree of tensors."""
+FAILED = "failed"
+"""The word under which a site says why it gives no answer."""
+TRAVELS = {
+    torch.float16, torch.float32, torch.float64, torch.bool,
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+}  # fmt: skip
+
+
+class RefusedError(ImperfedError):
+    """A message that cannot be sent or understood; says what is wrong with it."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What one message says: plain words, and trees of named tensors."""
+
+    words: Mapping[str, Word] = field(default_factory=dict)
+    trees: Mapping[str, Tree] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        """A word that is text."""
+        return cast(str, self._word(name, str))
+
+    def number(self, name: str) -> int:
+        """A word that is a whole number."""
+        return cast(int, self._word(name, int))
+
+    def real(self, name: str) -> float:
+        """A word that is a number."""
+        return cast(float, self._word(name, float))
+
+    def several(self, name: str) -> list[str] | list[int] | list[float]:
+        """A word that is a list."""
+        return cast(list[str], self._word(name, list))
+
+    def _word(self, name: str, kind: type) -> Word:
+        word = self.words.get(name)
+        if word is None or type(word) is not kind:
+            raise RefusedError(f"{name!r} should be of type {kind.__name__}, found {word!r}")
+        return word
+
+    def told(self) -> list[str]:
+        """Name, shape and type of every tensor, and the names of all words: what a log says of this letter."""
+        tensors = [
+            f"{part}/{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}"
+            for part, tree in self.trees.items()
+            for name, t in tree.items()
+        ]
+        return [*tensors, *self.words]
+
+
+def pack(payload: Payload) -> RecordDict:
+    """As records; what cannot travel is refused by name."""
+    records = RecordDict({WORDS: ConfigRecord(dict(payload.words))})
+    for part, tree in payload.trees.items():
+        for name, t in tree.items():
+            if t.dtype not in TRAVELS:
+                raise RefusedError(f"{name!r} holds {t.dtype}, which cannot travel; send it as torch.float32")
+        arrays = {name: Array(t.detach().cpu().contiguous().numpy()) for name, t in tree.items()}
+        records[part] = ArrayRecord(arrays)
+    return records
+
+
+def unpack(records: RecordDict) -> Payload:
+    """As it was sent, or an error that says which part of it cannot be read."""
+    words: dict[str, Word] = {}
+    trees: dict[str, Tree] = {}
+    for part, record in records.items():
+        if isinstance(record, ConfigRecord):
+            words |= cast(dict[str, Word], dict(record))
+        elif isinstance(record, ArrayRecord):
+            trees[part] = {name: _tensor(f"{part}/{name}", array) for name, array in record.items()}
+    return Payload(words, trees)
+
+
+def _tensor(name: str, array: Array) -> torch.Tensor:
+    """An array's numbers. It came from elsewhere: whatever is wrong with its bytes is one kind of error."""
+    try:
+        values = array.numpy()
+        if values.shape != tuple(array.shape) or str(values.dtype) != array.dtype:
+            raise ValueError(f"it says {array.dtype} {tuple(array.shape)} and holds {values.dtype} {values.shape}")
+        return torch.from_numpy(values.copy())
+    except Exception as error:
+        raise RefusedError(f"{name!r} cannot be read ({error})") from error
+
+
+def size(records: RecordDict) -> int:
+    """Bytes of all words and arrays; what the transport adds is not counted."""
+    total = 0
+    for record in records.values():
+        if isinstance(record, ArrayRecord):
+            total += sum(len(name.encode()) + len(array.data) for name, array in record.items())
+        else:
+            total += len(record.deflate())
+    return total
+
+
+def scores_words(scores: Scores) -> dict[str, Word]:
+    """Figures as words: name, value and number of examples."""
+    return {
+        "metrics": list(scores),
+        "values": [float(value) for value, _ in scores.values()],
+        "counts": [int(n) for _, n in scores.values()],
+    }
+
+
+def scores_of(payload: Payload) -> Scores:
+    """The figures of a letter; a claim, hence checked."""
+    names, values, counts = (payload.several(word) for word in ("metrics", "values", "counts"))
+    typed = ((names, str), (values, float), (counts, int))
+    if len({len(part) for part, _ in typed}) > 1 or any(type(x) is not kind for part, kind in typed for x in part):
+        raise RefusedError("its figures are not a name, a value and a count each")
+    pairs = zip(cast(list[float], values), cast(list[int], counts), strict=True)
+    return dict(zip(cast(list[str], names), pairs, strict=True))

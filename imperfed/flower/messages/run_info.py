@@ -1,0 +1,94 @@
+"""What is said before training: a site tells what it holds, the coordinator tells what the run is."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+
+from imperfed.core.batch import Tree
+from imperfed.core.labels import KINDS
+from imperfed.data.scale import Scale
+from imperfed.data.site_files import SiteInfo
+from imperfed.experiments.config import Config, resolve
+from imperfed.flower.messages.payload import Payload, RefusedError, Word
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a run is for one site. It goes with every message, so that a site that was restarted needs no other."""
+
+    run: str
+    """The name of the run; a site keeps its states under it."""
+    settings: str
+    """All settings, as `config.toml` has them."""
+    declaration: str
+    """How the sites' files are to be read; empty where that needs no saying."""
+    index: int
+    """The number of the site."""
+    scale: Scale
+    annotated: Tree
+    """Which classes any site annotates, where labels may be missing."""
+
+    def config(self) -> Config:
+        """The settings, typed."""
+        return resolve(tomllib.loads(self.settings))
+
+    def payload(self, words: dict[str, Word] | None = None, trees: dict[str, Tree] | None = None) -> Payload:
+        """A message of this run."""
+        mine: dict[str, Word] = {
+            "run": self.run,
+            "settings": self.settings,
+            "declaration": self.declaration,
+            "index": self.index,
+        }
+        scale = {"mean": self.scale.mean, "spread": self.scale.spread} if len(self.scale.mean) else {}
+        return Payload(mine | (words or {}), {"scale": scale, "annotated": self.annotated} | (trees or {}))
+
+    @classmethod
+    def of(cls, payload: Payload) -> RunInfo:
+        """From a message."""
+        scale = payload.trees.get("scale") or {"mean": torch.empty(0), "spread": torch.empty(0)}
+        return cls(
+            payload.text("run"),
+            payload.text("settings"),
+            payload.text("declaration"),
+            payload.number("index"),
+            Scale(scale["mean"], scale["spread"]),
+            payload.trees.get("annotated", {}),
+        )
+
+
+def info_payload(info: SiteInfo) -> Payload:
+    """A site's card as a message."""
+    words: dict[str, Word] = {
+        "name": info.name,
+        "rows": info.rows,
+        "kind": info.kind,
+        "classes": list(info.classes),
+        "shape": list(info.shape),
+        "features": info.features,
+        "tests": info.tests,
+        "several": int(info.several),
+    }
+    return Payload(words, {"sums": info.sums, "annotated": info.annotated})
+
+
+def info_from(payload: Payload) -> SiteInfo:
+    """A site's card from its message."""
+    if payload.text("kind") not in KINDS:
+        raise RefusedError(f"{payload.text('kind')!r} is no kind of labels")
+    return SiteInfo(
+        payload.text("name"),
+        payload.number("rows"),
+        payload.text("kind"),
+        tuple(cast(list[str], payload.several("classes"))),
+        tuple(cast(list[int], payload.several("shape"))),
+        payload.number("features"),
+        payload.number("tests"),
+        bool(payload.number("several")),
+        payload.trees.get("sums", {}),
+        payload.trees.get("annotated", {}),
+    )

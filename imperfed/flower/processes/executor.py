@@ -1,0 +1,107 @@
+"""Carries out the tasks of a SuperLink or a SuperNode, each in a process forked from this one.
+
+Stands in for `flower-superexec`, which Flower leaves to us under `--isolation process`, for two reasons. Flower starts
+a new interpreter for every message, which imports torch for 2 s before it trains for a tenth of that; a fork has torch
+already. And at a site, whatever application a run comes with, the one that is carried out is this package's own, as
+installed there: a coordinator cannot send code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from queue import Queue
+
+from imperfed.flower.processes.adapter import (
+    AcquireTaskRequest,
+    RuntimeHttpClient,
+    RuntimeVersionHttpInterceptor,
+    TaskType,
+    home,
+    make_simple_http_retry_invoker,
+    run_serverapp,
+)
+from imperfed.flower.processes.flower_patches import ImportWarmup, pull_soon
+from imperfed.flower.processes.parent_watch import end_with
+
+POLL = 0.2  # seconds
+
+
+def carry_out(kind: TaskType, address: str, ca: bytes | None, token: str, app: object) -> None:
+    """One task, to its end; Flower's function leaves by SystemExit."""
+    end_with(os.getppid())
+    if kind is TaskType.SERVER_APP:
+        run_serverapp(address, Queue(), token, insecure=ca is None, certificates=ca)
+        return
+    clientapp = home("run_clientapp")
+    # What came with the run is neither unpacked nor imported.
+    vars(clientapp).update(install_from_fab=lambda *_, **__: None, get_load_client_app_fn=lambda **_: lambda *run: app)
+    clientapp.run_clientapp(address, token, insecure=ca is None, certificates=ca)
+
+
+def fork(lessons: ImportWarmup, kind: TaskType, address: str, ca: bytes | None, token: str, app: object) -> None:
+    """Carry out one task in a process of its own."""
+    if os.fork():
+        return
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        carry_out(kind, address, ca, token, app)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        lessons.write()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # nothing that was inherited is closed twice
+
+
+def reap(lessons: ImportWarmup) -> None:
+    """Let ended children go, and learn from them."""
+    with contextlib.suppress(ChildProcessError):
+        while child := os.waitpid(-1, os.WNOHANG)[0]:
+            lessons.learn(child)
+
+
+def main() -> None:
+    """Ask for tasks and carry them out until this process is ended."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["serverapp", "clientapp"])
+    parser.add_argument("address")
+    parser.add_argument("app", help="module:object, loaded before the first task")
+    parser.add_argument("--ca", type=Path)
+    args = parser.parse_args()
+    end_with(os.getppid())
+    pull_soon()
+    module, _, name = args.app.partition(":")
+    app = getattr(importlib.import_module(module), name)
+    kind = TaskType.SERVER_APP if args.kind == "serverapp" else TaskType.CLIENT_APP
+    ca = args.ca.read_bytes() if args.ca else None
+    client = RuntimeHttpClient.from_server_address(
+        args.address,
+        insecure=ca is None,
+        root_certificates=ca,
+        interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperExec")],
+        retry_invoker=make_simple_http_retry_invoker(),
+    )
+    lessons = ImportWarmup(Path(os.environ["FLWR_HOME"]) / "imported")
+    while True:
+        reply = client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
+        if reply.HasField("task") and reply.token:
+            fork(lessons, kind, args.address, ca, reply.token, app)
+        reap(lessons)
+        time.sleep(POLL)
+
+
+if __name__ == "__main__":
+    main()

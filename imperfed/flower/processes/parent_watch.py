@@ -1,0 +1,46 @@
+"""Run one of Flower's commands tied to its parent: `python -m imperfed.flower.processes.parent_watch COMMAND ARGS`.
+
+The command ends when its parent does, by whatever death.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from importlib import metadata
+
+from imperfed.flower.processes.flower_patches import look_often, pull_soon
+from imperfed.flower.processes.session import sign_off
+
+LOOK = 0.5  # seconds
+
+
+def end_with(parent: int) -> None:
+    """Ask this process to stop, as a user would, as soon as its parent is gone, by whatever death."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="tether", daemon=True).start()
+
+
+def main() -> None:
+    """The command of Flower's that is named first, in this process."""
+    end_with(os.getppid())
+    sys.argv = sys.argv[1:]
+    [command] = metadata.entry_points(group="console_scripts", name=sys.argv[0])
+    run = command.load()
+    if sys.argv[0] == "flower-supernode":
+        look_often()
+        pull_soon()
+        sign_off(sys.argv)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""The coordinator's processes: SuperLink on loopback, the executor of its tasks, and the gate before them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import httpx
+
+from imperfed.core.errors import DataError, ImperfedError, UsageError
+from imperfed.flower.processes.child import LOOPBACK, NEAR, Child, free_port, module, wait_until
+from imperfed.flower.processes.control import Control, Settings
+from imperfed.flower.processes.gate import Gate, GatewayServer
+from imperfed.flower.processes.keys import CoordinatorKeys
+
+START = 60.0  # seconds for SuperLink to answer
+ATTEMPTS = 5
+PAUSE = 5.0  # seconds before the processes are started anew
+
+
+@dataclass(frozen=True)
+class ListenConfig:
+    """Where the coordinator stands, and by which keys the sites and it know each other."""
+
+    host: str
+    port: int
+    keys: CoordinatorKeys | None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        if self.keys is None and not self.insecure and self.host not in NEAR:
+            raise UsageError(
+                f"without keys everybody on the way to {self.host} can read and change what is sent: give --keys "
+                "(`imperfed keys` makes them), or say --insecure"
+            )
+
+    def keys_of(self, sites: Sequence[str]) -> dict[str, bytes]:
+        """The public keys of the sites, by name."""
+        if self.keys is None:
+            return {}
+        if missing := [name for name in sites if name not in self.keys.sites]:
+            raise DataError(f"{self.keys.path / 'sites'} has no key of {', '.join(missing)}")
+        return {name: self.keys.sites[name] for name in sites}
+
+
+class SuperLink:
+    """The processes, from entering to leaving."""
+
+    def __init__(self, home: Path, stand: ListenConfig, sites: Sequence[str], server: str) -> None:
+        self.home, self.stand, self.server = home, stand, server
+        self.admitted: dict[str, int] = {}
+        self.port = free_port()
+        self.near = f"{LOOPBACK}:{self.port}"
+        self.ca = stand.keys.ca if stand.keys else None
+        self.keys = stand.keys_of(sites)
+        self.door: GatewayServer | None = None
+        self.link = Child("superlink", module("parent_watch", "flower-superlink", *self._link_words()), home)
+        words = ["serverapp", self.near, server, *(["--ca", str(self.ca)] if self.ca else [])]
+        self.executor = Child("executor", module("executor", *words), home, speaks=True)
+
+    def _link_words(self) -> list[str]:
+        words = ["--host", LOOPBACK, "--port", str(self.port), "--isolation", "process"]
+        words += ["--database", str(self.home / "state.db")]
+        if (keys := self.stand.keys) is None:
+            return [*words, "--insecure"]
+        words += ["--ssl-ca-certfile", str(keys.ca), "--ssl-certfile", str(keys.certificate)]
+        return [*words, "--ssl-keyfile", str(keys.key), "--enable-supernode-auth"]
+
+    def __enter__(self) -> SuperLink:
+        os.environ["FLWR_HOME"] = str(self.home)
+        keys = self.stand.keys
+        scheme = "http" if keys is None else "https"
+        gate = Gate(f"{scheme}://{self.near}", self.ca, keyless=keys is None)
+        certificate = (None, None) if keys is None else (keys.certificate, keys.key)
+        try:
+            self.door = GatewayServer(gate, self.stand.host, self.stand.port, *certificate)
+            self.link.start()
+            self.executor.start()  # it has torch to load, and asks again until SuperLink is there
+            self.control = Control(self.near, self.ca)
+            wait_until(self.control.ready, self.link, START)
+            # Before the door opens, so that no site finds itself unknown.
+            self.admitted = {name: self.control.admit(name, key) for name, key in self.keys.items()}
+            self.door.open()
+        except BaseException:
+            self.leave()
+            raise
+        return self
+
+    def run(self, site: str, settings: Settings, ended: Callable[[], bool]) -> str:
+        """Submit a run and wait for its end; returns why it ended if it did so before `ended` says it is done."""
+        number = self.control.submit(self.server, site, settings)
+        while not ended():
+            for child in (self.link, self.executor):
+                if not child.alive:
+                    return f"{child.name} ended: {child.last_words()}"
+            with contextlib.suppress(httpx.HTTPError):
+                status = self.control.status(number)
+                if status.ended and not ended():
+                    return status.details or "the run ended without a word"
+            time.sleep(0.3)
+        return ""
+
+    def leave(self) -> None:
+        """Stop everything, and leave nothing behind."""
+        if self.door is not None:
+            self.door.close()
+        if hasattr(self, "control"):
+            self.control.client.close()
+        self.executor.stop()
+        self.link.stop()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.leave()
+
+
+def persist(make: Callable[[], SuperLink], once: Callable[[SuperLink], str], tell: Callable[[str], None]) -> None:
+    """Do something at a station; if its processes fail, do it again at a new one, a few times."""
+    for attempt in range(1, ATTEMPTS + 1):
+        with make() as station:
+            trouble = once(station)
+        if not trouble:
+            return
+        tell(f"{trouble}; starting anew ({attempt} of {ATTEMPTS})")
+        time.sleep(PAUSE)
+    raise ImperfedError(f"the coordinator's processes failed {ATTEMPTS} times; see the logs in {station.home}")

@@ -1,0 +1,159 @@
+"""A site's processes: SuperNode, the executor of its tasks, and what to do when one of them ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from imperfed.core.errors import DataError, ImperfedError, UsageError
+from imperfed.flower.processes.child import CUT_OFF, LOOPBACK, NEAR, Child, free_port, module
+from imperfed.flower.processes.keys import SiteKeys, in_date
+
+SITE = "IMPERFED_SITE"
+"""The variable that tells the executor whose rows these are, as JSON."""
+NODE = re.compile(r"SuperNode ID: (\d+)")
+KNOCK = 10.0  # seconds
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+FORGOTTEN = 75.0  # seconds after which SuperLink has surely forgotten a session that was cut off: 2 * 30 s, and some
+
+
+@dataclass(frozen=True)
+class CoordinatorAddress:
+    """The way to the coordinator."""
+
+    host: str
+    port: int
+    keys: SiteKeys | None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        if self.keys is None and not self.insecure and self.host not in NEAR:
+            raise UsageError(
+                f"without keys everybody on the way to {self.host} can read and change what is sent: give --keys with "
+                "the folder you were handed, or say --insecure"
+            )
+
+    @property
+    def address(self) -> str:
+        """Host and port as one word."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def knock(self) -> str:
+        """Why nobody opens just now; empty if somebody does. One who is not the coordinator is an error."""
+        try:
+            with socket.create_connection((self.host, self.port), timeout=KNOCK) as plain:
+                if self.keys is not None:
+                    context = ssl.create_default_context(cafile=str(self.keys.ca))
+                    context.wrap_socket(plain, server_hostname=self.host).close()
+        except ssl.SSLCertVerificationError as error:
+            raise DataError(
+                f"whoever answers at {self.address} cannot prove to be the coordinator: {error.verify_message}; "
+                "nothing was sent"
+            ) from error
+        except ssl.SSLError as error:
+            raise ImperfedError(f"{self.address} does not speak TLS ({error.reason}); nothing was sent") from error
+        except OSError as error:
+            return error.strerror or str(error)
+        return ""
+
+
+class SuperNode:
+    """The processes, from entering to leaving; `watch` keeps them going."""
+
+    def __init__(
+        self, way: CoordinatorAddress, home: Path, site: dict[str, str], app: str, tell: Callable[[str], None] = print
+    ) -> None:
+        self.way, self.home, self.name, self.tell = way, home, site["name"], tell
+        port = free_port()
+        words = ["--superlink", way.address, "--isolation", "process", "--host", LOOPBACK, "--port", str(port)]
+        if way.keys is None:
+            words += ["--insecure"]
+        else:
+            words += ["--root-certificates", str(way.keys.ca), "--auth-supernode-private-key", str(way.keys.key)]
+        self.node = Child("supernode", module("parent_watch", "flower-supernode", *words), home)
+        executor = module("executor", "clientapp", f"{LOOPBACK}:{port}", app)
+        self.executor = Child("executor", executor, home, told={SITE: json.dumps(site)})
+        self.pause = FIRST_PAUSE
+        self.joined = False
+        self.refused = 0.0  # since when
+
+    def __enter__(self) -> SuperNode:
+        self.executor.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.node.stop()  # first, so that it can sign off
+        self.executor.stop()
+        if self.joined:
+            self._remembered.unlink(missing_ok=True)
+
+    @property
+    def _remembered(self) -> Path:
+        return self.home / "session"
+
+    def watch(self, ended: Callable[[], bool]) -> None:
+        """Stay a member until `ended` says so: come back whenever the connection or a process is lost."""
+        while not ended():
+            self._come_in(ended)
+            began = time.monotonic()
+            while self.node.alive and not ended():
+                self._look()
+                time.sleep(0.2)
+            if ended():
+                return
+            if time.monotonic() - began > LONGEST_PAUSE:
+                self.pause = FIRST_PAUSE
+            self._explain()
+            time.sleep(self.pause)
+            self.pause = min(2 * self.pause, LONGEST_PAUSE if not self.refused else FORGOTTEN / 5)
+
+    def _come_in(self, ended: Callable[[], bool]) -> None:
+        """Wait until the coordinator opens, and start SuperNode; it is told of a session that was cut off."""
+        before = ""
+        while (why := self.way.knock()) and not ended():
+            if why != before:
+                self.tell(f"nobody opens at {self.way.address} yet ({why}); trying again until somebody does")
+            before = why
+            time.sleep(FIRST_PAUSE)
+        known = self.way.keys is not None and self._remembered.exists()
+        self.node.told = {CUT_OFF: self._remembered.read_text()} if known else {}
+        self.joined = False
+        self.node.start()
+
+    def _look(self) -> None:
+        """Note that the site was let in; keep its executor alive; see that the keys are in date."""
+        if not self.joined and (found := NODE.search(self.node.said())):
+            self.joined = True
+            self._remembered.write_text(found[1])
+            self.tell(f"joined {self.way.address} as {self.name}")
+        if not self.executor.alive:
+            self.tell(f"the executor ended ({self.executor.last_words()}); starting it anew")
+            self.executor.start()
+            time.sleep(FIRST_PAUSE)
+        if self.way.keys is not None:
+            in_date(self.way.keys.ca)
+
+    def _explain(self) -> None:
+        """Say why SuperNode ended. Not to be let in has two reasons, of which one is over after a while."""
+        words = self.node.last_words()
+        if self.joined or "Failed to activate" not in words:
+            self.refused = 0.0
+            self.tell(f"the connection ended: {words or 'without a word'}; trying again in {self.pause:.0f} s")
+            return
+        self.refused = self.refused or time.monotonic()
+        if time.monotonic() - self.refused > FORGOTTEN:
+            raise ImperfedError(
+                f"{self.way.address} does not know this site's key: the coordinator must serve with the keys that were "
+                "made together with it"
+            )
+        self.tell(
+            f"not let in: the key is unknown at {self.way.address}, or a session of this site that was cut off is not "
+            f"forgotten there yet, which takes a minute; trying again in {self.pause:.0f} s"
+        )

@@ -1,0 +1,74 @@
+"""What a site remembers of a run, on its own disk.
+
+A state is a file, named after the exchange it was reached in. The coordinator says from which state an exchange starts:
+the one reached in the last of this site's answers that it took. So an exchange that is asked for twice starts from the
+same state twice and gives the same answer, and an answer that came too late or was refused leaves nothing behind. A
+file is written beside its place, flushed to the disk and then put there: whenever the process is killed, a state is
+there whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from imperfed.core.batch import Tree
+from imperfed.core.atomic import durably
+from imperfed.core.errors import DataError
+
+Key = tuple[int, int]
+"""A round, and the number of the exchange in it."""
+FIRST: Key = (-1, 0)
+"""Before round 0. This state is not kept: it follows from the settings and the site's own rows."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """The states of one run at one site."""
+
+    path: Path
+
+    def save(self, key: Key, tree: Tree) -> None:
+        """Keep the state reached in an exchange."""
+        self.keep(f"state-{key[0]:06}-{key[1]}", tree)
+
+    def load(self, key: Key, fresh: Callable[[], Tree]) -> Tree:
+        """The state reached in an exchange; before round 0, a fresh one."""
+        if key == FIRST:
+            return fresh()
+        found = self.kept(f"state-{key[0]:06}-{key[1]}")
+        if found is None:
+            raise DataError(
+                f"{self.path}: the state after round {key[0] + 1} is not there, and the run needs it; was the state "
+                "folder changed or exchanged? Put the right one back"
+            )
+        return found
+
+    def forget_before(self, key: Key) -> None:
+        """Remove states that no exchange will start from any more."""
+        for path in self.path.glob("state-*.safetensors"):
+            _, round, number = path.stem.split("-")
+            if (int(round), int(number)) < key:
+                path.unlink(missing_ok=True)
+
+    def keep(self, name: str, tree: Tree) -> None:
+        """Keep a tree under a name."""
+        from safetensors.torch import save
+
+        content = save({n: t.contiguous() for n, t in tree.items()})
+        durably(self.path / f"{name}.safetensors", lambda partly: partly.write_bytes(content))
+
+    def kept(self, name: str) -> Tree | None:
+        """The tree under a name, if there is one."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        path = self.path / f"{name}.safetensors"
+        if not path.exists():
+            return None
+        try:
+            tree: Tree = load(path.read_bytes())
+        except (OSError, SafetensorError) as error:
+            raise DataError(f"{path}: not a readable state ({error})") from error
+        return tree

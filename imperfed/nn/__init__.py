@@ -1,0 +1,1 @@
+"""Numerical pieces that several methods share: losses, embeddings, second derivatives."""

@@ -1,0 +1,203 @@
+"""Class embeddings: unit rows of a matrix W, how often classes come together, and the forces between the rows.
+
+    d(a, b)    1 - a.b, of unit vectors
+    n_u        examples that carry class u
+    co_uu'     examples that carry both; co_uu = n_u
+    n s_uu'    n_u - co_uu': examples that carry u and not u'
+
+A regulariser is a sum over ordered pairs of a function h of their distance. All that its gradient needs is -dh/dd, the
+force between two rows, which is asked for in blocks of rows so that C x C numbers never lie in memory at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear, normalize
+
+from imperfed.core.network import Network
+
+BLOCK = 1 << 24
+"""Numbers in a block of distances: 64 MB."""
+
+Force = Callable[[int, int, Tensor], Tensor]
+"""Of the rows a .. b - 1 and their distances [b - a, C] to all rows: -dh/dd, dense or sparse, 0 on the diagonal."""
+
+
+class Unit(nn.Module):
+    """Vectors of length 1."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        return normalize(z, dim=-1)
+
+
+class ClassMatrix(nn.Linear):
+    """Scores W z without bias; the rows of W count as vectors of length 1, whatever is stored."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__(features, classes, bias=False)
+        nn.init.normal_(self.weight)
+        self.weight.data = normalize(self.weight.data)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return linear(z, normalize(self.weight))
+
+
+def cosine_scores(network: Network) -> Network:
+    """The same representation, its scores f(x) = W g(x) with g(x) and all rows of W of length 1 (Eq. 2)."""
+    network.insert_before_head("unit", lambda p: Unit())
+    network.head = ClassMatrix(network.head.in_features, network.head.out_features)
+    return network
+
+
+# -- counts ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """How often classes occur and come together, sparse: row u of co is other[first[u] : first[u + 1]]."""
+
+    total: Tensor
+    """Number of examples, a scalar."""
+    n: Tensor
+    first: Tensor
+    other: Tensor
+    together: Tensor
+
+    @classmethod
+    def of(cls, example: Tensor, label: Tensor, classes: int) -> Pairs:
+        """From (example, class) pairs; an example is any number that names it, and a pair said twice counts once."""
+        from scipy.sparse import csr_matrix
+
+        names, at = example.cpu().unique(return_inverse=True)
+        cells = torch.unique(at * classes + label.cpu())
+        where = ((cells // classes).numpy(), (cells % classes).numpy())
+        held = csr_matrix((torch.ones(len(cells)).numpy(), where), (len(names), classes))
+        co = (held.T @ held).tocsr()
+        co.sort_indices()
+        first, other = (torch.from_numpy(part.astype("int64")) for part in (co.indptr, co.indices))
+        n, together = torch.from_numpy(co.diagonal()), torch.from_numpy(co.data)
+        parts = (torch.tensor(float(len(names))), n, first, other, together)
+        return cls(*(part.to(label.device) for part in parts))
+
+    def tree(self, prefix: str) -> dict[str, Tensor]:
+        """The counts as named tensors."""
+        return {f"{prefix}{f.name}": getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_tree(cls, tree: dict[str, Tensor], prefix: str) -> Pairs:
+        """The counts back from named tensors."""
+        return cls(*(tree[f"{prefix}{f.name}"] for f in fields(cls)))
+
+    def both(self, a: int, b: int) -> Tensor:
+        """co_uu' of the rows a .. b - 1, [b - a, C]."""
+        first = self.first[a : b + 1]
+        row = torch.repeat_interleave(torch.arange(b - a, device=first.device), first.diff())
+        held = slice(int(first[0]), int(first[-1]))
+        return self.n.new_zeros(b - a, len(self.n)).index_put_((row, self.other[held]), self.together[held])
+
+    def apart(self, a: int, b: int) -> Tensor:
+        """n s_uu' of the rows a .. b - 1, [b - a, C]; 0 on the diagonal."""
+        return self.n[a:b, None] - self.both(a, b)
+
+
+# -- weights of the pairs --------------------------------------------------------------------------------------------
+
+
+def normalised(pairs: Pairs, a: int, b: int) -> Tensor:
+    """gamma_uu' (C - 1) = (C - 1) s_uu' / sum_u' s_uu', of mean 1 in every row; 1 where nothing is known of u."""
+    apart = pairs.apart(a, b)
+    total = apart.sum(1, keepdim=True)
+    return torch.where(total > 0, (len(pairs.n) - 1) * apart / total.clamp(min=1e-12), 1.0)
+
+
+def sigma(pairs: Pairs, a: int, b: int) -> Tensor:
+    """sigma_uu' of Eq. 9."""
+    return pairs.apart(a, b) / pairs.total
+
+
+def counts(pairs: Pairs, a: int, b: int) -> Tensor:
+    """n sigma_uu'."""
+    return pairs.apart(a, b)
+
+
+WEIGHTS: dict[str, Callable[[Pairs, int, int], Tensor]] = {
+    "normalised": normalised,
+    "sigma": sigma,
+    "counts": counts,
+}
+
+
+# -- forces ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """h(d) = g max(0, nu - d)^2 over the K nearest classes of each (Eqs. 6, 8, 10, 11), or -g d^2 (Eq. 7)."""
+
+    neighbours: int  # K; 0: all other classes
+    nu: float  # margin; 0: the distance to the (K + 1)-th nearest class
+    mined: bool  # Eq. 7
+    weight: Callable[[int, int], Tensor] | None  # g_uu' of the rows a .. b - 1; None: 1
+
+    def __call__(self, a: int, b: int, d: Tensor) -> Tensor:
+        g = d.new_ones(()).expand_as(d) if self.weight is None else self.weight(a, b)
+        if not 0 < self.neighbours < d.shape[1] - 1:
+            return without_self(g * self.gradient(d, self.nu or d.amax(1, keepdim=True)), a)
+        near, at = without_self(d, a, float("inf")).topk(self.neighbours + 1, largest=False)
+        nu_u = near[:, -1:] if self.nu == 0 else self.nu
+        values = (g.gather(1, at) * self.gradient(near, nu_u))[:, :-1]  # only u' in N_K(u)
+        row = torch.arange(b - a, device=d.device).repeat_interleave(self.neighbours)
+        where = torch.stack([row, at[:, :-1].reshape(-1)])
+        return torch.sparse_coo_tensor(where, values.reshape(-1), d.shape, check_invariants=False)
+
+    def gradient(self, d: Tensor, nu: Tensor | float) -> Tensor:
+        """-dh/dd where g = 1."""
+        return 2 * d if self.mined else 2 * (nu - d).clamp(min=0)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Eq. 12 by counts: mean over examples of alpha sum_{u, u' both} d^2 + beta sum_{u, not u'} max(0, nu - d)^2."""
+
+    pairs: Pairs
+    alpha: float
+    beta: float
+    nu: float
+
+    def __call__(self, a: int, b: int, d: Tensor) -> Tensor:
+        both = self.pairs.both(a, b)
+        apart = self.pairs.n[a:b, None] - both
+        pull = -2 * self.alpha * both * d
+        push = 2 * self.beta * apart * (self.nu - d).clamp(min=0)
+        return without_self((pull + push) / self.pairs.total, a)
+
+
+def without_self(t: Tensor, a: int, value: float = 0.0) -> Tensor:
+    """Rows a, a + 1, ... of a square matrix, another value where a row meets itself."""
+    own = torch.arange(a, a + len(t), device=t.device)[:, None]
+    return t.scatter(1, own, value)
+
+
+@torch.no_grad()
+def gradient(W: Tensor, force: Force) -> Tensor:
+    """The gradient of sum_u sum_u' h(d(w_u, w_u')) at W, through the normalisation of its rows."""
+    length: Tensor = W.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    V = W / length
+    G = torch.zeros_like(V)
+    size = max(1, BLOCK // len(V))
+    for a in range(0, len(V), size):
+        b = min(a + size, len(V))
+        A = force(a, b, 1 - V[a:b] @ V.T)
+        G[a:b] += A @ V  # d(w_u, w_u') falls as w_u goes towards w_u' ...
+        G += A.T @ V[a:b]  # ... and as w_u' goes towards w_u
+    return (G - (G * V).sum(1, keepdim=True) * V) / length
+
+
+def mean_cosine(W: Tensor) -> Tensor:
+    """The mean of w_u.w_u' over all pairs of two rows: near 1 where all classes have become one."""
+    C, total = len(W), normalize(W).sum(0)
+    return (total @ total - C) / max(C * (C - 1), 1)  # |sum of w_u|^2 = C + sum over ordered pairs

@@ -1,0 +1,56 @@
+"""The report's section on what a defence thought of the sites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imperfed.report import plots
+from imperfed.report.run_files import Course, RunFiles
+from imperfed.report.sections import Picture, Section
+from imperfed.results.defence import CONFIDENCE, OUT, SCORE, told
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from matplotlib.axes import Axes
+
+
+def suspicions(run: RunFiles) -> Section | None:
+    """Who was left out, since when and why; None where no defence looked at single sites."""
+    if run.summary is None or not (found := run.summary.get("suspicions")):
+        return None
+    sentences = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in told(found)]
+    points = []
+    for line in found["out"]:
+        score = "no score" if line["score"] is None else f"score {line['score']:.3f}"
+        points.append(f"{line['site']}: out since round {line['since']}, {score}, confidence {line['confidence']:.2f}")
+    accused = {line["site"] for line in found["out"]}
+    pictures = []
+    for name, metric, caption in (
+        ("scores", SCORE, "What speaks against each site, smoothed over rounds; dark: those out in the end."),
+        ("trust", CONFIDENCE, "The server's confidence in each site; dark: those out in the end."),
+    ):
+        if course := run.history.get(metric, {}):
+            pictures.append(Picture(lines(name, metric, course, accused), caption))
+    out = max(sum(value for value, _ in sites.values()) for sites in run.history[OUT].values())
+    text = f"{' '.join(sentences)} At most {out:.0f} sites were left out in one round."
+    return Section("Suspicions", text, pictures, "Out in the end" if points else "", points)
+
+
+def lines(name: str, metric: str, course: Course, accused: set[str]) -> Markup:
+    """A line a site, those of the accused before the others."""
+    what = metric.removeprefix("defence/")
+    sites = sorted({site for values in course.values() for site in values}, key=lambda site: (site in accused, site))
+
+    def draw(ax: Axes) -> None:
+        for site in sites:
+            rounds = [r for r in sorted(course) if site in course[r]]
+            colour, width = (plots.ACCENT, 1.6) if site in accused else (plots.QUIET, 0.8)
+            ax.plot(rounds, [course[r][site][0] for r in rounds], color=colour, linewidth=width)
+        ax.set(xlabel="round", ylabel=what)
+        ax.margins(x=0.02)
+        ax.locator_params(axis="x", integer=True)
+        ax.grid(axis="y", color=plots.QUIET, alpha=0.2, linewidth=0.6)
+
+    return plots.render(
+        name, f"{what} of {len(sites)} sites by round, {len(accused)} of them out in the end", 2.6, draw
+    )

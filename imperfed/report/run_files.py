@@ -1,0 +1,177 @@
+"""A run's folder as the report wants it: the same shape whether the run has ended or not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from imperfed.core.errors import DataError
+from imperfed.experiments.config import Config
+from imperfed.results.folder import Record, RunFolder, read_json
+from imperfed.results.write import over_sites, sent
+
+Figure = tuple[float, int]
+"""A value and the number of examples it was measured on."""
+Course = dict[int, dict[str, Figure]]
+"""A metric's figures by round and site."""
+Event = tuple[str, list[int]]
+"""Something out of the ordinary, and the rounds it happened in."""
+
+PERSONAL, COMMON = "test/personal/", "test/global/"
+STAMPED = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+ (?:round (\d+): )?(.*)")
+ORDINARY = re.compile(r"\d+ of \d+ sites answered, loss |\S+ looked: ")
+
+
+@dataclass(frozen=True)
+class SiteRow:
+    """A line of the table of sites; None where there is no such figure."""
+
+    site: str
+    train: int
+    test: int
+    value: float | None
+    labels: float | None
+
+
+@dataclass(frozen=True)
+class LabelFiles:
+    """What the sites' label files hold, one after the other."""
+
+    confidence: np.ndarray[Any, Any]
+    sizes: np.ndarray[Any, Any]
+    """Number of candidates of every row."""
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """All that is told of a run."""
+
+    config: Config
+    settings: str
+    environment: Record
+    summary: Record | None
+    """None until the run has ended."""
+    history: Mapping[str, Course]
+    metric: str | None
+    """The name of the leading figure; None where nothing was measured."""
+    sites: Sequence[SiteRow]
+    overall: Record
+    """The leading figure over the sites: mean, weighted, worst, n."""
+    common: Figure | None
+    """The leading figure of the global model on a test set of no site in particular."""
+    sent: Mapping[str, Sequence[int]]
+    labels: LabelFiles | None
+    events: Sequence[Event]
+
+    @property
+    def round(self) -> int:
+        """The last round done."""
+        return max((round for course in self.history.values() for round in course), default=0)
+
+    @property
+    def measured(self) -> int:
+        """The last round after which the models were measured."""
+        return max(self.course(PERSONAL) or self.course(COMMON), default=0)
+
+    def course(self, prefix: str) -> Course:
+        """The leading figure by round, of the sites' models or of the global one."""
+        return self.history.get(f"{prefix}{self.metric}", {})
+
+
+def read_run(folder: RunFolder) -> RunFiles:
+    """Everything at once; files that a run writes at its end may be missing."""
+    records = list(folder.records())
+    history, summary, env = by_metric(records), folder.summary(), folder.path / "env.json"
+    metric = summary["metric"] if summary else leading(history)
+    sites = rows_of(summary) if summary else rows_so_far(folder, history.get(f"{PERSONAL}{metric}", {}))
+    return RunFiles(
+        config=folder.config(),
+        settings=_text(folder.path / "config.toml"),
+        environment=read_json(env, "delete it to go on without it") if env.exists() else {},
+        summary=summary,
+        history=history,
+        metric=metric,
+        sites=sites,
+        overall=over_sites([(row.value, row.test) for row in sites if row.value is not None]),
+        common=last(history.get(f"{COMMON}{metric}", {})).get("*"),
+        sent=summary["sent"] if summary else sent(records),
+        labels=label_files(folder, sites) if summary and "picking at random" in summary["labels"] else None,
+        events=events(_text(folder.path / "log.txt").splitlines()),
+    )
+
+
+def by_metric(records: Iterable[Record]) -> dict[str, Course]:
+    """The lines of `metrics.jsonl` by metric, round and site."""
+    history: dict[str, Course] = {}
+    for r in records:
+        history.setdefault(r["metric"], {}).setdefault(r["round"], {})[r["site"]] = (r["value"], r.get("n", 0))
+    return history
+
+
+def leading(history: Mapping[str, Course]) -> str | None:
+    """The metric that was recorded first, which is the one that tables lead with."""
+    named = [name.removeprefix(prefix) for prefix in (PERSONAL, COMMON) for name in history if name.startswith(prefix)]
+    return next(iter(named), None)
+
+
+def last(course: Course) -> dict[str, Figure]:
+    """The figures of the last round that has any."""
+    return course[max(course)] if course else {}
+
+
+def rows_of(summary: Record) -> list[SiteRow]:
+    """The table of sites of a run that has ended."""
+    return [
+        SiteRow(row["site"], row["train"], row["test"], row[summary["metric"]], row["labels"])
+        for row in summary["sites"]
+    ]
+
+
+def rows_so_far(folder: RunFolder, course: Course) -> list[SiteRow]:
+    """The table of sites of a run that has not ended: its split, and the figures measured last."""
+    measured = last(course)
+    return [
+        SiteRow(site, len(ids), measured[site][1], measured[site][0], None)
+        if site in measured
+        else SiteRow(site, len(ids), 0, None, None)
+        for site, ids in folder.split().items()
+    ]
+
+
+def label_files(folder: RunFolder, sites: Sequence[SiteRow]) -> LabelFiles | None:
+    """Confidence and set size of every training row; None where the label files were taken away."""
+    import pyarrow
+    from pyarrow import compute, parquet
+
+    paths = [folder.path / "labels" / f"{row.site}.parquet" for row in sites]
+    tables = []
+    for path in paths:
+        if not path.exists():
+            return None
+        try:
+            tables.append(parquet.read_table(path, columns=["given", "confidence"]))
+        except pyarrow.ArrowException as error:
+            raise DataError(f"{path}: not a readable label file ({error}); `imperfed run` the settings anew") from error
+    table = pyarrow.concat_tables(tables)
+    sizes = compute.count_substring(table["given"], "|").to_numpy() + 1
+    return LabelFiles(table["confidence"].to_numpy(), sizes)
+
+
+def events(log: Iterable[str]) -> list[Event]:
+    """What `log.txt` holds besides every round's line: a sentence once with its rounds, failures first."""
+    told: dict[str, list[int]] = {}
+    for line in log:
+        stamped = STAMPED.fullmatch(line)
+        if stamped and not ORDINARY.match(stamped[2]):
+            rounds = told.setdefault(stamped[2], [])
+            rounds += [int(stamped[1])] if stamped[1] else []
+    return sorted(told.items(), key=lambda event: "failed" not in event[0])
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -1,0 +1,179 @@
+"""A run's folder: what is written where, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from imperfed.core.atomic import lengthen, whole
+from imperfed.core.errors import DataError, UsageError
+from imperfed.data.files.declaration import called
+from imperfed.experiments.config import Config, read, resolve
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run; what its files hold is told in `docs/run-folder.md`."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, out: Path, config: Config, place: Mapping[str, Any]) -> RunFolder:
+        """A new folder below `out`, or an error that names what stands in the way; `place`: where the run computes."""
+        path = free(out, f"{config.run.title}-{called(config.run.data)}", config.digest())
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise UsageError(f"cannot write to {out} ({error.strerror}); choose another folder with --out") from error
+        folder = cls(path)
+        folder.write("config.toml", config.toml())
+        folder.write("env.json", json.dumps(environment() | dict(place), indent=2))
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run."""
+        if not (path / "config.toml").is_file():
+            raise UsageError(f"{path} is not a run's folder: it has no config.toml")
+        return cls(path)
+
+    @property
+    def checkpoint(self) -> Path:
+        """The newest checkpoint."""
+        return self.path / "checkpoints" / "last.safetensors"
+
+    def config(self) -> Config:
+        """The settings of this run."""
+        return resolve(read(self.path / "config.toml"))
+
+    def summary(self) -> Record | None:
+        """The summary, if the run has gone through all its rounds."""
+        path = self.path / "summary.json"
+        found = read_json(path, "delete it, and `imperfed resume` the run to write it anew") if path.exists() else None
+        return found if found and found["rounds"] >= self.config().rounds.rounds else None
+
+    def write(self, name: str, text: str) -> Path:
+        """A text file, whole or not at all."""
+        return whole(self.path / name, lambda partly: partly.write_text(text, encoding="utf-8"))
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Further lines of `metrics.jsonl`."""
+        lengthen(self.path / "metrics.jsonl", (json.dumps(record, allow_nan=False) for record in records))
+
+    def records(self) -> Iterator[Record]:
+        """The lines of `metrics.jsonl`; one cut short by a crash is passed over."""
+        path = self.path / "metrics.jsonl"
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            with suppress(json.JSONDecodeError):
+                yield json.loads(line)
+
+    def forget_from(self, round: int) -> None:
+        """Drop the records of rounds that a resumed run will do again."""
+        kept = [json.dumps(r) + "\n" for r in self.records() if r["round"] <= round]
+        self.write("metrics.jsonl", "".join(kept))
+
+    def log(self, line: str) -> None:
+        """A line of `log.txt`."""
+        lengthen(self.path / "log.txt", [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
+
+    def save_model(self, name: str, tree: dict[str, Tensor]) -> Path:
+        """A model's named tensors."""
+        from safetensors.torch import save
+
+        # Not save_file, which makes files that only their owner may read, whatever the umask says.
+        return whole(self.path / "models" / f"{name}.safetensors", lambda partly: partly.write_bytes(save(tree)))
+
+    def load_model(self, name: str) -> dict[str, Tensor]:
+        """A site's model, or the global one where sites have none of their own."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        own = self.path / "models" / f"{name}.safetensors"
+        path = own if own.exists() else self.path / "models" / "global.safetensors"
+        try:
+            tree: dict[str, Tensor] = load_file(path)
+        except (OSError, SafetensorError) as error:
+            again = "" if self.summary() is None else f"delete {self.path / 'summary.json'} and "
+            what = f"not a readable model ({error})" if path.exists() else "no such file"
+            raise DataError(f"{path}: {what}; {again}`imperfed resume {self.path}` to have it written") from error
+        return tree
+
+    def save_table(self, name: str, columns: dict[str, list[Any]]) -> Path:
+        """A Parquet table."""
+        import pyarrow
+        from pyarrow import parquet
+
+        table = pyarrow.table(columns)
+        return whole(self.path / name, lambda partly: parquet.write_table(table, partly))
+
+    def save_split(self, split: Mapping[str, Sequence[str]]) -> Path:
+        """The ids of the training rows by site."""
+        sites = [site for site, ids in split.items() for _ in ids]
+        return self.save_table("split.parquet", {"id": list(chain(*split.values())), "site": sites})
+
+    def split(self) -> dict[str, list[str]]:
+        """The ids of the training rows by site; empty where a run has not come to write them."""
+        import pyarrow
+        from pyarrow import parquet
+
+        path = self.path / "split.parquet"
+        if not path.exists():
+            return {}
+        try:
+            table = parquet.read_table(path, columns=["id", "site"])
+        except (OSError, pyarrow.ArrowException) as error:
+            raise DataError(f"{path}: cut short or damaged ({error}); delete it to go on without it") from error
+        split: dict[str, list[str]] = {}
+        for name, site in zip(table["id"].to_pylist(), table["site"].to_pylist(), strict=True):
+            split.setdefault(site, []).append(name)
+        return split
+
+
+def read_json(path: Path, remedy: str) -> Record:
+    """What a JSON file of a run says; one that a full disk or a copy cut short is an error that ends in the remedy."""
+    try:
+        found: Record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path}: cut short or damaged ({error}); {remedy}") from error
+    return found
+
+
+def free(out: Path, name: str, digest: str) -> Path:
+    """A path below `out` at which nothing is yet."""
+    stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{digest}"
+    path, number = out / stem, 1
+    while path.exists():
+        number += 1
+        path = out / f"{stem}-{number}"
+    return path
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine kind; nothing that identifies a person or a place."""
+    import numpy
+    import torch
+
+    from imperfed import __version__
+    from imperfed.engine.backends.task_pool import cores
+
+    return {
+        "imperfed": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cores": cores(),
+        "threads per worker": 1,
+    }

@@ -1,0 +1,101 @@
+"""New rows, read as those of the run were, and a table of what its models say of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from imperfed.core.atomic import whole
+from imperfed.core.errors import DataError, UsageError
+from imperfed.data import readers
+from imperfed.data.dataset import check_finite
+from imperfed.data.files.declaration import FILE, read_declaration
+from imperfed.data.files.problems import Problems
+from imperfed.data.files.rows import NEW, read_rows
+from imperfed.data.sources import OWN_FILES, sources
+from imperfed.results.folder import Record, RunFolder
+
+if TYPE_CHECKING:
+    from imperfed.api.runs import RunResult
+
+PRESENT = 0.5
+"""The probability from which on a class counts as present, where classes do not exclude one another."""
+
+
+def as_inputs(array: readers.Array, data: str, where: str) -> Tensor:
+    """An array of new rows as the run's own were read: pictures of bytes from 0 to 1 with a channel, else as it is."""
+    if data in sources() and array.dtype == "uint8" and array.ndim > 2:
+        raise DataError(
+            f"{where}: found uint8 pictures; those of {data} are scaled in a way of their own, so give them as "
+            f"imperfed.data.sources.load({data!r}).x holds them"
+        )
+    return readers.inputs(array, where)
+
+
+def check_inputs(x: Tensor, summary: Record, where: str) -> None:
+    """Refuse inputs of another shape than the run's, and such as are not finite."""
+    shape = summary["input"]
+    fixed = shape[:1] if summary["features"] else shape  # sparse rows may have more slots, or fewer
+    if x.ndim != 1 + len(shape) or list(x.shape[1 : 1 + len(fixed)]) != fixed:
+        raise DataError(f"{where}: expected rows of shape {shape}, [n, ...]; got {list(x.shape)}")
+    check_finite(x, where)
+
+
+def read_new(file: Path, folder: RunFolder) -> tuple[Tensor, list[str]]:
+    """Inputs and names of the rows of a file, by the declaration of the run, or from the array `x`."""
+    data = folder.config().run.data
+    if data in sources() or Path(data).suffix.lower() in OWN_FILES:
+        x = as_inputs(readers.read_arrays(file, "x")["x"], data, f"{file}, x")
+        return x, list(map(str, range(len(x))))
+    kept, problems = folder.path / FILE, Problems()
+    rows = read_rows(file, read_declaration(kept if kept.exists() else data), NEW, problems)
+    problems.check(str(file))
+    assert rows is not None
+    return rows.x, list(rows.ids())
+
+
+def predict_file(result: RunResult, file: Path, site: str, out: Path) -> int:
+    """Write what the model of a site, or the global one, says of the rows of a file; returns how many these are."""
+    if out.suffix.lower() not in (".csv", ".parquet"):
+        raise UsageError(f"{out}: predictions are written to a file ending in .csv or .parquet")
+    if out.exists():
+        raise UsageError(f"{out} exists already; choose another file with --out")
+    site = whose(result, site)
+    x, ids = read_new(file, RunFolder(result.folder))
+    check_inputs(x, result.summary, str(file))
+    whole(out, lambda partly: _write(partly, out.suffix.lower(), _table(result, ids, result.predict(site, x))))
+    return len(ids)
+
+
+def whose(result: RunResult, site: str) -> str:
+    """The site with whose model to predict: as said, or any where they all have the same."""
+    sites = [row["site"] for row in result.summary["sites"]]
+    own = [name for name in sites if (result.folder / "models" / f"{name}.safetensors").exists()]
+    if not site and len(own) > 1:
+        raise UsageError(f"sites have models of their own; say with whose to predict, --site: {', '.join(own)}")
+    return site or (own or sites)[0]
+
+
+def _table(result: RunResult, ids: list[str], probability: Tensor) -> Any:
+    """`id`, a column a class, `predicted`; not by name, since a class may be called as another column is."""
+    import pyarrow
+
+    classes = result.summary["classes"]
+    if result.summary["facts"]["labels"] == "annotated":
+        marks = (probability >= PRESENT).tolist()
+        said = ["|".join(name for name, there in zip(classes, row, strict=True) if there) for row in marks]
+    else:
+        said = [classes[c] for c in probability.argmax(1).tolist()]
+    columns = [pyarrow.array(ids), *(pyarrow.array(p.numpy()) for p in probability.T), pyarrow.array(said)]
+    return pyarrow.table(columns, ["id", *classes, "predicted"])
+
+
+def _write(path: Path, suffix: str, table: Any) -> None:
+    from pyarrow import csv, parquet
+
+    if suffix == ".parquet":
+        parquet.write_table(table, path)
+    else:
+        csv.write_csv(table, path)

@@ -1,0 +1,46 @@
+"""What FB-NLL's correction is held against: simple classifiers on the same clean rows, with the same gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from imperfed.core.federation import Federation
+from imperfed.repairs.calibration import FOLDS, margins
+
+Scores = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Clean rows, their classes and other rows -> a score of every class for each of the other rows."""
+PENALTY = 0.01
+"""Inverse strength: of 0.001, 0.01, 0.1 and 1 the best on CIFAR-10's clean rows, half a point off on MNIST's."""
+
+
+def means(F: Tensor, y: Tensor, other: Tensor) -> Tensor:
+    """Nearest class mean: minus the distance to the mean of each class."""
+    centres = torch.stack([F[y == c].mean(0) for c in range(int(y.max()) + 1)])
+    return -torch.cdist(other, centres)
+
+
+def probe(F: Tensor, y: Tensor, other: Tensor) -> Tensor:
+    """Logistic regression on standardised features: log-probabilities."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    fitted = make_pipeline(StandardScaler(), LogisticRegression(C=PENALTY, max_iter=300))
+    fitted.fit(F.numpy(), y.numpy())
+    return torch.from_numpy(fitted.predict_log_proba(other.numpy()))
+
+
+def corrected_by(scores: Scores, federation: Federation, gate: float) -> Tensor:
+    """Labels changed where the best score beats the given label's by more than on 1 - gate of the clean rows."""
+    assert federation.trusted is not None
+    F, y = federation.trusted.x.flatten(1).double(), federation.trusted.labels.values
+    crossed = F.new_empty(len(F), len(federation.classes))
+    fold = torch.arange(len(F)) % FOLDS
+    for k in range(FOLDS):
+        crossed[fold == k] = scores(F[fold != k], y[fold != k], F[fold == k])
+    threshold = torch.quantile(margins(crossed, y), 1 - gate)
+    told, given = scores(F, y, federation.x.flatten(1).double()), federation.labels.values
+    return torch.where(margins(told, given) > threshold, told.argmax(1), given)

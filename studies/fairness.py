@@ -1,0 +1,264 @@
+"""Attacks on fairness against defences, table 5.1 of the thesis: `python -m studies.fairness --help`.
+
+Every run is one line of `results.jsonl`, and what is there already is not run again; so the study may be cut in parts,
+by scene, split or seed, and continued. All runs of a seed share split, initial weights and batches: they differ in the
+attack and in the defence alone. Delta is the distance to the run of the same seed without attack and defence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import statistics
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from imperfed.core.batch import Tree
+from imperfed.core.components import Defence
+from imperfed.core.context import ServerContext
+from imperfed.core.errors import ImperfedError
+from imperfed.core.exchange import Updates
+from imperfed.engine.schedule import RoundReport
+from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.experiment import Experiment
+
+Record = dict[str, Any]
+
+SCENES: dict[str, dict[str, str]] = {
+    "compas": {"data": "compas"},
+    "student": {"data": "student"},
+    "compas-african-american": {"data": "compas", "fairness.target": "African-American"},
+}
+ROUNDS = {"iid": {"student": 20}, "dirichlet": {"student": 60}}
+"""T; 50 where nothing is said."""
+ATTACKS = ("plfa", "pafa", "mixup")
+DEFENCES: dict[str, dict[str, str]] = {
+    "none": {},
+    "krum": {"defence": "krum"},
+    "trimmed-mean": {"defence": "trimmed-mean"},
+    "median": {"defence": "median"},
+    "fairfedpapl": {"defence": "fairfedpapl"},
+    "fairfedpapl-thesis": {"defence": "fairfedpapl", "defence.variant": "thesis"},
+    "oracle": {},
+}
+SUSPECTING = ("fairfedpapl", "fairfedpapl-thesis")
+"""Defences that name suspects; they run without any attack, too."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the study."""
+
+    scene: str
+    split: str
+    attack: str
+    """Empty: nobody attacks."""
+    defence: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Removed(Defence):
+    """The oracle: the adversaries' answers are left out by hand, from the first round on."""
+
+    name: ClassVar[str] = "removed"
+    sites: tuple[int, ...] = ()
+
+    def inspect(
+        self, memory: Tree, sent: Tree, updates: Updates, context: ServerContext
+    ) -> tuple[Updates | None, Tree]:
+        honest = [row for row, site in enumerate(updates.who) if site not in self.sites]
+        return updates.only(torch.tensor(honest)) if honest else None, memory
+
+
+def cells(scenes: Sequence[str], splits: Sequence[str], seeds: Sequence[int]) -> Iterator[Cell]:
+    """All runs, seed by seed, so that a study broken off has whole tables of fewer seeds."""
+    for seed, data, split in product(seeds, scenes, splits):
+        yield from (Cell(data, split, "", defence, seed) for defence in ("none", *SUSPECTING))
+        yield from (Cell(data, split, attack, defence, seed) for attack, defence in product(ATTACKS, DEFENCES))
+
+
+# -- a run -------------------------------------------------------------------------------------------------------------
+
+
+def config_of(cell: Cell) -> Config:
+    """The settings of a run."""
+    rounds = ROUNDS[cell.split].get(cell.scene, 50)
+    words: dict[str, Any] = {"method": "clpl", "seed": cell.seed, "data_seed": cell.seed, "attack": cell.attack}
+    words |= {"split.partition": cell.split, "rounds": rounds, "evaluate_every": rounds, "workers": 1}
+    return resolve(words=SCENES[cell.scene] | words | DEFENCES[cell.defence])
+
+
+def carry_out(cell: Cell) -> Record:
+    """Run a cell to its end and measure it."""
+    torch.set_num_threads(1)
+    begun, config = time.perf_counter(), config_of(cell)
+    if cell.defence == "oracle":
+        with closing(Experiment(config)) as experiment:
+            config = replace(config, defence=Removed(adversaries(experiment)))
+    with closing(Experiment(config)) as experiment:
+        reports: list[RoundReport] = []
+        experiment.engine.run(reports.append, lambda: False, None)
+        personal = reports[-1].personal
+        rows = sum(n for _, n in (scores["accuracy"] for scores in personal.values()))
+        right = sum(value * n for value, n in (scores["accuracy"] for scores in personal.values()))
+        return asdict(cell) | {
+            "accuracy": right / rows,
+            "fairness": experiment.evaluator.fairness(list(personal.values()), cell.seed),
+            "adversaries": adversaries(experiment),
+            "out": [[s.site for s in report.verdicts if s.out] for report in reports],
+            "seconds": round(time.perf_counter() - begun, 2),
+        }
+
+
+def adversaries(experiment: Experiment) -> tuple[int, ...]:
+    """The numbers of the sites that attack."""
+    federation, facts = experiment.data.federation, experiment.data.facts
+    return tuple(federation.sites.index(name) for name in facts.get("adversaries", ()))
+
+
+def run(todo: Sequence[Cell], jobs: int, path: Path) -> None:
+    """Carry out the cells, in so many processes, and write down each as it ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool, path.open("a", encoding="utf-8") as file:
+        for done, record in enumerate(pool.imap_unordered(carry_out, todo), 1):
+            print(json.dumps(record), file=file, flush=True)
+            names = " ".join(str(record[key]) or "-" for key in asdict(todo[0]))
+            print(f"{done} of {len(todo)}: {names}, {record['seconds']} s", flush=True)
+
+
+def read(path: Path) -> dict[Cell, Record]:
+    """What has been run."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    records = [json.loads(line) for line in lines]
+    return {Cell(*(r[key] for key in ("scene", "split", "attack", "defence", "seed"))): r for r in records}
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def thesis() -> Record:
+    """The figures of the thesis."""
+    text = resources.files("imperfed.experiments.studies").joinpath("fairness.toml").read_text(encoding="utf-8")
+    figures: Record = tomllib.loads(text)["thesis"]
+    return figures
+
+
+def value(record: Record, figure: str) -> float | None:
+    """Accuracy, or a fairness figure by candidate group."""
+    found = record["accuracy"] if figure == "accuracy" else record["fairness"]["candidate"][figure]["value"]
+    return None if found is None else float(found)
+
+
+def spread(values: Iterable[float | None]) -> str:
+    """Mean ± sample standard deviation of the values that exist."""
+    there = [v for v in values if v is not None]
+    if not there:
+        return "undefined"
+    return f"{statistics.fmean(there):.3f}" + (f" ± {statistics.stdev(there):.3f}" if len(there) > 1 else "")
+
+
+def deltas(results: dict[Cell, Record], runs: Sequence[Cell], figure: str) -> list[float | None]:
+    """The distance of each run to the clean run of its seed."""
+    found: list[float | None] = []
+    for cell in runs:
+        a = value(results[cell], figure)
+        b = value(results[replace(cell, attack="", defence="none")], figure)
+        found.append(None if a is None or b is None else abs(a - b))
+    return found
+
+
+def suspects(records: Sequence[Record]) -> str:
+    """Precision and recall of who is out in the last round, all seeds together."""
+    last = [(set(r["out"][-1]), set(r["adversaries"])) for r in records]
+    out, guilty = sum(len(o) for o, _ in last), sum(len(a) for _, a in last)
+    caught = sum(len(o & a) for o, a in last)
+    if not guilty:
+        return f"{out / len(last):.1f} honest out"
+    return f"{f'{caught / out:.2f}' if out else 'nobody'} / {caught / guilty:.2f}"
+
+
+def table(results: dict[Cell, Record], data: str, split: str) -> str:
+    """One scene and split as a table in Markdown; the thesis's figures in brackets."""
+    printed = thesis().get(data, {}).get(split, {})
+    lines = [
+        "| attack | defence | accuracy | EOD | ΔEOD | ΔSPD | out at the end |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for attack in ("", *ATTACKS):
+        for defence in DEFENCES:
+            runs = [c for c in results if (c.scene, c.split, c.attack, c.defence) == (data, split, attack, defence)]
+            if runs:
+                lines.append(row(results, sorted(runs, key=lambda c: c.seed), printed))
+    return "\n".join(lines)
+
+
+def row(results: dict[Cell, Record], runs: Sequence[Cell], printed: Record) -> str:
+    """One attack and defence over the seeds."""
+    attack, defence, records = runs[0].attack, runs[0].defence, [results[c] for c in runs]
+    known = printed.get(defence.removesuffix("-thesis") if attack else {"none": "clean"}.get(defence, ""), {})
+
+    def bracket(figure: str) -> str:
+        if figure not in known:
+            return ""
+        given = known[figure]
+        return f" ({given[ATTACKS.index(attack)] if attack else given:.3f})"
+
+    parts = [
+        attack or "nobody",
+        defence,
+        spread(value(r, "accuracy") for r in records) + bracket("accuracy"),
+        spread(value(r, "eod") for r in records) + bracket("eod"),
+        spread(deltas(results, runs, "eod")) + bracket("delta"),
+        spread(deltas(results, runs, "spd")),
+        suspects(records) if defence in SUSPECTING else "",
+    ]
+    return f"| {' | '.join(parts)} |"
+
+
+def listed(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """Words with commas between them, each of them known."""
+
+    def split(text: str) -> list[str]:
+        words = text.split(",")
+        if strange := [word for word in words if word not in known]:
+            raise argparse.ArgumentTypeError(f"{', '.join(strange)} is none of {', '.join(known)}")
+        return words
+
+    return split
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run what is missing, then print the tables of all that is there."""
+    parser = argparse.ArgumentParser(prog="python -m studies.fairness", description=__doc__)
+    parser.add_argument("--scenes", default="compas,student", type=listed(SCENES), help=f"of {', '.join(SCENES)}")
+    parser.add_argument("--splits", default="iid,dirichlet", type=listed(ROUNDS))
+    parser.add_argument("--seeds", default="0,1,2,3,4", type=lambda text: [int(seed) for seed in text.split(",")])
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--out", type=Path, default=Path("runs/fairness"), help="folder of results.jsonl")
+    parser.add_argument("--only-table", action="store_true", help="run nothing")
+    given = parser.parse_args(words)
+    path = given.out / "results.jsonl"
+    todo = [cell for cell in cells(given.scenes, given.splits, given.seeds) if cell not in read(path)]
+    if todo and not given.only_table:
+        run(todo, given.jobs, path)
+    for data, split in product(given.scenes, given.splits):
+        print(f"\n### {data}, {split}\n\n{table(read(path), data, split)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ImperfedError as error:
+        sys.exit(f"error: {error}")

@@ -1,1 +1,0 @@
-"""Puts this folder on the path, so that settings can name the network of these tests."""

@@ -1,0 +1,1 @@
+"""Helpers that several tests share: toy federations, transcriptions, terminals, rehearsals over Flower."""
