@@ -32,7 +32,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
 from imperfed.core.errors import fraction, not_negative, positive, unknown
-from imperfed.core.exchange import Updates
+from imperfed.core.exchange import Exchange, Train, Updates
 
 FUSIONS = ("start", "step")
 
@@ -61,7 +61,11 @@ class DOMO(Algorithm):
     def init_site(self, site: SiteSetup) -> Tree:
         return {"l": torch.zeros(site.layout.trainable)} if self.keep else {}
 
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return (Train(self.merge, send=self.send),)
+
     def send(self, server: Tree, site: int) -> Tree:
+        """What training starts from, beside the model."""
         if self.fusion == "step":
             return {"M": server["M"]}
         return {"w": server["w"] - self.b * server["M"]}  # y = x - eta b H m

@@ -31,7 +31,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext
 from imperfed.core.errors import fraction, unknown
-from imperfed.core.exchange import Updates
+from imperfed.core.exchange import Exchange, Train, Updates
 
 FORMS = ("velocity", "y")
 
@@ -57,7 +57,11 @@ class FastSlowMo(Algorithm):
         """The sequence of a worker that has not moved: v = 0, or y = x."""
         return torch.zeros_like(w) if self.form == "velocity" else w.clone()
 
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return (Train(self.merge, send=self.send),)
+
     def send(self, server: Tree, site: int) -> Tree:
+        """What training starts from, beside the model."""
         return {"s": server["s"]}
 
     def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:

@@ -30,7 +30,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalStep, ServerContext, SiteContext
 from imperfed.core.errors import fraction, positive
-from imperfed.core.exchange import Updates
+from imperfed.core.exchange import Exchange, Train, Updates
 from imperfed.core.objective import Objective
 
 
@@ -51,7 +51,11 @@ class FedADC(Algorithm):
     def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"M": torch.zeros_like(w)}
 
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return (Train(self.merge, send=self.send),)
+
     def send(self, server: Tree, site: int) -> Tree:
+        """What training starts from, beside the model."""
         return {"M": server["M"]}
 
     def prepare(self, site: SiteContext) -> Tree:

@@ -34,7 +34,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext
 from imperfed.core.errors import UsageError, fraction
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Exchange, Query, Train, Updates
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class FedNAG(Algorithm):
         return {"v": torch.zeros_like(w)}
 
     def send(self, server: Tree, site: int) -> Tree:
+        """What training starts from, beside the model."""
         return {"v": server["v"]}
 
     def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
@@ -71,10 +72,13 @@ class FedNAG(Algorithm):
         return {"v": done.opt_state["v"][: len(done.down["v"])]}, done.memory
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        alone = Exchange(
-            "public", lambda server, updates, context: server | self.serves(server, context), lambda site: {}
-        )
-        return (alone,) if self.public_weight == 1 else super().exchanges(round)
+        if self.public_weight == 1:  # the sites have nothing to say
+            return (Query("public", self.train_alone, respond=lambda site: {}),)
+        return (Train(self.merge, send=self.send),)
+
+    def train_alone(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        """The server's own worker is the only one."""
+        return server | self.serves(server, context)
 
     def serves(self, server: Tree, context: ServerContext) -> Tree:
         """What the server's own worker ends with."""

@@ -28,7 +28,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext, SiteContext
 from imperfed.core.errors import positive
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Exchange, Query, Train, Updates
 
 
 @dataclass(frozen=True)
@@ -57,16 +57,21 @@ class IFCA(Algorithm):
         return {
             "others": torch.where(w == 1, w, signs * w),
             "picks": one_hot(torch.arange(sites) % self.clusters, self.clusters).float(),
-            "choosing": torch.ones(1),
         }
 
-    def send(self, server: Tree, site: int) -> Tree:
-        if server["choosing"]:
-            return {"others": server["others"]}
-        return {"w": server["picks"][site] @ models(server)}
-
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return Exchange("losses", self.assign, self.losses), Exchange("train", self.merge)
+        return (
+            Query("losses", self.assign, send=self.send_all, respond=self.losses),
+            Train(self.merge, send=self.send_own),
+        )
+
+    def send_all(self, server: Tree, site: int) -> Tree:
+        """Every model, for a site to compare."""
+        return {"others": server["others"]}
+
+    def send_own(self, server: Tree, site: int) -> Tree:
+        """The model of the site's own cluster, to train."""
+        return {"w": server["picks"][site] @ models(server)}
 
     @torch.no_grad()
     def losses(self, site: SiteContext) -> Tree:
@@ -83,10 +88,7 @@ class IFCA(Algorithm):
         elsewhere = (before.sum(0) - before[updates.index].sum(0)).long()
         picks = nonempty(updates["losses"], elsewhere)
         chosen = one_hot(picks, self.clusters).float()
-        return server | {
-            "picks": before.index_copy(0, updates.index, chosen),
-            "choosing": torch.zeros(1),
-        }
+        return server | {"picks": before.index_copy(0, updates.index, chosen)}
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """theta_j <- the mean of its members' weights; a model whose members all failed stays."""
@@ -96,10 +98,7 @@ class IFCA(Algorithm):
         first, *others = torch.where(total > 0, means, models(server))
         merged = super().merge(server, updates, context)
         stacked = torch.stack(others) if others else server["others"]
-        return merged | {"w": first, "others": stacked, "choosing": torch.ones(1)}
-
-    def unmerged(self, server: Tree) -> Tree:
-        return server | {"choosing": torch.ones(1)}
+        return merged | {"w": first, "others": stacked}
 
     def model(self, server: Tree, site: int) -> tuple[Tensor, Tensor]:
         return server["picks"][site] @ models(server), server["buffers"]

@@ -34,7 +34,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import LocalStep, ServerContext, SiteContext
 from imperfed.core.errors import UsageError, positive, unknown
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels import Candidates
 from imperfed.core.objective import Objective
 from imperfed.nn.double_backward import DoubleBackward
@@ -106,12 +106,13 @@ class LAAR(Algorithm):
         return {"g": torch.zeros_like(w)}
 
     def send(self, server: Tree, site: int) -> Tree:
+        """g_G, with which local gradients are aligned."""
         return {"g": server["g"]}
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        train = Exchange("train", self.merge)
+        train = Train(self.merge, send=self.send)
         if self.global_grad == "one-batch" and round:
-            return Exchange("gradient", self.gather, self.answer_gradient), train
+            return Query("gradient", self.gather, respond=self.answer_gradient), train
         return (train,)
 
     def answer_gradient(self, site: SiteContext) -> Tree:

@@ -36,7 +36,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalStep, ServerContext, SiteContext
 from imperfed.core.errors import fraction, positive, unknown
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.objective import Objective
 
 FORMS = ("accumulate", "paper")
@@ -66,10 +66,11 @@ class Mime(Algorithm):
         return {"m": torch.zeros_like(w), "c": torch.zeros_like(w)}
 
     def send(self, server: Tree, site: int) -> Tree:
+        """m, and c of this round, which the query before has renewed."""
         return {"m": server["m"]} if self.lite else {"m": server["m"], "c": server["c"]}
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return Exchange("gradient", self.collect, self.answer_gradient), Exchange("train", self.merge)
+        return Query("gradient", self.collect, respond=self.answer_gradient), Train(self.merge, send=self.send)
 
     def answer_gradient(self, site: SiteContext) -> Tree:
         """grad f_k(x), with the weight decay that a step at x would have."""

@@ -38,7 +38,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext
 from imperfed.core.errors import UsageError, positive, unknown
-from imperfed.core.exchange import Updates
+from imperfed.core.exchange import Exchange, Train, Updates
 
 CHOICES = {
     "reading": ("velocity", "mix", "printed"),
@@ -102,7 +102,11 @@ class PFedMo(Algorithm):
         pairs = {"w_k": w.repeat(sites, 1), "m_k": m.repeat(sites, 1), "w_r": w.clone(), "m_r": m.clone()}
         return pairs | {"u": torch.zeros(sites)}
 
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return (Train(self.merge, send=self.send),)
+
     def send(self, server: Tree, site: int) -> Tree:
+        """What training starts from, beside the model."""
         return {"w": server["w_k"][site], "m": server["m_k"][site]}
 
     def model(self, server: Tree, site: int) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
 from imperfed.core.errors import UsageError, positive
-from imperfed.core.exchange import Updates
+from imperfed.core.exchange import Exchange, Train, Updates
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,11 @@ class Scaffold(Algorithm):
     def init_site(self, site: SiteSetup) -> Tree:
         return {"c": torch.zeros(site.layout.shared)}
 
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return (Train(self.merge, send=self.send),)
+
     def send(self, server: Tree, site: int) -> Tree:
+        """What training starts from, beside the model."""
         return {"c": server["c"]}
 
     def prepare(self, site: SiteContext) -> Tree:

@@ -31,7 +31,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, ServerContext, SiteSetup
 from imperfed.core.errors import fraction, positive, unknown
-from imperfed.core.exchange import Updates
+from imperfed.core.exchange import Exchange, Train, Updates
 
 STRATEGIES = ("reset", "maintain", "average")
 
@@ -58,7 +58,11 @@ class SlowMo(Algorithm):
     def init_site(self, site: SiteSetup) -> Tree:
         return {"v": torch.zeros(site.layout.trainable)} if self.buffer_strategy == "maintain" else {}
 
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return (Train(self.merge, send=self.send),)
+
     def send(self, server: Tree, site: int) -> Tree:
+        """What training starts from, beside the model."""
         return {"v": server["v"]} if self.buffer_strategy == "average" else {}
 
     def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:

@@ -10,10 +10,14 @@ from torch import Tensor
 
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels import Labels
 from imperfed.core.network import Network
 from imperfed.core.objective import Objective
+
+STEP_HOOKS = frozenset(
+    {"draws", "prepare", "init_optimizer", "step_loss", "correct", "move", "gradient", "local_step"},
+)
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,20 @@ class Algorithm:
     """Whether the sites' rows are brought together first: the reference nobody may have in practice."""
     made_for: ClassVar[type[Labels] | None] = None
     """The kind of labels it was made for, where its objective does not say so."""
+    overridden: ClassVar[frozenset[str]] = frozenset()
+    """The hooks that a class defines itself; backends take shortcuts where a hook has its default."""
     objective: Objective | None = None
     """None: the reference objective of the labels' kind."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        hooks = {name: hook for name, hook in vars(Algorithm).items() if callable(hook) and not name.startswith("_")}
+        cls.overridden = frozenset(name for name, hook in hooks.items() if getattr(cls, name) is not hook)
+
+    @property
+    def has_plain_steps(self) -> bool:
+        """Whether a local step is the gradient of the objective and SGD with momentum, and nothing else."""
+        return not self.overridden & STEP_HOOKS
 
     @property
     def needs_server_rows(self) -> bool:
@@ -108,25 +124,17 @@ class Algorithm:
         """What the server remembers beside "w" and "buffers" before round 0."""
         return {}
 
-    def send(self, server: Tree, site: int) -> Tree:
-        """What a site receives beside the shared weights (a "w" given here replaces them)."""
-        return {}
-
-    def opening(self) -> tuple[Exchange, ...]:
+    def opening(self) -> tuple[Query, ...]:
         """One-shot exchanges with all sites before round 0; what they gather may add names to the server's memory."""
         return ()
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         """The exchanges of one round, in order."""
-        return (Exchange("train", self.merge),)
+        return (Train(self.merge),)
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """FedAvg: the mean of the answers, weighted by the sites' sizes."""
         return server | updates.average(updates.by_size())
-
-    def unmerged(self, server: Tree) -> Tree:
-        """What the server remembers after local training of which no answer is merged."""
-        return server
 
     def figures(self, server: Tree) -> dict[str, float]:
         """Numbers for the summary that only the method knows, such as the privacy spent."""

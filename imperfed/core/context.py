@@ -1,4 +1,4 @@
-"""What an algorithm's hooks are given: at a site, and at the server."""
+"""What the hooks of algorithms, objectives, defences and repairs are given, at a site and at the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SLICE = 256
 
 @dataclass(frozen=True)
 class SiteSetup:
-    """What one site sees of itself when it opens."""
+    """What an algorithm knows of a site when it sets up the site's memory."""
 
     index: int
     n: int
@@ -32,7 +32,7 @@ class SiteSetup:
 
 @dataclass
 class LocalStep:
-    """One local step: everything it may read, and `w` and `slots`, which it moves in place."""
+    """One local step: everything it may read, and `w` and `opt_state`, which it changes in place."""
 
     net: Net
     batch: Batch
@@ -62,16 +62,24 @@ class LocalResult:
 
 
 @dataclass(frozen=True)
-class SiteContext:
-    """A site that looks at its own data, its network at the weights it received: to answer, or before it trains."""
+class SiteView:
+    """A site's own rows, what it has received, and what it remembers and never sends."""
+
+    index: int
+    x: Tensor
+    labels: Any
+    down: Tree
+    memory: Tree
+    """In a repair, an answer may add to it; the site keeps it until the repair has ended."""
+
+
+@dataclass(frozen=True)
+class SiteContext(SiteView):
+    """A site with its network at the weights it received: to answer a query, or before it trains."""
 
     net: Net
     objective: Objective
-    x: Tensor
-    labels: Any
     rows: Tree
-    down: Tree
-    memory: Tree
     batch: Batch
     """One batch drawn as for training."""
     shared_key: bytes
@@ -82,19 +90,19 @@ class SiteContext:
     """Of these steps."""
 
     def all_rows(self) -> Batch:
-        """All rows of the site as one batch."""
+        """Return all rows of the site as one batch."""
         return Batch.of(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {}, self.batch.site_stats)
 
     def slices(self) -> Iterator[Batch]:
-        """All rows of the site in batches of nearly one size, which save memory."""
+        """Yield all rows of the site in batches of nearly one size, which saves memory."""
         n = len(self.x)
         for at in torch.arange(n, device=self.x.device).tensor_split(-(-n // SLICE)):
             rows = {name: t[at] for name, t in self.rows.items()}
-            real, survey = self.x.new_ones(len(at)), self.batch.site_stats
-            yield Batch.of(self.x[at], self.labels.take(at), real, rows, {}, survey)
+            real, site_stats = self.x.new_ones(len(at)), self.batch.site_stats
+            yield Batch.of(self.x[at], self.labels.take(at), real, rows, {}, site_stats)
 
     def full_gradient(self) -> Tensor:
-        """grad f_k of the shared weights as received: the mean loss over all rows, taken in slices to save memory."""
+        """Return grad f_k of the shared weights as received: of the mean loss over all rows."""
         n, total = len(self.x), torch.zeros_like(self.down["w"])
         self.net.train(True)
         for batch in self.slices():
@@ -102,38 +110,6 @@ class SiteContext:
             total += self.net.backward(values.sum())[: len(total)]
         self.net.train(False)
         return total / n
-
-
-def no_server_rows(down: Tree) -> LocalResult:
-    """What `Hall.train` is where the server holds no labelled rows."""
-    raise UsageError("the server trains on labelled rows of its own here and holds none; set split.trusted, as 0.05")
-
-
-@dataclass
-class ServerContext:
-    """What the server may use while it merges, besides the answers."""
-
-    net: Net
-    public: Tensor
-    round: int
-    lr: float
-    draw: torch.Generator
-    notes: list[str] = field(default_factory=list)
-    """Sentences for the log."""
-    trusted: Trusted | None = None
-    train: Callable[[Tree], LocalResult] = no_server_rows
-    """The algorithm's own local steps on the trusted rows, as many as a site makes, from what is given as `down`."""
-    classes: tuple[str, ...] = ()
-    attribute: Attribute | None = None
-    sites: tuple[str, ...] = ()
-    """The sites' names, by their numbers."""
-    left_out: tuple[int, ...] = ()
-    """The sites that answered and whose answers a defence keeps from this merge."""
-    verdicts: list[SiteVerdict] = field(default_factory=list)
-
-    def record_verdict(self, site: int, score: float | None, confidence: float, out: bool) -> None:
-        """Record what a defence thinks of one site in this round; a score of None is undefined."""
-        self.verdicts.append(SiteVerdict(site, score, confidence, out))
 
 
 @dataclass(frozen=True)
@@ -146,3 +122,44 @@ class SiteVerdict:
     """Trust in the site, 0 .. 1."""
     out: bool
     """Whether its answer was left out of the merge."""
+
+
+def no_server_rows(down: Tree) -> LocalResult:
+    """Stand in for `ServerContext.train` where the server holds no labelled rows."""
+    raise UsageError(
+        "the server trains on labelled rows of its own here and holds none; set split.trusted, such as 0.05"
+    )
+
+
+@dataclass(kw_only=True)
+class ServerView:
+    """What the server may use while it aggregates, besides the answers."""
+
+    classes: tuple[str, ...] = ()
+    sites: tuple[str, ...] = ()
+    """The sites' names, by their numbers."""
+    trusted: Trusted | None = None
+    """Labelled rows that only the server holds."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences for the log."""
+
+
+@dataclass
+class ServerContext(ServerView):
+    """The same, in a round: with the network, public inputs and random numbers."""
+
+    net: Net
+    public: Tensor
+    round: int
+    lr: float
+    draw: torch.Generator
+    train: Callable[[Tree], LocalResult] = no_server_rows
+    """The algorithm's own local steps on the trusted rows, as many as a site makes, from what is given as `down`."""
+    attribute: Attribute | None = None
+    left_out: tuple[int, ...] = ()
+    """The sites that answered and whose answers a defence keeps out of this merge."""
+    verdicts: list[SiteVerdict] = field(default_factory=list)
+
+    def record_verdict(self, site: int, score: float | None, confidence: float, out: bool) -> None:
+        """Record what a defence thinks of one site in this round; a score of None is undefined."""
+        self.verdicts.append(SiteVerdict(site, score, confidence, out))

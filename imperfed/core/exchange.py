@@ -1,27 +1,33 @@
-"""Server to sites and back, once."""
+"""One exchange between the server and its sites: something is sent down, the sites answer, the server aggregates.
+
+There are three kinds. In `Train` the answer comes from the local training loop. In `Query` the site works the answer
+out itself. In `WeightedGradient` the server needs only the weighted sum of the sites' gradients, so that one pass over
+all rows can stand for one pass per site. Algorithms list the exchanges of a round, repairs those before training.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
-from imperfed.core.context import ServerContext, SiteContext
+from imperfed.core.context import ServerContext
 
 
 @dataclass(frozen=True)
 class Updates:
-    """The answers of one exchange, stacked: a row a site, in the order of `who`. They are claims, not facts."""
+    """The answers of one exchange, stacked: one row per site, in the order of `who`. They are claims, not facts."""
 
     who: tuple[int, ...]
     n: Tensor
-    """Number of training rows of each."""
+    """The number of training rows of each site."""
     trees: Tree
     parts: tuple[Tree, ...] = ()
-    """One tree a site instead, in an opening exchange: their answers need not be of one shape."""
+    """One tree per site instead of `trees`, in exchanges before round 0: their answers may differ in shape."""
 
     def __getitem__(self, name: str) -> Tensor:
         return self.trees[name]
@@ -32,40 +38,65 @@ class Updates:
         return torch.tensor(self.who, device=self.n.device)
 
     def by_size(self) -> Tensor:
-        """Weights n_k / n."""
+        """Return the weights n_k / n."""
         return self.n / self.n.sum()
 
     def uniform(self) -> Tensor:
-        """Weights 1 / M, of the M sites that answered."""
+        """Return the weights 1 / M, for M sites that answered."""
         return torch.full_like(self.n, 1 / len(self.n))
 
     def only(self, kept: Tensor) -> Updates:
-        """The answers of these rows (indices), in their order."""
+        """Return the answers in these rows (indices), in their order."""
         who = tuple(self.who[i] for i in kept.tolist())
         return Updates(who, self.n[kept], {name: t[kept] for name, t in self.trees.items()})
 
     def average(self, weights: Tensor) -> Tree:
-        """The weighted mean of all that makes up the model: shared weights and shared buffers."""
+        """Return the weighted mean of the model: shared weights and shared buffers."""
         return {name: weights @ self.trees[name] for name in ("w", "buffers")}
+
+
+def send_model(server: Tree, site: int) -> Tree:
+    """Send nothing besides the model."""
+    return {}
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """Server to sites and back, once. `answer` is None where the local training loop gives the answer.
-
-    With `weigh`, the server needs no more than the sum of the sites' mean gradients at the weights sent, each times its
-    weight (from the numbers of rows). One pass over all rows then stands for a pass a site, no site gets a copy of the
-    model, and `gather` finds the sum as updates["g"], of one row.
-    """
+    """What all exchanges have in common. Use one of the three kinds below."""
 
     name: str
-    aggregate: Callable[[Tree, Updates, ServerContext], Tree]
-    respond: Callable[[SiteContext], Tree] | None = None
-    weights: Callable[[Tensor], Tensor] | None = None
-    traffic: Callable[[Tree, ServerContext], tuple[int, int]] | None = None
-    """Numbers a site receives and sends, where that is less than the whole model (of an exchange with `weigh`)."""
+    aggregate: Callable[[Tree, Updates, Any], Tree]
+    """Turns the server's memory, the answers and a `ServerContext` into the server's new memory.
 
-    @property
-    def trains(self) -> bool:
-        """Whether the sites make their local steps in it."""
-        return self.respond is None and self.weights is None
+    In a repair, which runs before there is a model, the third argument is a `ServerView`.
+    """
+    send: Callable[[Tree, int], Tree] = send_model
+    """From the server's memory and a site's number to what that site receives beside the model's "w" and "buffers".
+
+    A "w" returned here replaces the shared weights.
+    """
+
+
+@dataclass(frozen=True)
+class Train(Exchange):
+    """The sites make their local steps and answer with their shared weights and what `Algorithm.reply` adds."""
+
+    name: str = field(default="train", init=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query(Exchange):
+    """The sites answer a question from their own rows; nothing is trained."""
+
+    respond: Callable[[Any], Tree]
+    """At a site: from a `SiteContext` to the answer. In a repair, from a `SiteView`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedGradient(Exchange):
+    """The server needs sum_k p_k grad f_k at the weights sent; `aggregate` finds it as updates["g"], one row."""
+
+    weights: Callable[[Tensor], Tensor]
+    """From the sites' numbers of rows to their weights p_k."""
+    traffic: Callable[[Tree, ServerContext], tuple[int, int]] | None = None
+    """How many numbers a site receives and sends, where that is less than the whole model."""

@@ -24,6 +24,11 @@ class Objective(ABC):
     row_independent: ClassVar[bool] = True
     """Whether an example's loss and memory depend on the network's answer to it alone, not on others in its batch."""
 
+    @property
+    def has_site_stats(self) -> bool:
+        """Whether it knows anything of all labels of a site together."""
+        return type(self).site_stats is not Objective.site_stats
+
     @classmethod
     def accepts(cls, kind: type[Labels]) -> bool:
         """Whether it learns from this kind of labels."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from imperfed.core.context import SiteVerdict
 from imperfed.core.errors import UsageError, not_negative, positive, unknown
-from imperfed.engine.site import Scores
+from imperfed.engine.failures import Failure
+from imperfed.engine.population import Scores
 
 POLICIES = ("skip", "retry", "stop")
 
@@ -47,7 +48,7 @@ class RoundReport:
     round: int
     who: tuple[int, ...]
     losses: dict[int, float]
-    failures: dict[int, str]
+    failures: dict[int, Failure]
     down: int = 0
     up: int = 0
     seconds: float = 0.0

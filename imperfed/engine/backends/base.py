@@ -1,4 +1,4 @@
-"""Who answers for the sites: processes of this machine, one program on a GPU, or the sites over a network."""
+"""What the engine asks of a backend: processes of this machine, one program on a GPU, or real sites over a network."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Protocol
 from torch import Tensor
 
 from imperfed.core.batch import Tree
-from imperfed.engine.backends.task_pool import Failure
-from imperfed.engine.site import Scores
+from imperfed.engine.failures import Failure
+from imperfed.engine.population import Scores
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,17 @@ class Backend(Protocol):
     notes: list[str]
     """Sentences for the log, taken from here after every round."""
 
-    def ask_opening(self, number: int) -> tuple[Tree, ...]:
-        """Every site's answer to the opening exchange of this number."""
-
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
-        """The answers to an exchange of a round. A site that failed may be asked again: it starts as it did before."""
+        """Return the answers to an exchange. A site that failed may be asked again: it starts as it did before."""
 
-    def weighted_gradient(self, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
-        """sum_k p_k grad f_k at the weights sent, and every site's mean loss."""
+    def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return sum_k p_k grad f_k at the weights sent, and every site's mean loss."""
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
-        """Figures of every site's model on its own test set, and of the global model where there is one."""
+        """Return figures of every site's model on its own test set, and of the global model where there is one."""
 
     def inferred_labels(self) -> Tensor | None:
-        """The probabilities of the labels worked out for every training row; None where none are worked out."""
+        """Return the probabilities of the labels worked out for every training row; None where there are none."""
 
     def close(self) -> None:
-        """Let everybody go."""
+        """Shut down."""

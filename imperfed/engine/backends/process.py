@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import ImperfedError
-from imperfed.engine.backends import worker as post
+from imperfed.core.exchange import Train
+from imperfed.engine.backends import worker
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.sequential import SequentialBackend
-from imperfed.engine.backends.stacked import TOGETHER, stackable
-from imperfed.engine.backends.task_pool import Failure, Task, TaskPool, cores, make_pool, unforkable
-from imperfed.engine.site import Scores, SiteRuntime
+from imperfed.engine.backends.stacked import STACKED, stackable
+from imperfed.engine.backends.task_pool import Task, TaskPool, cores, make_pool, unforkable
+from imperfed.engine.failures import Failure
+from imperfed.engine.population import Population, Scores
+from imperfed.engine.site import OPENING
 from imperfed.engine.state import shared
 
 ONE_PROCESS = (
@@ -26,67 +29,72 @@ ONE_PROCESS = (
 class ProcessBackend(SequentialBackend):
     """Every site's answer from a process of this machine. The number of processes changes no result."""
 
-    def __init__(self, runtime: SiteRuntime, on_duty: int, workers: int) -> None:
-        super().__init__(runtime)
+    def __init__(self, population: Population, on_duty: int, workers: int) -> None:
+        super().__init__(population)
         self.on_duty = on_duty
-        self.wanted = min(workers or cores(), max(on_duty, runtime.spec.evaluator.sites))
-        places = on_duty if any(e.trains for e in runtime.spec.algorithm.exchanges(0)) else 0
-        self.uploads = {name: shared(runtime.state.servers[0][name].expand(places, -1)) for name in ("w", "buffers")}
-        self.stacks = stackable(runtime.spec, runtime.net.module)
+        self.wanted = min(workers or cores(), max(on_duty, population.evaluator.sites))
+        trains = any(isinstance(e, Train) for e in population.spec.algorithm.exchanges(0))
+        slots = on_duty if trains else 0
+        self.uploads = {name: shared(population.state.servers[0][name].expand(slots, -1)) for name in ("w", "buffers")}
+        self.stacks = stackable(population.spec, population.runtime.net.module)
         self.slots: dict[int, int] = {}
-        self.answering = (-1, -1)
+        """The row of the shared matrix that each site of an exchange writes its answer into."""
+        self.slots_of = (OPENING, 0)
+        """The round and number of that exchange."""
         self.started: TaskPool | None = None
 
     @property
     def pool(self) -> TaskPool:
-        """The processes. Hired when first needed: they see what is in memory then."""
+        """The processes. Forked when first needed: they see what is in memory then."""
         if self.started is None:
             if self.wanted > 1 and unforkable():
                 self.notes.append(ONE_PROCESS)
-            self.started = make_pool(post.WorkerContext(self.runtime, self.uploads), self.wanted)
+            self.started = make_pool(worker.WorkerContext(self.population, self.uploads), self.wanted)
         return self.started
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
-        """The longest first, so that no process is left waiting for it at the end."""
-        exchange = self.runtime.spec.algorithm.exchanges(round)[number]
-        self._seat((round, number), sites)
-        sizes = self.runtime.spec.federation.sizes()
+        """Ask the sites with most rows first, so that no process has to wait for them at the end."""
+        if round == OPENING:  # before any process is forked, since it may add to the server's memory
+            return super().ask(round, number, sites)
+        trains = isinstance(self.population.spec.exchange(round, number), Train)
+        self._assign_slots((round, number), sites)
+        sizes = self.population.sizes
         in_order = sorted(sites, key=lambda k: -sizes[k])
-        shares = self._shares(in_order) if exchange.trains and self.stacks else [(k,) for k in in_order]
-        tasks: list[Task] = [(post.respond, (round, number, s, [self.slots[k] for k in s])) for s in shares]
+        shares = self._stacks(in_order) if trains and self.stacks else [(k,) for k in in_order]
+        tasks: list[Task] = [(worker.respond, (round, number, s, [self.slots[k] for k in s])) for s in shares]
         replies: dict[int, Reply | Failure] = {}
         for task, result in self.pool.run(tasks):
             results = [result] * len(shares[task]) if isinstance(result, Failure) else result
             for k, one in zip(shares[task], results, strict=True):
-                replies[k] = one if isinstance(one, Failure) else self._reply(k, exchange.trains, *one)
+                replies[k] = one if isinstance(one, Failure) else self._reply(k, trains, *one)
         return replies
 
-    def _seat(self, answering: tuple[int, int], sites: Sequence[int]) -> None:
-        """A row of the shared matrix for every site; one that is asked again keeps its own."""
-        if self.answering != answering:
-            self.answering, self.slots = answering, {}
+    def _assign_slots(self, exchange: tuple[int, int], sites: Sequence[int]) -> None:
+        """Give every site a row of the shared matrix; a site that is asked again keeps its own."""
+        if self.slots_of != exchange:
+            self.slots_of, self.slots = exchange, {}
         for k in sites:
             self.slots.setdefault(k, len(self.slots))
 
-    def _reply(self, site: int, trains: bool, loss: float, further: dict[str, Any]) -> Reply:
-        model = {name: matrix[self.slots[site]] for name, matrix in self.uploads.items()} if trains else {}
+    def _reply(self, k: int, trains: bool, loss: float, further: dict[str, Any]) -> Reply:
+        model = {name: matrix[self.slots[k]] for name, matrix in self.uploads.items()} if trains else {}
         return Reply(loss, model | {name: torch.from_numpy(array) for name, array in further.items()})
 
-    def _shares(self, sites: Sequence[int]) -> list[tuple[int, ...]]:
-        """Sites that are trained in one program. As the cut changes the rounding, nothing of the machine changes it."""
-        stacks = 2 * -(-self.on_duty // (2 * TOGETHER))  # an even number, for two cores
+    def _stacks(self, sites: Sequence[int]) -> list[tuple[int, ...]]:
+        """Cut the sites into stacks. As the cut changes the rounding, nothing of the machine may change it."""
+        stacks = 2 * -(-self.on_duty // (2 * STACKED))  # an even number, for two cores
         size, in_order = -(-self.on_duty // stacks), sorted(sites)
         return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
-        """Figures of every site's model and of the global one."""
-        tasks: list[Task] = [(post.evaluate, (k,)) for k in range(self.runtime.spec.evaluator.sites)]
-        *sites, common = self._all([*tasks, (post.evaluate_common, ())])
+        """Return figures of every site's model and of the global one."""
+        tasks: list[Task] = [(worker.evaluate, (k,)) for k in range(self.population.evaluator.sites)]
+        *sites, common = self._all([*tasks, (worker.evaluate_global, ())])
         return dict(enumerate(sites)), common
 
     def inferred_labels(self) -> Tensor | None:
-        """The probabilities of the labels worked out for every training row."""
-        parts = self._all([(post.infer_labels, (k,)) for k in range(len(self.runtime.spec.federation.sites))])
+        """Return the probabilities of the labels worked out for every training row."""
+        parts = self._all([(worker.infer_labels, (k,)) for k in range(len(self.population.sizes))])
         return None if parts[0] is None else torch.cat([torch.from_numpy(part) for part in parts])
 
     def _all(self, tasks: list[Task]) -> list[Any]:
@@ -98,6 +106,6 @@ class ProcessBackend(SequentialBackend):
         return results
 
     def close(self) -> None:
-        """Let the processes go."""
+        """Shut the processes down."""
         if self.started is not None:
             self.started.close()

@@ -13,33 +13,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from imperfed.core.algorithm import Algorithm
 from imperfed.core.context import LocalResult
 from imperfed.core.network import Layout, Net, Network
-from imperfed.core.objective import Objective
 from imperfed.engine.local_training import Plan, plan, train_locally
+from imperfed.engine.population import Population
 from imperfed.engine.seeds import generator
-from imperfed.engine.site import RunSpec, SiteRuntime, SiteUpdate, answer_of
+from imperfed.engine.site import RunSpec, SiteUpdate
 from imperfed.models.zoo import Rectified
 
 Layer = Callable[[Tensor], Tensor]
 
 SMALL = 1 << 18
 """Weights up to which products are cheaper than the calls around them."""
-TOGETHER = 5
+STACKED = 5
 """Sites of a round in one program at most: more gain little, and would leave cores without work."""
 EACH_NUMBER_BY_ITSELF = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.SiLU, nn.Softplus, nn.LeakyReLU, nn.Identity)
-PLAIN_STEP = ("draws", "prepare", "init_optimizer", "step_loss", "correct", "move", "gradient", "local_step")
-"""Hooks that must be the base class's: then a local step is the objective's gradient and SGD with momentum."""
 
 
 def stackable(spec: RunSpec, network: Network) -> bool:
-    """Whether several sites of this job can be trained in one program."""
-    plain = all(getattr(type(spec.algorithm), hook) is getattr(Algorithm, hook) for hook in PLAIN_STEP)
+    """Say whether several sites of this run can be trained in one program."""
     same_steps = spec.local.epochs == 0
     small = spec.layout.trainable == spec.layout.size <= SMALL
-    by_rows = spec.objective.row_independent and type(spec.objective).site_stats is Objective.site_stats
-    return plain and same_steps and small and by_rows and known(network)
+    by_rows = spec.objective.row_independent and not spec.objective.has_site_stats
+    return spec.algorithm.has_plain_steps and same_steps and small and by_rows and known(network)
 
 
 def known(network: Network) -> bool:
@@ -126,42 +122,37 @@ class StackedNet:
         return self.grad
 
 
-def train_together(runtime: SiteRuntime, round: int, sites: Sequence[int]) -> list[SiteUpdate]:
-    """The local training of several sites in one round, as `site.train` does it for one."""
-    spec, starts = runtime.spec, runtime.spec.federation.starts
-    downs = [runtime.down(k) for k in sites]
-    rows = [
-        spec.layout.join(d["w"], d["buffers"], runtime.state.personal[k]) for d, k in zip(downs, sites, strict=True)
-    ]
+def train_stacked(population: Population, round: int, number: int, sites: Sequence[int]) -> list[SiteUpdate]:
+    """Train several sites in one round, as `SiteRuntime.train` does it for one."""
+    spec, runtime, starts = population.spec, population.runtime, population.federation.starts
+    exchange = spec.exchange(round, number)
+    downs = [population.down(k, exchange) for k in sites]
+    personal = population.state.personal
+    rows = [spec.layout.join(d["w"], d["buffers"], personal[k]) for d, k in zip(downs, sites, strict=True)]
     W = torch.stack(rows)
-    stack = StackedNet(runtime.net.module, spec.layout, W, torch.zeros_like(W))
-    data = runtime.rows(starts[sites[0]], starts[sites[-1] + 1])
-    steps = in_step(spec, round, sites)
     # A stack stands in for a net: what a plain step asks of one, it has.
-    net = cast(Net, stack)
-    done, losses, memory = train_locally(spec.algorithm, spec.objective, net, data, steps, {}, {}, spec.local, pad=True)
-    answers = []
+    net = cast(Net, StackedNet(runtime.net.module, spec.layout, W, torch.zeros_like(W)))
+    data = population.rows(starts[sites[0]], starts[sites[-1] + 1])
+    steps = side_by_side(spec, starts, round, sites)
+    result, losses, memory = train_locally(
+        spec.algorithm, spec.objective, net, data, steps, {}, {}, spec.local, pad=True
+    )
+    updates = []
     for m, (k, row) in enumerate(zip(sites, W, strict=True)):
         a, b = (starts[i] - starts[sites[0]] for i in (k, k + 1))
         kept = {name: t[a:b] for name, t in memory.items()}
-        end = LocalResult(
-            runtime.net.load(row),
-            {name: t[m] for name, t in done.opt_state.items()},
-            downs[m],
-            runtime.memory(k),
-            done.steps,
-            done.lr,
-        )
-        answers.append(answer_of(runtime, end, float(losses[m]), kept))
-    return answers
+        opt_state = {name: t[m] for name, t in result.opt_state.items()}
+        site_memory = runtime.memory(population.site(k))
+        end = LocalResult(runtime.net.load(row), opt_state, downs[m], site_memory, result.steps, result.lr)
+        updates.append(runtime.update(end, float(losses[m]), kept))
+    return updates
 
 
-def in_step(spec: RunSpec, round: int, sites: Sequence[int]) -> Plan:
-    """The sites' plans side by side: every batch holds each site's batch of that step.
+def side_by_side(spec: RunSpec, starts: Sequence[int], round: int, sites: Sequence[int]) -> Plan:
+    """Put the sites' plans side by side: every batch holds each site's batch of that step.
 
     Rows are counted from the first site's first row; a padding slot holds the number of all rows up to the last site's.
     """
-    starts = spec.federation.starts
     first, end = starts[sites[0]], starts[sites[-1] + 1]
     parts = []
     for k in sites:

@@ -1,4 +1,4 @@
-"""Who does the sites' work: the calling process, or worker processes of one thread each. The results are the same."""
+"""Where tasks run: in the calling process, or in worker processes of one thread each. The results are the same."""
 
 from __future__ import annotations
 
@@ -20,16 +20,10 @@ import numpy as np
 import torch
 
 from imperfed.core.threads import one_thread
+from imperfed.engine.failures import Crashed
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function of a bench, and its further arguments."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A task that did not end well, and why."""
-
-    reason: str
+"""A function of the workers' context, and its further arguments."""
 
 
 class TaskPool(Protocol):
@@ -39,29 +33,29 @@ class TaskPool(Protocol):
         """Yield (task number, result or Failure)."""
 
     def close(self) -> None:
-        """Let the workers go."""
+        """Shut the workers down."""
 
 
-def attempt(runtime: Any, task: Task) -> Any:
-    """A task's result, or what went wrong, as a value."""
+def attempt(context: Any, task: Task) -> Any:
+    """Return a task's result, or what went wrong, as a value."""
     function, arguments = task
     try:
-        return function(runtime, *arguments)
+        return function(context, *arguments)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return Failure(f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})")
+        return Crashed(f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})")
 
 
 class InlinePool:
-    """Works in the calling process."""
+    """Runs tasks in the calling process."""
 
-    def __init__(self, runtime: Any) -> None:
-        self.bench = runtime
+    def __init__(self, context: Any) -> None:
+        self.context = context
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
         with one_thread():
             for number, task in enumerate(tasks):
-                yield number, attempt(self.bench, task)
+                yield number, attempt(self.context, task)
 
     def close(self) -> None:
         pass
@@ -77,22 +71,22 @@ class Worker:
 
 
 class ProcessPool:
-    """Works in forked processes. They see the bench as it was at the fork; what must be seen later is shared memory."""
+    """Runs tasks in forked processes. They see the context as of the fork; later changes only in shared memory."""
 
-    def __init__(self, runtime: Any, workers: int) -> None:
-        self.bench = runtime
-        self.context = multiprocessing.get_context("fork")
+    def __init__(self, context: Any, workers: int) -> None:
+        self.context = context
+        self.forking = multiprocessing.get_context("fork")
         # With a worker for every core each keeps to its own: left to the scheduler, two may share one while one idles.
         allowed = sorted(os.sched_getaffinity(0))
         self.places: list[set[int]] = (
             [{core} for core in allowed] if workers == len(allowed) else [set(allowed)] * workers
         )
-        self.workers = [self._hire(place) for place in range(workers)]
+        self.workers = [self._start(place) for place in range(workers)]
 
-    def _hire(self, place: int) -> Worker:
-        ours, theirs = self.context.Pipe()
-        arguments = (self.bench, theirs, ours, self.places[place])
-        process = self.context.Process(target=_work, args=arguments, daemon=True)
+    def _start(self, place: int) -> Worker:
+        ours, theirs = self.forking.Pipe()
+        arguments = (self.context, theirs, ours, self.places[place])
+        process = self.forking.Process(target=_work, args=arguments, daemon=True)
         process.start()
         theirs.close()
         return Worker(process, ours)
@@ -103,7 +97,7 @@ class ProcessPool:
             for place, worker in enumerate(self.workers):
                 if worker.task is None and waiting:
                     if not worker.process.is_alive():
-                        worker = self.workers[place] = self._hire(place)
+                        worker = self.workers[place] = self._start(place)
                     worker.task = waiting.popleft()
                     with suppress(ConnectionError):  # one that died just now is found out when its answer is awaited
                         worker.pipe.send(tasks[worker.task])
@@ -120,8 +114,8 @@ class ProcessPool:
         except (EOFError, OSError):
             worker.process.join()
             place = self.workers.index(worker)
-            self.workers[place] = self._hire(place)
-            return Failure(f"its worker process ended with code {worker.process.exitcode}")
+            self.workers[place] = self._start(place)
+            return Crashed(f"its worker process ended with code {worker.process.exitcode}")
 
     def close(self) -> None:
         for worker in self.workers:
@@ -132,24 +126,24 @@ class ProcessPool:
                 worker.process.kill()
 
 
-def _work(runtime: Any, pipe: Connection, parents_end: Connection, cores: set[int]) -> None:
-    """A worker's life: ends when its pipe does, that is, also when the parent is killed."""
+def _work(context: Any, pipe: Connection, parents_end: Connection, cores: set[int]) -> None:
+    """Serve tasks until the pipe ends, which it also does when the parent is killed."""
     parents_end.close()
     os.sched_setaffinity(0, cores)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
     torch.set_num_threads(1)
     try:
         while True:
-            pipe.send(attempt(runtime, pipe.recv()))
+            pipe.send(attempt(context, pipe.recv()))
     except (EOFError, ConnectionError):
         os._exit(0)
 
 
-def make_pool(runtime: Any, workers: int) -> TaskPool:
-    """Processes where they help and can be forked safely, otherwise the calling process."""
+def make_pool(context: Any, workers: int) -> TaskPool:
+    """Return processes where they help and can be forked safely, otherwise the calling process."""
     if workers > 1 and sys.platform == "linux" and not unforkable():
-        return ProcessPool(runtime, workers)
-    return InlinePool(runtime)
+        return ProcessPool(context, workers)
+    return InlinePool(context)
 
 
 def unforkable() -> bool:

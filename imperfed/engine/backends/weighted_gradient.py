@@ -1,4 +1,4 @@
-"""One pass over all sites' rows that stands for a pass a site: the weighted sum of the sites' mean gradients."""
+"""One pass over all rows that stands for one pass per site: the weighted sum of the sites' mean gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ import torch
 from torch import Tensor
 
 from imperfed.core.batch import Batch, Tree
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Labels
 from imperfed.core.network import Net
+from imperfed.core.objective import Objective
+from imperfed.engine.local_training import SiteData
 from imperfed.engine.site import RunSpec
 
 PART = 4096
@@ -50,7 +54,7 @@ class RowChunk:
     examples: Tensor
     index: Tensor
     """Which of the examples each row is."""
-    survey: Tree
+    site_stats: Tree
     """What the objective knows of all labels of each row's site."""
 
 
@@ -63,9 +67,8 @@ class Route:
     parts: tuple[RowChunk, ...]
 
     @classmethod
-    def of(cls, spec: RunSpec, sites: Sequence[int]) -> Route:
-        """On the device of the inputs, so that following it asks nothing of the host."""
-        fed = spec.federation
+    def of(cls, fed: Federation, objective: Objective, sites: Sequence[int]) -> Route:
+        """Plan the way on the device of the inputs, so that following it needs nothing from the host."""
         device = fed.x.device
         sizes = torch.tensor([fed.starts[k + 1] - fed.starts[k] for k in sites], device=device)
         rows = torch.cat([torch.arange(fed.starts[k], fed.starts[k + 1], device=device) for k in sites])
@@ -75,25 +78,38 @@ class Route:
         rows, owner, example = rows[order], owner[order], example[order]
         distinct, index = example.unique_consecutive(return_inverse=True)
         ends = torch.arange(0, len(distinct) + PART, PART, device=device)
-        surveys, parts = _surveys(spec, sites), []
+        stats, parts = _site_stats(fed, objective, sites), []
         for number, (a, b) in enumerate(pairwise(torch.searchsorted(index, ends).tolist())):
             mine = distinct[number * PART : (number + 1) * PART]
-            survey = {name: t[owner[a:b]] for name, t in surveys.items()}
-            parts.append(RowChunk(rows[a:b], owner[a:b], mine, index[a:b] - number * PART, survey))
+            site_stats = {name: t[owner[a:b]] for name, t in stats.items()}
+            parts.append(RowChunk(rows[a:b], owner[a:b], mine, index[a:b] - number * PART, site_stats))
         return cls(tuple(sites), sizes, tuple(parts))
 
+    @classmethod
+    def of_one(cls, data: SiteData) -> Route:
+        """Plan the way through the rows of a site that is alone."""
+        n = len(data.x)
+        parts = []
+        for start in range(0, n, PART):
+            rows = torch.arange(start, min(start + PART, n))
+            owner = torch.zeros_like(rows)
+            site_stats = {name: t.expand(len(rows), *t.shape) for name, t in data.site_stats.items()}
+            parts.append(RowChunk(rows, owner, rows, torch.arange(len(rows)), site_stats))
+        return cls((0,), torch.tensor([n]), tuple(parts))
 
-def weighted_gradient(spec: RunSpec, net: Net, remembered: Tree, route: Route, p: Tensor) -> tuple[Tensor, Tensor]:
-    """sum_k p_k grad f_k at the network's present weights, f_k the mean loss of site k; and every site's mean loss."""
-    fed = spec.federation
+
+def weighted_gradient(
+    spec: RunSpec, x: Tensor, labels: Labels, net: Net, row_memory: Tree, route: Route, p: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return sum_k p_k grad f_k at the network's present weights, f_k the mean loss of site k; and every f_k."""
     share = p.to(route.sizes.device) / route.sizes
     total, losses = net.w.new_zeros(spec.layout.shared), net.w.new_zeros(len(route.sizes))
     net.train(True)
     for part in route.parts:
-        once = EachExampleOnce(net, fed.x[part.examples], part.index)
-        memory = {name: t[part.rows] for name, t in remembered.items()}
+        once = EachExampleOnce(net, x[part.examples], part.index)
+        memory = {name: t[part.rows] for name, t in row_memory.items()}
         real = net.w.new_ones(len(part.rows))
-        batch = Batch.of(fed.x[:0], fed.labels.take(part.rows), real, memory, {}, part.survey)
+        batch = Batch.of(x[:0], labels.take(part.rows), real, memory, {}, part.site_stats)
         values, _ = spec.objective.loss(once, batch)
         total += net.backward(values @ share[part.owner])[: len(total)]
         losses.index_add_(0, part.owner, values.detach())
@@ -101,10 +117,9 @@ def weighted_gradient(spec: RunSpec, net: Net, remembered: Tree, route: Route, p
     return total, losses / route.sizes
 
 
-def _surveys(spec: RunSpec, sites: Sequence[int]) -> Tree:
-    """What the objective knows of all labels of each site, a row a site."""
-    fed = spec.federation
-    if not spec.objective.site_stats(fed.labels):  # most know nothing, and sites may be many
+def _site_stats(fed: Federation, objective: Objective, sites: Sequence[int]) -> Tree:
+    """Return what the objective knows of all labels of each site, one row per site."""
+    if not objective.has_site_stats:  # most know nothing, and sites may be many
         return {}
-    found = [spec.objective.site_stats(fed.labels.between(fed.starts[k], fed.starts[k + 1])) for k in sites]
-    return {name: torch.stack([one[name] for one in found]) for name in found[0]}
+    stats = [objective.site_stats(fed.labels.between(fed.starts[k], fed.starts[k + 1])) for k in sites]
+    return {name: torch.stack([one[name] for one in stats]) for name in stats[0]}

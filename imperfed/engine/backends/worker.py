@@ -1,4 +1,4 @@
-"""What a worker process does for the engine: answer an exchange, evaluate, tell labels. Results are plain values."""
+"""What a worker process does for the engine: answer exchanges, evaluate, infer labels. Results are plain values."""
 
 from __future__ import annotations
 
@@ -7,56 +7,60 @@ from dataclasses import dataclass
 from typing import Any
 
 from imperfed.core.batch import Tree
-from imperfed.engine import site as at_site
-from imperfed.engine.backends.stacked import train_together
-from imperfed.engine.backends.task_pool import Failure, attempt, portable
-from imperfed.engine.site import Scores, SiteRuntime, SiteUpdate
+from imperfed.core.exchange import Train
+from imperfed.engine.backends.sequential import respond as respond_for_one
+from imperfed.engine.backends.stacked import train_stacked
+from imperfed.engine.backends.task_pool import attempt, portable
+from imperfed.engine.population import Population, Scores
+from imperfed.engine.site import SiteUpdate
 
 
 @dataclass
 class WorkerContext:
-    """What a worker process holds: its bench, and the shared matrix it writes a site's answer into."""
+    """What a worker process holds: the population, and the shared matrix it writes a site's answer into."""
 
-    runtime: SiteRuntime
+    population: Population
     uploads: Tree
 
 
-def respond(post: WorkerContext, round: int, number: int, sites: Sequence[int], slots: Sequence[int]) -> list[Any]:
-    """Each site's loss and further answers, or why it failed; in one program where there are several."""
-    together = attempt(post.runtime, (train_together, (round, sites))) if len(sites) > 1 else None
-    if isinstance(together, list):
-        return [hand_in(post, round, number, *one) for one in zip(sites, slots, together, strict=True)]
-    # Where the program for all has failed, one by one it will show which of them fails.
-    return [attempt(post, (respond_alone, (round, number, k, slot))) for k, slot in zip(sites, slots, strict=True)]
+def respond(worker: WorkerContext, round: int, number: int, sites: Sequence[int], slots: Sequence[int]) -> list[Any]:
+    """Return each site's loss and further answers, or why it failed; several sites train in one program."""
+    stacked = attempt(worker.population, (train_stacked, (round, number, sites))) if len(sites) > 1 else None
+    if isinstance(stacked, list):
+        return [hand_in(worker, round, number, *one) for one in zip(sites, slots, stacked, strict=True)]
+    # Where the program for all has failed, asking one by one shows which of them fails.
+    return [attempt(worker, (respond_alone, (round, number, k, slot))) for k, slot in zip(sites, slots, strict=True)]
 
 
-def respond_alone(post: WorkerContext, round: int, number: int, site: int, slot: int) -> Any:
-    """A site's loss and further answers."""
-    return hand_in(post, round, number, site, slot, at_site.respond(post.runtime, round, number, site))
+def respond_alone(worker: WorkerContext, round: int, number: int, k: int, slot: int) -> Any:
+    """Return one site's loss and further answers."""
+    return hand_in(worker, round, number, k, slot, respond_for_one(worker.population, round, number, k))
 
 
-def hand_in(post: WorkerContext, round: int, number: int, site: int, slot: int, answer: SiteUpdate) -> Any:
-    """What a site answers beside its weights, which are left in the shared matrix; its own memory is kept."""
-    if fault := answer.fault(post.runtime.state):
-        return Failure(f"its answer was refused: {fault}")
-    answer.keep(post.runtime, site)
-    matrices = post.uploads if post.runtime.spec.algorithm.exchanges(round)[number].trains else {}
+def hand_in(worker: WorkerContext, round: int, number: int, k: int, slot: int, update: SiteUpdate) -> Any:
+    """Keep what stays at the site, leave its weights in the shared matrix, and return the rest of its answer."""
+    population = worker.population
+    site, exchange = population.site(k), population.spec.exchange(round, number)
+    if failure := update.check(site.memory, exchange, population.state.servers[0]):
+        return failure
+    site.keep(update)
+    matrices = worker.uploads if isinstance(exchange, Train) else {}
     for name, matrix in matrices.items():
-        matrix[slot].copy_(answer.up[name])
-    return answer.loss, portable({name: t for name, t in answer.up.items() if name not in matrices})
+        matrix[slot].copy_(update.up[name])
+    return update.loss, portable({name: t for name, t in update.up.items() if name not in matrices})
 
 
-def evaluate(post: WorkerContext, site: int) -> Scores:
-    """Figures of one site's model."""
-    return at_site.evaluate(post.runtime, site)
+def evaluate(worker: WorkerContext, k: int) -> Scores:
+    """Return figures of one site's model."""
+    return worker.population.evaluate(k)
 
 
-def evaluate_common(post: WorkerContext) -> Scores:
-    """Figures of the global model."""
-    return at_site.evaluate_common(post.runtime)
+def evaluate_global(worker: WorkerContext) -> Scores:
+    """Return figures of the global model."""
+    return worker.population.evaluate_global()
 
 
-def infer_labels(post: WorkerContext, site: int) -> Any:
-    """The labels that a training site worked out."""
-    belief = at_site.infer_labels(post.runtime, site)
-    return None if belief is None else belief.numpy()
+def infer_labels(worker: WorkerContext, k: int) -> Any:
+    """Return the labels that a training site has worked out."""
+    labels = worker.population.infer_labels(k)
+    return None if labels is None else labels.numpy()

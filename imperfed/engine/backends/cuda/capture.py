@@ -22,7 +22,7 @@ class Capturer(Protocol):
         """The results of work(0) .. work(count - 1), none of which needs another's."""
 
     def capture(self, work: Callable[[], None], trial: Callable[[], None]) -> Callable[[], None]:
-        """What stands for a call of `work` from now on; `trial` does everything that it does, but less of it."""
+        """Return what stands for a call of `work` from now on; `trial` does everything that it does, but less of it."""
 
 
 class CudaCapturer:

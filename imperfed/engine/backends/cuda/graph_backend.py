@@ -1,8 +1,8 @@
 """The local steps of all sites on duty as one captured CUDA graph.
 
-A step of a small network takes the GPU less time than it takes the host to ask for it. Here the host asks once a round:
-all steps of all sites are recorded (`program.py`), and the record is replayed in every round. An exchange that
-is no local training, and a step that cannot be recorded, go through the loop; the log says so and why.
+A step of a small network takes the GPU less time than the host needs to launch it. Here the host launches once per
+round: all steps of all sites are captured (`program.py`), and the graph is replayed in every round. An exchange other
+than local training, and a step that cannot be captured, run site by site; the log says so and why.
 """
 
 from __future__ import annotations
@@ -12,118 +12,123 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult
+from imperfed.core.exchange import Exchange, Train
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.cuda.batch_schedule import Assignment, Staged
 from imperfed.engine.backends.cuda.capture import Capturer
 from imperfed.engine.backends.cuda.program import CapturedProgram, NotCapturable, capture
 from imperfed.engine.backends.sequential import SequentialBackend
-from imperfed.engine.backends.task_pool import Failure
+from imperfed.engine.failures import Failure
 from imperfed.engine.local_training import plan
+from imperfed.engine.population import Population
 from imperfed.engine.seeds import generator, on_duty_in
-from imperfed.engine.site import SiteRuntime, SiteUpdate, site_context
+from imperfed.engine.site import OPENING, SiteUpdate
 
 Planned = tuple[list[Assignment], Staged | None]
-"""The work of the sites on duty, and the same on the device where a program for it is there."""
+"""The work of the sites on duty, and the same on the device where a program for it exists."""
 
 
 class CudaGraphBackend(SequentialBackend):
     """Every site's answer from a program that trains them all at once."""
 
-    def __init__(self, runtime: SiteRuntime, on_duty: int, recorder: Capturer, compiled: bool = False) -> None:
-        super().__init__(runtime)
-        self.on_duty, self.recorder, self.compiled = on_duty, recorder, compiled
+    def __init__(self, population: Population, on_duty: int, capturer: Capturer, compiled: bool = False) -> None:
+        super().__init__(population)
+        self.on_duty, self.capturer, self.compiled = on_duty, capturer, compiled
         self.programs: dict[int, CapturedProgram] = {}
-        """By the number of sites in it."""
+        """By the number of sites in them."""
         self.planned: dict[tuple[int, tuple[int, ...]], Planned] = {}
-        self.why: str | None = None
-        """Why local steps are not recorded, where they are not."""
+        self.not_captured: str | None = None
+        """Why local steps are not captured, where they are not."""
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
-        """Local training in one program, anything else one by one."""
-        if self.why is None and self.runtime.spec.algorithm.exchanges(round)[number].trains:
+        """Train locally in one program; do anything else site by site."""
+        exchange = self.population.spec.exchange(round, number)
+        if round != OPENING and self.not_captured is None and isinstance(exchange, Train):
             try:
-                return self._train(round, tuple(sites))
+                return self._train(round, exchange, tuple(sites))
             except NotCapturable as reason:
-                self.why, self.programs, self.planned = str(reason), {}, {}
+                self.not_captured, self.programs, self.planned = str(reason), {}, {}
                 self.notes.append(f"local steps run one by one, not as one captured graph: {reason}")
         return super().ask(round, number, sites)
 
-    def _train(self, round: int, sites: tuple[int, ...]) -> dict[int, Reply | Failure]:
-        given, staged = self.planned.get((round, sites)) or (self._plan(round, sites), None)
-        downs = [self._received(k, one) for k, one in zip(sites, given, strict=True)]
-        program = self.programs.get(len(sites)) or self._record(given, downs)
-        program.train(sites, staged or program.table.stage(given), downs)
+    def _train(self, round: int, exchange: Exchange, sites: tuple[int, ...]) -> dict[int, Reply | Failure]:
+        work, staged = self.planned.get((round, sites)) or (self._plan(round, sites), None)
+        downs = [self._start(k, exchange, one) for k, one in zip(sites, work, strict=True)]
+        program = self.programs.get(len(sites)) or self._capture(work, downs)
+        program.train(sites, staged or program.table.stage(work), downs)
         self._plan_ahead(round + 1, program)  # while the GPU is at work
-        return self._accept(program, sites, program.ends(given))
+        return self._accept_all(program, exchange, sites, program.results(work))
 
-    def _record(self, given: list[Assignment], downs: list[Tree]) -> CapturedProgram:
+    def _capture(self, work: list[Assignment], downs: list[Tree]) -> CapturedProgram:
         try:
-            program = capture(self.runtime, given, downs, self.recorder, self.compiled)
+            program = capture(self.population, work, downs, self.capturer, self.compiled)
         except NotCapturable as reason:
             if not self.compiled:
                 raise
             self.notes.append(f"local steps are not compiled: {reason}")
             self.compiled = False
-            return self._record(given, downs)
+            return self._capture(work, downs)
         if self.compiled and not program.compiled:
             self.notes.append("local steps are not compiled: the method makes a step of its own")
-        self.programs[len(given)] = program
-        self.notes.append(f"the local steps of {len(given)} sites are one captured graph")
+        self.programs[len(work)] = program
+        self.notes.append(f"the local steps of {len(work)} sites are one captured graph")
         return program
 
     def _plan(self, round: int, sites: tuple[int, ...]) -> list[Assignment]:
-        spec, starts, given = self.runtime.spec, self.runtime.spec.federation.starts, []
+        spec, starts, work = self.population.spec, self.population.federation.starts, []
         for k in sites:
             n = starts[k + 1] - starts[k]
-            p = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, k, "batches"))
-            given.append(Assignment.of(p, n, starts[k]))
-        return given
+            steps = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, k, "batches"))
+            work.append(Assignment.of(steps, n, starts[k]))
+        return work
 
     def _plan_ahead(self, round: int, program: CapturedProgram) -> None:
-        spec = self.runtime.spec
-        who = on_duty_in(spec.seed, round, len(spec.federation.sites), self.on_duty)
-        given = self._plan(round, who)
-        staged = program.table.stage(given) if self.programs.get(len(who)) is program else None
-        self.planned = {(round, who): (given, staged)}
+        who = on_duty_in(self.population.spec.seed, round, len(self.population.sizes), self.on_duty)
+        work = self._plan(round, who)
+        staged = program.table.stage(work) if self.programs.get(len(who)) is program else None
+        self.planned = {(round, who): (work, staged)}
 
-    def _received(self, site: int, given: Assignment) -> Tree:
-        """What a site starts from."""
-        algorithm = self.runtime.spec.algorithm
-        if type(algorithm).prepare is Algorithm.prepare:
-            return self.runtime.down(site)
-        return algorithm.prepare(site_context(self.runtime, site, given.plan))
+    def _start(self, k: int, exchange: Exchange, work: Assignment) -> Tree:
+        """Return what a site's local training starts from."""
+        down = self.population.down(k, exchange)
+        if "prepare" not in self.population.spec.algorithm.overridden:
+            return down
+        return self.population.runtime.start(self.population.site(k), down, work.plan)
 
-    def _accept(
-        self, program: CapturedProgram, sites: tuple[int, ...], done: list[LocalResult]
+    def _accept_all(
+        self, program: CapturedProgram, exchange: Exchange, sites: tuple[int, ...], results: list[LocalResult]
     ) -> dict[int, Reply | Failure]:
         """Check all answers with one look at the device; what stays at a site is kept if its answer is sound."""
-        answers = self._answers(program, sites, done)
-        sound = torch.stack([program.sound(sites), *self._sound_beside(answers)]).all(0)
-        told = torch.stack([program.losses, sound.to(program.losses.dtype)], 1).tolist()
-        state, replies = self.runtime.state, dict[int, Reply | Failure]()
+        updates = self._updates(program, sites, results)
+        sound = torch.stack([program.sound(sites), *self._sound_beside(updates)]).all(0)
+        ends = torch.stack([program.losses, sound.to(program.losses.dtype)], 1).tolist()
+        state, replies = self.population.state, dict[int, Reply | Failure]()
         stays = bool(state.personal.shape[1] or state.memory or state.rows)
-        for k, answer, (loss, whole) in zip(sites, answers, told, strict=True):
-            fault = answer.misshapen(state) or (None if whole else answer.not_finite())
-            replies[k] = Failure(f"its answer was refused: {fault}") if fault else Reply(loss, answer.up)
-            if stays and not fault:
-                answer.keep(self.runtime, k)
+        memory = {name: t[0] for name, t in state.memory.items()}
+        for k, update, (loss, finite) in zip(sites, updates, ends, strict=True):
+            failure = update.check_shapes(memory, exchange, state.servers[0])
+            failure = failure or (None if finite else update.check_finite())
+            replies[k] = failure or Reply(loss, update.up)
+            if stays and not failure:
+                self.population.site(k).keep(update)
         return replies
 
-    def _answers(self, program: CapturedProgram, sites: tuple[int, ...], done: list[LocalResult]) -> list[SiteUpdate]:
-        """As `site.answer_of`, but of views: the program's matrix stays as it is until the next round."""
-        layout, answers = self.runtime.spec.layout, []
+    def _updates(
+        self, program: CapturedProgram, sites: tuple[int, ...], results: list[LocalResult]
+    ) -> list[SiteUpdate]:
+        """As `SiteRuntime.update`, but of views: the program's matrix stays as it is until the next round."""
+        layout, updates = self.population.spec.layout, []
         w, buffers, personal = program.W[:, : layout.shared], layout.buffers(program.W), layout.personal(program.W)
-        parts = zip(sites, done, w.unbind(), buffers.unbind(), personal.unbind(), strict=True)
-        for k, one, w_k, buffers_k, personal_k in parts:
-            extra, memory = self.runtime.spec.algorithm.reply(one)
+        parts = zip(sites, results, w.unbind(), buffers.unbind(), personal.unbind(), strict=True)
+        for k, result, w_k, buffers_k, personal_k in parts:
+            extra, memory = self.population.spec.algorithm.reply(result)
             up = {"w": w_k, "buffers": buffers_k} | extra
-            answers.append(SiteUpdate(up, 0.0, personal_k, memory, program.rows_of(k)))
-        return answers
+            updates.append(SiteUpdate(up, 0.0, personal_k, memory, program.rows_of(k)))
+        return updates
 
-    def _sound_beside(self, answers: Sequence[SiteUpdate]) -> list[Tensor]:
-        """Whether what sites answer and remember beside their weights is finite, name by name."""
-        trees = [{f"up {n}": t for n, t in a.up.items() if n not in ("w", "buffers")} | a.memory for a in answers]
+    def _sound_beside(self, updates: Sequence[SiteUpdate]) -> list[Tensor]:
+        """Say whether what sites send and remember beside their weights is finite, name by name."""
+        trees = [{f"up {n}": t for n, t in u.up.items() if n not in ("w", "buffers")} | u.memory for u in updates]
         return [torch.stack([torch.isfinite(one[name]).all() for one in trees]) for name in trees[0]]

@@ -1,0 +1,53 @@
+"""Why a site gave no answer that can be used. Failures are values: they cross pipes and networks and end in the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A site that failed in an exchange, and why."""
+
+    reason: str
+    kind: ClassVar[str] = "failed"
+    """A short name under which the failure travels."""
+
+
+@dataclass(frozen=True)
+class Crashed(Failure):
+    """The work raised an error, or its process ended."""
+
+    kind: ClassVar[str] = "crashed"
+
+
+@dataclass(frozen=True)
+class NotFinite(Failure):
+    """The answer holds NaN or infinity: where all sites fail so, the run has diverged."""
+
+    kind: ClassVar[str] = "not finite"
+
+
+@dataclass(frozen=True)
+class Misshapen(Failure):
+    """The answer lacks a part, or a part has the wrong shape or type."""
+
+    kind: ClassVar[str] = "misshapen"
+
+
+@dataclass(frozen=True)
+class Away(Failure):
+    """The site is not connected."""
+
+    kind: ClassVar[str] = "away"
+
+
+@dataclass(frozen=True)
+class Silent(Failure):
+    """The site did not answer in time."""
+
+    kind: ClassVar[str] = "silent"
+
+
+KINDS: dict[str, type[Failure]] = {c.kind: c for c in (Failure, Crashed, NotFinite, Misshapen, Away, Silent)}

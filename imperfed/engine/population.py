@@ -1,0 +1,118 @@
+"""All sites of a run as one process sees them: their rows, their memory, the server's memory, and the evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from imperfed.core.batch import Tree
+from imperfed.core.exchange import Exchange
+from imperfed.core.federation import Federation
+from imperfed.core.network import Net
+from imperfed.engine.local_training import SiteData
+from imperfed.engine.site import RunSpec, Site, SiteRuntime
+from imperfed.engine.state import Groups, State
+
+Scores = dict[str, tuple[float, int]]
+"""A metric's value and the number of examples it is of."""
+
+
+class ModelEvaluator(Protocol):
+    """What the engine knows of evaluation: it hands over a network and gets figures."""
+
+    @property
+    def sites(self) -> int:
+        """The number of sites with a test set of their own."""
+
+    def site(self, site: int, net: Net) -> Scores:
+        """Return figures of a network on one site's own test set."""
+
+    def common(self, net: Net) -> Scores:
+        """Return figures of a network on the common test set; empty where there is none."""
+
+    def to(self, device: torch.device) -> Self:
+        """Return the same with its inputs on a device."""
+
+
+@dataclass
+class Population:
+    """The sites of a run. Where they are elsewhere, only their numbers of rows are here, neither rows nor memory."""
+
+    runtime: SiteRuntime
+    federation: Federation
+    state: State
+    evaluator: ModelEvaluator
+
+    @property
+    def spec(self) -> RunSpec:
+        """What stays the same during the run."""
+        return self.runtime.spec
+
+    @cached_property
+    def groups(self) -> Groups:
+        """Which sites share a model."""
+        return Groups.of(self.federation)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The number of training rows at each site."""
+        return self.federation.sizes()
+
+    def site(self, k: int) -> Site:
+        """Return one site, its rows and memory as views."""
+        state = self.state
+        data = self.rows(*self.federation.starts[k : k + 2])
+        return Site(k, data, state.personal[k], {name: t[k] for name, t in state.memory.items()})
+
+    def rows(self, start: int, stop: int) -> SiteData:
+        """Return the data of the rows start .. stop - 1, as views."""
+        labels = self.federation.labels.between(start, stop)
+        rows = {name: t[start:stop] for name, t in self.state.rows.items()}
+        return SiteData(self.federation.inputs(start, stop), labels, rows, self.spec.objective.site_stats(labels))
+
+    def down(self, k: int, exchange: Exchange) -> Tree:
+        """Return what a site receives in an exchange."""
+        group, place = self.groups.homes[k]
+        server = self.state.servers[group]
+        return {"w": server["w"], "buffers": server["buffers"]} | exchange.send(server, place)
+
+    def shared_model(self, k: int) -> tuple[Tensor, Tensor]:
+        """Return the shared weights and buffers with which a site predicts."""
+        group, place = self.groups.homes[k]
+        return self.spec.algorithm.model(self.state.servers[group], place)
+
+    def predictor(self, evaluated: int) -> Net:
+        """Return the network with which an evaluated site predicts: its own, unless all rows were pooled."""
+        k = 0 if self.spec.algorithm.pools_data else evaluated
+        return self.load(k, *self.shared_model(k))
+
+    def load(self, k: int, w: Tensor, buffers: Tensor) -> Net:
+        """Return the network with these shared numbers and the personal ones of a site, in evaluation mode."""
+        self.runtime.net.train(False)
+        return self.runtime.net.load(self.spec.layout.join(w, buffers, self.state.personal[k]))
+
+    def evaluate(self, k: int) -> Scores:
+        """Return figures of a site's model on its own test set."""
+        return self.evaluator.site(k, self.predictor(k))
+
+    def evaluate_global(self) -> Scores:
+        """Return figures of the global model on the common test set; empty where either does not exist."""
+        personal = self.state.personal.shape[1] > 0
+        if personal or len(self.state.servers) > 1 or not self.spec.algorithm.has_global_model:
+            return {}
+        server = self.state.server
+        return self.evaluator.common(self.load(0, server["w"], server["buffers"]))
+
+    def infer_labels(self, k: int) -> Tensor | None:
+        """Return the probabilities of the labels that a training site has worked out for its own rows."""
+        return self.runtime.infer_labels(self.site(k), self.predictor(k))
+
+    def move_to(self, device: torch.device) -> None:
+        """Move data, network and the server's memory to a device; what sites keep stays in the host's memory."""
+        self.federation, self.evaluator = self.federation.to(device), self.evaluator.to(device)
+        self.state.move_to(device)
+        self.runtime.move_to(device)
