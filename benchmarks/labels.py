@@ -16,8 +16,8 @@ from pathlib import Path
 
 import torch
 
+from imperfed.algorithms._class_embeddings import HEAD
 from imperfed.algorithms.fedalc import FedALC
-from imperfed.algorithms.positive_hinge import HEAD
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Positive
 from imperfed.data.oracle import Oracle

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.federation import Federation
-from imperfed.repairs.calibration import FOLDS, margins
+from imperfed.repairs.fb_nll.calibration import FOLDS, margins
 
 Scores = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Clean rows, their classes and other rows -> a score of every class for each of the other rows."""

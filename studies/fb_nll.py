@@ -25,8 +25,8 @@ from imperfed.data.noise import NOISES
 from imperfed.data.partitions import SplitConfig
 from imperfed.data.sources import load
 from imperfed.evaluation.evaluator import Evaluator
-from imperfed.repairs.clusters import cluster
 from imperfed.repairs.fb_nll import FBNLL
+from imperfed.repairs.fb_nll.clusters import cluster
 from imperfed.repairs.features import features
 from studies.controls import corrected_by, means, probe
 

@@ -3,7 +3,7 @@ import hmac
 
 import torch
 
-from imperfed.algorithms._digests import SIZE, digest, digests, numbered, quantised
+from imperfed.algorithms.fedalc.digests import SIZE, digest, digests, numbered, quantised
 
 KEY = b"k" * 32
 

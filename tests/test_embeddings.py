@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from imperfed.algorithms.fedalc.correlations import WEIGHTS, Fixed, Pairs
 from imperfed.core.network import Network
 from imperfed.nn import embeddings
-from imperfed.nn.embeddings import WEIGHTS, Fixed, Pairs, Spread, cosine_scores, gradient, mean_cosine
+from imperfed.nn.embeddings import Spread, cosine_scores, gradient, mean_cosine
 
 W = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]], dtype=torch.float64)
 EXAMPLE = torch.tensor([7, 7, 7, 3, 3, 9, 5, 5, 5, 5])

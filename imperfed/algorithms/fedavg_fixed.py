@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from imperfed.algorithms.positive_hinge import ClassEmbeddings
+from imperfed.algorithms._class_embeddings import ClassEmbeddings
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ code, two of which train sites by the softmax over all classes and were not foll
     theta       server["w"] without its head          down and up, mean of all
     w_y         a row of the head of server["w"]      down and up with all of W; in the paper where class y is held
     held        server, (site, class, rows) triples   up, once, in the clear: which rows of W a site trains
-    Delta_k     how a site moves its rows             up, in them; noise_w bounds it and blurs W, see privacy
+    Delta_k     how a site moves its rows             up, in them; noise_w bounds it and blurs W: see `_private_rows`
     N_K(u)      found anew each round by the server   never
     lambda      lam, times lr_server                  never
 
@@ -32,8 +32,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from imperfed.algorithms.positive_hinge import HEAD, ClassEmbeddings
-from imperfed.algorithms.privacy import PrivateRows
+from imperfed.algorithms._class_embeddings import HEAD, ClassEmbeddings
+from imperfed.algorithms._private_rows import PrivateRows
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext, SiteContext
 from imperfed.core.errors import UsageError, not_negative

@@ -164,6 +164,9 @@ def show(name: str, as_json: bool, console: Console) -> None:
 def method_entry(method: type[Any]) -> Entry:
     """A method's page: the symbol table of its file, its settings, where its source lies."""
     module = sys.modules[method.__module__]
+    package = sys.modules[module.__package__ or module.__name__]
+    if getattr(package, method.__name__, None) is method:  # a paper of several parts: its overview is the package's
+        module = package
     path = Path(inspect.getfile(method))
     lines = [f"{key} = {default!r}    {comment}".rstrip() for key, (default, comment) in settings(method).items()]
     return {

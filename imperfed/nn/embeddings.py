@@ -1,18 +1,14 @@
-"""Class embeddings: unit rows of a matrix W, how often classes come together, and the forces between the rows.
+"""Class embeddings: unit rows of a matrix W, and the forces between them.
 
-    d(a, b)    1 - a.b, of unit vectors
-    n_u        examples that carry class u
-    co_uu'     examples that carry both; co_uu = n_u
-    n s_uu'    n_u - co_uu': examples that carry u and not u'
-
-A regulariser is a sum over ordered pairs of a function h of their distance. All that its gradient needs is -dh/dd, the
-force between two rows, which is asked for in blocks of rows so that C x C numbers never lie in memory at once.
+A regulariser is a sum over ordered pairs of rows of a function h of their distance d(a, b) = 1 - a.b. All that its
+gradient needs is -dh/dd, the force between two rows. It is computed in blocks of rows, so that C x C numbers never lie
+in memory at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -53,87 +49,6 @@ def cosine_scores(network: Network) -> Network:
     return network
 
 
-# -- counts ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """How often classes occur and come together, sparse: row u of co is other[first[u] : first[u + 1]]."""
-
-    total: Tensor
-    """Number of examples, a scalar."""
-    n: Tensor
-    first: Tensor
-    other: Tensor
-    together: Tensor
-
-    @classmethod
-    def of(cls, example: Tensor, label: Tensor, classes: int) -> Pairs:
-        """From (example, class) pairs; an example is any number that names it, and a pair said twice counts once."""
-        from scipy.sparse import csr_matrix
-
-        names, at = example.cpu().unique(return_inverse=True)
-        cells = torch.unique(at * classes + label.cpu())
-        where = ((cells // classes).numpy(), (cells % classes).numpy())
-        held = csr_matrix((torch.ones(len(cells)).numpy(), where), (len(names), classes))
-        co = (held.T @ held).tocsr()
-        co.sort_indices()
-        first, other = (torch.from_numpy(part.astype("int64")) for part in (co.indptr, co.indices))
-        n, together = torch.from_numpy(co.diagonal()), torch.from_numpy(co.data)
-        parts = (torch.tensor(float(len(names))), n, first, other, together)
-        return cls(*(part.to(label.device) for part in parts))
-
-    def tree(self, prefix: str) -> dict[str, Tensor]:
-        """The counts as named tensors."""
-        return {f"{prefix}{f.name}": getattr(self, f.name) for f in fields(self)}
-
-    @classmethod
-    def from_tree(cls, tree: dict[str, Tensor], prefix: str) -> Pairs:
-        """The counts back from named tensors."""
-        return cls(*(tree[f"{prefix}{f.name}"] for f in fields(cls)))
-
-    def both(self, a: int, b: int) -> Tensor:
-        """co_uu' of the rows a .. b - 1, [b - a, C]."""
-        first = self.first[a : b + 1]
-        row = torch.repeat_interleave(torch.arange(b - a, device=first.device), first.diff())
-        held = slice(int(first[0]), int(first[-1]))
-        return self.n.new_zeros(b - a, len(self.n)).index_put_((row, self.other[held]), self.together[held])
-
-    def apart(self, a: int, b: int) -> Tensor:
-        """n s_uu' of the rows a .. b - 1, [b - a, C]; 0 on the diagonal."""
-        return self.n[a:b, None] - self.both(a, b)
-
-
-# -- weights of the pairs --------------------------------------------------------------------------------------------
-
-
-def normalised(pairs: Pairs, a: int, b: int) -> Tensor:
-    """gamma_uu' (C - 1) = (C - 1) s_uu' / sum_u' s_uu', of mean 1 in every row; 1 where nothing is known of u."""
-    apart = pairs.apart(a, b)
-    total = apart.sum(1, keepdim=True)
-    return torch.where(total > 0, (len(pairs.n) - 1) * apart / total.clamp(min=1e-12), 1.0)
-
-
-def sigma(pairs: Pairs, a: int, b: int) -> Tensor:
-    """sigma_uu' of Eq. 9."""
-    return pairs.apart(a, b) / pairs.total
-
-
-def counts(pairs: Pairs, a: int, b: int) -> Tensor:
-    """n sigma_uu'."""
-    return pairs.apart(a, b)
-
-
-WEIGHTS: dict[str, Callable[[Pairs, int, int], Tensor]] = {
-    "normalised": normalised,
-    "sigma": sigma,
-    "counts": counts,
-}
-
-
-# -- forces ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Spread:
     """h(d) = g max(0, nu - d)^2 over the K nearest classes of each (Eqs. 6, 8, 10, 11), or -g d^2 (Eq. 7)."""
@@ -157,23 +72,6 @@ class Spread:
     def gradient(self, d: Tensor, nu: Tensor | float) -> Tensor:
         """-dh/dd where g = 1."""
         return 2 * d if self.mined else 2 * (nu - d).clamp(min=0)
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """Eq. 12 by counts: mean over examples of alpha sum_{u, u' both} d^2 + beta sum_{u, not u'} max(0, nu - d)^2."""
-
-    pairs: Pairs
-    alpha: float
-    beta: float
-    nu: float
-
-    def __call__(self, a: int, b: int, d: Tensor) -> Tensor:
-        both = self.pairs.both(a, b)
-        apart = self.pairs.n[a:b, None] - both
-        pull = -2 * self.alpha * both * d
-        push = 2 * self.beta * apart * (self.nu - d).clamp(min=0)
-        return without_self((pull + push) / self.pairs.total, a)
 
 
 def without_self(t: Tensor, a: int, value: float = 0.0) -> Tensor:

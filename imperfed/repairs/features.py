@@ -25,13 +25,11 @@ from torch.nn.functional import avg_pool2d, interpolate
 
 from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError, unknown
+from imperfed.repairs.feature_cache import remembered
 from imperfed.repairs.protocol import View
-from imperfed.repairs.shelf import remembered
-from imperfed.repairs.spectra import spectrum
 
 NETWORK = "efficientnet-lite0"
 NAMES = ("auto", "raw", "pca", "hog", NETWORK)
-PCA_DIRECTIONS = 64
 CELLS, BINS, CLIP = 4, 9, 0.2
 """HoG: cells along a side, orientations of half a turn, the most a number of a block may be before its second norm."""
 PIXELS, PICTURES = 128, 50
@@ -81,11 +79,6 @@ def _compute(name: str, x: Tensor, basis: Tensor | None) -> Tensor:
         return x.flatten(1).double() @ basis.double()
     function, key = own(name)
     return remembered(key, x, function)
-
-
-def pca_basis(x: Tensor) -> Tensor:
-    """The server's part of pca: the first directions of its clean rows' second moment, float32 [d, p]."""
-    return spectrum(x.flatten(1).double(), PCA_DIRECTIONS)[1].float()
 
 
 def hog(x: Tensor) -> Tensor:

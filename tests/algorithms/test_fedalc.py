@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from imperfed.algorithms.fedalc import FedALC
+from imperfed.algorithms.fedalc.correlations import WEIGHTS, Pairs
 from imperfed.algorithms.fedaws import FedAwS
 from imperfed.core.errors import UsageError
-from imperfed.nn.embeddings import WEIGHTS, Pairs
 from tests.support.positive_labels import SETS, C, Hand, apart, run, split, spread
 from tests.support.transcription import double, near
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.algorithms.fedalc_fixed import FedALCFixed
+from imperfed.algorithms.fedalc import FedALCFixed
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
 from imperfed.core.errors import UsageError
 from tests.support.positive_labels import SETS, C, Hand, run, split, spread, unit

@@ -5,15 +5,13 @@ from types import ModuleType
 import pytest
 import torch
 
-from imperfed.algorithms import label_collection
-from imperfed.algorithms.fedalc import FedALC
-from imperfed.algorithms.fedalc_fixed import FedALCFixed
-from imperfed.algorithms.label_collection import drawn_labels, noisy
+from imperfed.algorithms.fedalc import FedALC, FedALCFixed, label_collection
+from imperfed.algorithms.fedalc.correlations import Pairs
+from imperfed.algorithms.fedalc.label_collection import drawn_labels, noisy
 from imperfed.core.errors import UsageError
 from imperfed.engine import site as at_site
 from imperfed.engine.local_training import plan
 from imperfed.engine.seeds import generator
-from imperfed.nn.embeddings import Pairs
 from tests.support.positive_labels import HELD, SETS, run
 
 

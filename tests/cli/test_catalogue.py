@@ -70,6 +70,13 @@ def test_a_method_shows_its_symbols_settings_and_source() -> None:
     assert str(source) in shown
 
 
+@pytest.mark.parametrize("name", ["fb-nll", "fairfedpapl", "fedalc", "fedalc-fixed"])
+def test_a_paper_of_several_files_shows_its_overview(name: str) -> None:
+    shown = strict(done("show", name, "--json").out)
+    assert "Departs from the" in shown["paper and symbols"]
+    assert f"{Path(shown['source']).name} " in shown["paper and symbols"]  # in the table of files
+
+
 def test_datasets_and_models_have_pages_too(tmp_path: Path) -> None:
     (tmp_path / "pll").mkdir()
     (tmp_path / "pll" / "lost.mat").write_bytes(b"something else")

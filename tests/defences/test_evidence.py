@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
 from imperfed.core.network import Layout, Net, Network
-from imperfed.defences import evidence
-from imperfed.defences.inversion import Ensemble, Reconstruction
+from imperfed.defences.fairfedpapl import evidence
+from imperfed.defences.fairfedpapl.inversion import Ensemble, Reconstruction
 from tests.support.transcription import double, near
 
 T, U = 1, 2

@@ -14,9 +14,8 @@ from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
 from imperfed.core.federation import Attribute
 from imperfed.core.network import Layout, Net
-from imperfed.defences import evidence
-from imperfed.defences.fairfedpapl import FairFedPAPL
-from imperfed.defences.inversion import Reconstruction
+from imperfed.defences.fairfedpapl import FairFedPAPL, evidence
+from imperfed.defences.fairfedpapl.inversion import Reconstruction
 from tests.support.fair_federation import CLASSES, GROUPS, SIZES, T, U, defended, federation, network
 from tests.support.toy import Watched
 
@@ -159,7 +158,7 @@ def test_what_is_turned_back_and_scored(variant: str, monkeypatch: pytest.Monkey
     h, h_n = (torch.randn(6, len(context.net.w), generator=draw) for _ in range(2))
     x, z = torch.randn(6, 40, 8, generator=draw), torch.randn(6, 40, 3, generator=draw)
     made = Reconstruction(x, z.softmax(-1), torch.zeros(6))
-    monkeypatch.setattr("imperfed.defences.fairfedpapl.invert", lambda *given: asked.append(given) or made)
+    monkeypatch.setattr("imperfed.defences.fairfedpapl.fairfedpapl.invert", lambda *given: asked.append(given) or made)
     sent, trees = ({"w": w, "buffers": w[:, :0]} for w in (h, h_n))
     f = FairFedPAPL(variant=variant, **GREEN).scores(sent, Updates(tuple(range(6)), torch.ones(6), trees), context)
     [(_, at, _, v, *_)] = asked

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from imperfed.core.network import Layout, Net, Network
-from imperfed.defences.inversion import Dummies, Ensemble, cosine, invert, total_variation
+from imperfed.defences.fairfedpapl.inversion import Dummies, Ensemble, cosine, invert, total_variation
 from tests.support.transcription import double, near
 
 

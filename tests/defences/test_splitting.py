@@ -10,7 +10,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imperfed.defences.splitting import chance, clear, distances, ratios_by_chance, too_near, too_usual, two_means
+from imperfed.defences.fairfedpapl.splitting import (
+    chance,
+    clear,
+    distances,
+    ratios_by_chance,
+    too_near,
+    too_usual,
+    two_means,
+)
 
 APART = torch.tensor([0.02, 0.03, 0.05, 0.04, 0.31, 0.29, 0.33, 0.06, 0.30, 0.03], dtype=torch.float64)
 EVEN = torch.tensor([0.02, 0.07, 0.11, 0.16, 0.21, 0.24, 0.30, 0.33, 0.38, 0.42], dtype=torch.float64)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from imperfed.core.errors import UsageError
-from imperfed.repairs.clusters import LINKAGES, cluster
+from imperfed.repairs.fb_nll.clusters import LINKAGES, cluster
 
 TWO_GROUPS = torch.tensor([[1, 0.9, 0.1, 0.2], [0.9, 1, 0.2, 0.1], [0.1, 0.2, 1, 0.8], [0.2, 0.1, 0.8, 1]]).double()
 

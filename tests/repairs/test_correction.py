@@ -11,8 +11,8 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import Exact
-from imperfed.repairs import calibration
-from imperfed.repairs.correction import KEPT, ROW, WHOLE, Correction
+from imperfed.repairs.fb_nll import calibration
+from imperfed.repairs.fb_nll.correction import KEPT, ROW, WHOLE, Correction
 from imperfed.repairs.protocol import LabelDecision, Transcript, View, converse
 from tests.support.crowd import CLASSES, TASK_OF, clean, rows, site
 

@@ -10,7 +10,7 @@ import torch
 
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact
-from imperfed.repairs.grouping import Grouping
+from imperfed.repairs.fb_nll.grouping import Grouping
 from imperfed.repairs.protocol import Transcript, View, converse
 from tests.support.crowd import D, site
 

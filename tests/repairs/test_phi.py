@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import UsageError
+from imperfed.repairs import feature_cache
 from imperfed.repairs import features as phi
-from imperfed.repairs import shelf
-from imperfed.repairs.features import features, hog, pca_basis
+from imperfed.repairs.fb_nll.fb_nll import pca_basis
+from imperfed.repairs.features import features, hog
 
 
 @pytest.fixture(autouse=True)
@@ -116,10 +117,10 @@ def test_the_users_function_is_asked_once_for_each_row() -> None:
 
 def test_a_spoilt_file_is_computed_again() -> None:
     x = torch.rand(3, 2)
-    first = shelf.remembered("f", x, lambda x: 2 * x)
-    for path in shelf.folder("f").glob("*.npy"):
+    first = feature_cache.remembered("f", x, lambda x: 2 * x)
+    for path in feature_cache.folder("f").glob("*.npy"):
         path.write_bytes(b"spoilt")
-    assert torch.equal(shelf.remembered("f", x, lambda x: 2 * x), first)
+    assert torch.equal(feature_cache.remembered("f", x, lambda x: 2 * x), first)
 
 
 def test_the_network_gets_what_it_was_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:

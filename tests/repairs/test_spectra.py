@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.repairs.spectra import FLOOR, energy, projections, relevance, similarity, spectrum
+from imperfed.repairs.fb_nll.spectra import FLOOR, energy, projections, relevance, similarity, spectrum
 
 ONE = torch.tensor([[2, 0, 0], [0, 1, 0], [0, 0, 0.5], [2, 0, 0]], dtype=torch.float64)
 TWO = torch.tensor([[2, 1, 0], [0, 1, 0], [0, 1, 1]], dtype=torch.float64)

@@ -1,17 +1,6 @@
-"""FedALC: federated averaging by exploring label correlations (An et al.). Equation numbers: the journal version.
+"""FedALC (Algorithm 1): all of FedAwS, with a weight for each pair of classes.
 
-    symbol       where it lives                          does it travel
-    theta        server["w"] without its head            down and up, mean of all
-    w_y          a row of the head of server["w"]        down and up with all of W; in the paper where class y is held
-    M_i          digests, see label_collection           up, once
-    sigma_uu'    server, counts n_u and co_uu'           never
-    N_K(u)       found anew each round by the server     never
-
-All of FedAwS, with a weight a pair: classes that seldom come together are pushed apart harder. With every weight 1 it
-is FedAwS, with `lam` 0 FedAvg.
-
-Departs from the paper in: the weights gamma of Eq. 10 are taken times C - 1, so that their mean is 1 and lambda means
-what it means in FedAwS; the margin nu is 1 also with neighbours (see FedAwS); the steps are FedAwS's.
+Classes that seldom come together are pushed apart harder. With every weight 1 it is FedAwS, with `lam` 0 FedAvg.
 """
 
 from __future__ import annotations
@@ -19,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from imperfed.algorithms.fedalc.correlations import WEIGHTS, Pairs
+from imperfed.algorithms.fedalc.label_collection import PAIRS, Collecting
 from imperfed.algorithms.fedaws import FedAwS
-from imperfed.algorithms.label_collection import PAIRS, Collecting
 from imperfed.core.batch import Tree
 from imperfed.core.errors import unknown
 from imperfed.core.exchange import Exchange
-from imperfed.nn.embeddings import WEIGHTS, Force, Pairs, Spread
+from imperfed.nn.embeddings import Force, Spread
 
 
 @dataclass(frozen=True)

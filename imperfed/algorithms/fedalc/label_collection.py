@@ -13,7 +13,7 @@ Departs from the paper in: digests are keyed, since plain ones are undone by try
 which row of W each of its label digests is, and the server learns which come together and how often. For privacy
 towards those who receive W the counts get Gaussian noise once, before anything is learned from them, instead of every
 gradient: all later steps on W then cost nothing more. This covers what W learns by the counts, not the steps that sites
-make on rows of W (see privacy), which are none in FedALC-fixed. The number of examples counts as public.
+make on rows of W (see `_private_rows`), which are none in FedALC-fixed. The number of examples counts as public.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from imperfed.algorithms._digests import digests, numbered, quantised
-from imperfed.algorithms.privacy import accountant, spent
+from imperfed.algorithms._private_rows import accountant, spent
+from imperfed.algorithms.fedalc.correlations import Pairs
+from imperfed.algorithms.fedalc.digests import digests, numbered, quantised
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext, SiteContext
 from imperfed.core.errors import not_negative, positive, unknown
 from imperfed.core.exchange import Exchange, Updates
-from imperfed.nn.embeddings import Pairs
 
 PAIRS = "pairs/"
 PART = 1024

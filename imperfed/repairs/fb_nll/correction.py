@@ -19,11 +19,11 @@ from torch import Tensor
 
 from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError
-from imperfed.repairs import calibration
-from imperfed.repairs.calibration import lead, log_projections, margins
+from imperfed.repairs.fb_nll import calibration
+from imperfed.repairs.fb_nll.calibration import lead, log_projections, margins
+from imperfed.repairs.fb_nll.spectra import relevance, similarity, spectrum
 from imperfed.repairs.features import features, phi
 from imperfed.repairs.protocol import LabelDecision, RepairStep, View, fewest, nothing
-from imperfed.repairs.spectra import relevance, similarity, spectrum
 
 PHASE1 = ("margin", "paper", "off")
 SURE = 0.95

@@ -1,16 +1,4 @@
-"""FedALC-fixed (An et al., Sec. IV-C): class embeddings learned once from label counts, then theta alone.
-
-Equation numbers: the journal version.
-
-    symbol    where it lives                       does it travel
-    theta     server["w"] without its head         down and up, mean of all
-    W         the head of server["w"], [C, D]      down and up, unmoved; in the paper row y once, where class y is held
-    M_i       digests, see label_collection        up, once
-    T'        steps                                never
-
-Departs from the paper in: reg_fc is written by counts of pairs of classes, so that a step costs the same however many
-examples there are; its value is the paper's.
-"""
+"""FedALC-fixed (Sec. IV-C, Algorithm 2): class embeddings learned once from label counts, then theta alone."""
 
 from __future__ import annotations
 
@@ -19,13 +7,14 @@ from typing import ClassVar
 
 from torch.nn.functional import normalize
 
-from imperfed.algorithms.label_collection import PAIRS, Collecting
-from imperfed.algorithms.positive_hinge import HEAD, ClassEmbeddings
+from imperfed.algorithms._class_embeddings import HEAD, ClassEmbeddings
+from imperfed.algorithms.fedalc.correlations import Fixed, Pairs
+from imperfed.algorithms.fedalc.label_collection import PAIRS, Collecting
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext
 from imperfed.core.errors import not_negative, positive
 from imperfed.core.exchange import Exchange, Updates
-from imperfed.nn.embeddings import Fixed, Pairs, gradient
+from imperfed.nn.embeddings import gradient
 
 
 @dataclass(frozen=True)

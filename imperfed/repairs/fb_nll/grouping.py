@@ -15,10 +15,10 @@ import torch
 
 from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError
-from imperfed.repairs.clusters import cluster
+from imperfed.repairs.fb_nll.clusters import cluster
+from imperfed.repairs.fb_nll.spectra import moments_of, relevance, similarity, spectrum
 from imperfed.repairs.features import phi
 from imperfed.repairs.protocol import RepairStep, View, fewest
-from imperfed.repairs.spectra import moments_of, relevance, similarity, spectrum
 
 
 @dataclass(frozen=True)

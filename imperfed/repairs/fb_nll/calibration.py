@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.repairs.spectra import projections, relevance, similarity, spectrum
+from imperfed.repairs.fb_nll.spectra import projections, relevance, similarity, spectrum
 
 FOLDS = 4
 FEWEST = 8

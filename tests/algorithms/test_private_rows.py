@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from imperfed.algorithms._private_rows import PrivateRows, spent
 from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.fedaws import FedAwS
-from imperfed.algorithms.privacy import PrivateRows, spent
 from imperfed.core.errors import UsageError
 from imperfed.engine.seeds import SERVER, generator
 from tests.support import positive_labels

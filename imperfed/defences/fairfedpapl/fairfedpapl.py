@@ -1,26 +1,4 @@
-"""FairFedPAPL: sites that teach the model to treat one group unfairly are found and left out.
-
-Equation and line numbers: the thesis, chapter 5, Algorithm 8.
-
-    symbol                  where it lives                                      does it travel
-    h^r, h_n                sent["w"], updates["w"]                             down, up
-    v_n                     computed from both                                  never
-    D_rep                   `inversion.Reconstruction`, made by the server      never
-    f_n                     memory["f"], smoothed over rounds                   never
-    q_n                     memory["q"], confidence in a site                   never
-    rho, theta, kappa       settings                                            never
-    g_t, y_u                target, unprivileged                                never: known to the server
-
-`variant = "thesis"` is Algorithm 8 as it is written: v_n = (h_n - h) / eta, although that is minus a gradient, matched
-by gradients at h_n; f_n is the equal-opportunity difference of h_n on the reconstruction; every round is split, by the
-scores of that round alone; q_n is frozen outside theta. The thesis does not say which group of scores is the bad one,
-nor the steps of its descent: the higher, and Adam, as below.
-
-The default, `variant = "ours"`, departs from it in: the sign of v_n; gradients at the global model h; f_n is one of the
-scores in `evidence`; scores are smoothed over rounds; a guard may find that there is no split, and then no confidence
-changes; a trusted site can still lose its trust. In both, h is what the site was sent, 2-means is exact, and a site
-whose score is undefined is left out of the split of that round.
-"""
+"""Algorithm 8: score the sites, split the scores, move the confidences, and let the trusted sites through."""
 
 from __future__ import annotations
 
@@ -37,9 +15,9 @@ from imperfed.core.context import ServerContext
 from imperfed.core.errors import UsageError, not_negative, positive, unknown
 from imperfed.core.exchange import Updates
 from imperfed.core.federation import Attribute, Federation
-from imperfed.defences import evidence
-from imperfed.defences.inversion import Dummies, Ensemble, Reconstruction, invert
-from imperfed.defences.splitting import GuardSplit, clear, too_near, too_usual, two_means
+from imperfed.defences.fairfedpapl import evidence
+from imperfed.defences.fairfedpapl.inversion import Dummies, Ensemble, Reconstruction, invert
+from imperfed.defences.fairfedpapl.splitting import GuardSplit, clear, too_near, too_usual, two_means
 
 VARIANTS = ("ours", "thesis")
 SCORES = ("label", "pool", "probe", "path")

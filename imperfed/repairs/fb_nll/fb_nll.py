@@ -1,20 +1,4 @@
-"""FB-NLL: groups of sites and corrected labels from features alone, once, before training.
-
-Paper: FB-NLL, A Feature-Based Approach to Tackle Noisy Labels in Personalized Federated Learning. Its equations (2) to
-(7) are the functions of `spectra.py`. FB-NLL(-), without correction, is `correct = false`.
-
-    phi(x)            features.py            stays at the site
-    S_i, lambda_i     spectra.py, Eq. 2      stay at the site
-    V_i               spectra.py, Eq. 2      travels: first to the server, then to every other site
-    R_{i<-j}          spectra.py, Eq. 5      travels to the server
-    groups            grouping.py            at the server
-    V_c of class c    calibration.py         travels from the server to the sites
-    labels            correction.py          stay at the site, given and corrected
-
-Departs from the paper in: second moments are not centred (`center`); phase 1 asks for a lead over the second clean
-class, which the server calibrates, instead of a threshold (`phase1 = "paper"`); phase 2 changes a label only where the
-margin is larger than on 1 - `gate` of the server's clean rows (`gate = 1`).
-"""
+"""FB-NLL as a whole: its settings, the conversation between server and sites, and what comes of it."""
 
 from __future__ import annotations
 
@@ -23,19 +7,21 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from imperfed.core.batch import Tree
 from imperfed.core.components import Repair, RepairResult
 from imperfed.core.errors import UsageError, positive, unknown
 from imperfed.core.federation import TO_TRUST, Federation
 from imperfed.core.labels import Exact, Labels
-from imperfed.repairs.clusters import LINKAGES
-from imperfed.repairs.correction import KEPT, PHASE1, Correction
-from imperfed.repairs.features import pca_basis
-from imperfed.repairs.grouping import Grouping
+from imperfed.repairs.fb_nll.clusters import LINKAGES
+from imperfed.repairs.fb_nll.correction import KEPT, PHASE1, Correction
+from imperfed.repairs.fb_nll.grouping import Grouping
+from imperfed.repairs.fb_nll.spectra import spectrum
 from imperfed.repairs.protocol import LabelDecision, RepairStep, Transcript, View, converse, nothing
 
 REASONS = ("kept as given", "its features fit {} better", "all rows of its label look like {}")
+PCA_DIRECTIONS = 64
 
 
 @dataclass(frozen=True)
@@ -147,6 +133,11 @@ class FBNLL(Repair):
 
 
 def share_basis(server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:
-    """The server's half of pca: directions of its clean rows, for all sites."""
+    """Compute the basis of `pca` features from the server's clean rows, and send it to all sites."""
     basis = pca_basis(server["x"])
     return server | {"basis": basis}, ({"basis": basis},) * len(answers)
+
+
+def pca_basis(x: Tensor) -> Tensor:
+    """Return the leading directions of the second moment of these rows, float32 [d, p]."""
+    return spectrum(x.flatten(1).double(), PCA_DIRECTIONS)[1].float()
