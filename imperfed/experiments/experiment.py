@@ -91,7 +91,7 @@ class Experiment:
 
     def go(self, folder: RunFolder, watch: Watch) -> Record:
         """Train to the end, write the products and return the summary."""
-        engine, trained = self.engine, self.engine.runtime.spec.federation.sites
+        engine, trained = self.engine, self.engine.population.federation.sites
         begun = lap = time.perf_counter()
         watch.begin(self.config, self.data, engine.state.round)
         for note in self.repair_result.notes if self.repair_result is not None and engine.state.round == 0 else ():

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from imperfed.core.federation import Federation
 from imperfed.engine.engine import Engine
-from imperfed.engine.site import load_model
 from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, Evaluator, Scores, figure
 from imperfed.results.folder import Record, RunFolder
 
@@ -61,10 +60,10 @@ def why(value: int, heard: bool) -> str:
 
 def areas(engine: Engine, evaluator: Evaluator) -> Tensor | None:
     """The AUROC of every class at every site, [K, C]; None where no labels are missing or the rows are elsewhere."""
-    if evaluator.annotated is None or engine.runtime.spec.federation.elsewhere:
+    if evaluator.annotated is None or engine.population.federation.elsewhere:
         return None
-    evaluator = evaluator.to(engine.runtime.net.row.device)
-    return torch.stack([evaluator.by_class(k, load_model(engine.runtime, k)) for k in range(evaluator.sites)])
+    evaluator = evaluator.to(engine.population.runtime.net.row.device)
+    return torch.stack([evaluator.by_class(k, engine.population.predictor(k)) for k in range(evaluator.sites)])
 
 
 def by_class(areas: Tensor | None, federation: Federation, evaluator: Evaluator) -> list[Record]:

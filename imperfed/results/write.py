@@ -175,7 +175,7 @@ def summarise(folder: RunFolder, engine: Engine, data: FederatedData, evaluator:
     personal, common = engine.evaluate()
     labels = write_labels(folder, engine.inferred_labels(), data, evaluator)
     write_models(folder, engine, data)
-    account = engine.runtime.spec.algorithm.figures(engine.state.servers[0])
+    account = engine.population.spec.algorithm.figures(engine.state.servers[0])
     outcome = RunOutcome(engine.state.round, personal, common, labels, areas(engine, evaluator), account)
     return write_summary(folder, data, evaluator, head, outcome)
 
