@@ -10,7 +10,7 @@ import torch
 from imperfed.core.context import ServerView
 from imperfed.core.threads import one_thread
 from imperfed.data.noise import NOISES
-from imperfed.engine.repair import ask_here, converse, repair_labels, views
+from imperfed.engine.conversation import ask_here, converse, repair_labels, views
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.repairs.fb_nll import FBNLL
 from studies.fb_nll import SITES, Setting

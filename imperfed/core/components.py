@@ -198,8 +198,12 @@ def _count_changes(server: Tree, updates: Updates, context: ServerView) -> Tree:
 
     Both are claims, and serve for the report only.
     """
-    unknown = torch.tensor(math.nan, dtype=torch.float64)
     return server | {
-        "changed": torch.stack([answer["changed"] for answer in updates.parts]),
-        "noise": torch.stack([answer.get("noise", unknown) for answer in updates.parts]),
+        "changed": torch.stack([_number(answer.get("changed"), 0).long() for answer in updates.parts]),
+        "noise": torch.stack([_number(answer.get("noise"), math.nan) for answer in updates.parts]),
     }
+
+
+def _number(claim: Tensor | None, otherwise: float) -> Tensor:
+    """Return a claim that is one number; anything else counts as not said."""
+    return torch.tensor(otherwise).double() if claim is None or claim.numel() != 1 else claim.reshape(()).double()

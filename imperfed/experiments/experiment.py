@@ -28,7 +28,7 @@ from imperfed.data.own_files import federate_files
 from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
 from imperfed.engine.engine import Engine, MakeBackend
-from imperfed.engine.repair import repair_labels
+from imperfed.engine.conversation import repair_labels
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.evaluation.evaluator import Evaluator, Scores

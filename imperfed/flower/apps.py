@@ -23,7 +23,7 @@ from imperfed.flower.processes.child import alone
 from imperfed.flower.processes.supernode import SITE
 from imperfed.flower.site.handlers import make_app
 from imperfed.flower.site.runtime import LocalSite
-from imperfed.flower.site.site_data import central_of, holding_of
+from imperfed.flower.site.site_data import central_of, read_files
 from imperfed.results.folder import RunFolder
 
 AFTER_A_KILL = 30.0  # seconds that the process before this one may take to end
@@ -34,8 +34,8 @@ def place_of(node: Mapping[str, object]) -> LocalSite:
     told = json.loads(os.environ[SITE])
     secret = bytes.fromhex(Path(told["secret"]).read_text()) if told["secret"] else b""
     test = Path(told["test"]) if told["test"] else None
-    holding = partial(holding_of, told["name"], Path(told["data"]), test)
-    return LocalSite(told["name"], holding, Path(told["state"]), secret)
+    files = partial(read_files, told["name"], Path(told["data"]), test)
+    return LocalSite(told["name"], files, Path(told["state"]), secret)
 
 
 site = make_app(place_of)

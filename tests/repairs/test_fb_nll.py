@@ -12,7 +12,7 @@ import torch
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation, Trusted
 from imperfed.core.labels import Candidates, Exact
-from imperfed.engine.repair import repair_labels
+from imperfed.engine.conversation import repair_labels
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Watch, start
 from imperfed.repairs.fb_nll import FBNLL

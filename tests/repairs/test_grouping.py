@@ -12,7 +12,7 @@ from imperfed.core.context import ServerView, SiteView
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
 from imperfed.core.labels import Exact
-from imperfed.engine.repair import Transcript
+from imperfed.engine.conversation import Transcript
 from imperfed.repairs.fb_nll.grouping import Grouping
 from tests.support import crowd
 from tests.support.crowd import D, Message, site

@@ -13,7 +13,7 @@ from imperfed.core.context import ServerView, SiteView
 from imperfed.core.exchange import Query
 from imperfed.core.federation import Trusted
 from imperfed.core.labels import Exact
-from imperfed.engine.repair import Transcript, ask_here, converse
+from imperfed.engine.conversation import Transcript, ask_here, converse
 
 CLASSES = ("a", "b", "c", "d")
 D = 12
