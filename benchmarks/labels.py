@@ -63,7 +63,7 @@ def measure(classes: int, examples: int, rounds: int) -> dict[str, float]:
     for round in range(rounds):
         engine.round(round)
     done = time.perf_counter()
-    gradient(engine.runtime.spec.layout.view(engine.state.server["w"], HEAD), method.force(engine.state.server))
+    gradient(engine.population.spec.layout.view(engine.state.server["w"], HEAD), method.force(engine.state.server))
     return {
         "labels": classes,
         "rows": fed.starts[-1],

@@ -68,7 +68,7 @@ def log_lines(report: RoundReport, trained: Sequence[str]) -> list[str]:
     head = f"round {report.round + 1}:"
     loss = sum(report.losses.values()) / max(len(report.losses), 1)
     lines = [f"{head} {len(report.who) - len(report.failures)} of {len(report.who)} sites answered, loss {loss:.4f}"]
-    lines += [f"{head} {trained[k]} failed: {why}" for k, why in report.failures.items()]
+    lines += [f"{head} {trained[k]} failed: {failure.reason}" for k, failure in report.failures.items()]
     return lines + [f"{head} {note}" for note in report.notes]
 
 

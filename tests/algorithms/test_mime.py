@@ -41,7 +41,7 @@ def test_two_clients_by_hand(method: Mime, expected: list[float], momentum: floa
 
 
 def transcription(hand: Hand, method: Mime) -> tuple[Hand, np.ndarray]:
-    local, S = hand.job.local, hand.S
+    local, S = hand.spec.local, hand.S
     new = 1 - method.beta if method.form == "paper" else 1.0
     m = np.zeros(S)
     for t, who in hand.rounds:
