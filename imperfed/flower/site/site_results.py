@@ -13,6 +13,7 @@ from imperfed.data.files.declaration import FILE
 from imperfed.evaluation.evaluator import figure
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
+from imperfed.flower.site.rows_cache import forget
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site
 from imperfed.flower.site.store import Key
 from imperfed.report import write_report
@@ -34,6 +35,7 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, model: Tree, rounds:
     write_outcome(folder, remote, data, net, rounds)
     write_repaired(folder, place, run_info, data)
     write_report(folder)
+    forget(place.state)
     return Payload({"done": 1})
 
 
