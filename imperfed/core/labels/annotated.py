@@ -28,6 +28,7 @@ class Annotated(Labels):
     several: ClassVar[bool] = True
     measurable: ClassVar[bool] = True
     partial: ClassVar[bool] = True
+    inferable: ClassVar[bool] = True
     from_columns: ClassVar[bool] = True
     caption: ClassVar[str] = "rows with the class (+), without it (-) and not annotated (?)"
     legend: ClassVar[tuple[str, str, str]] = ("present", "absent", "not annotated")

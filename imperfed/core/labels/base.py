@@ -45,6 +45,8 @@ class Labels(ABC):
     """Whether a common test is a short list of classes, the same for all sites, since no site can judge its own."""
     partial: ClassVar[bool] = False
     """Whether a site may leave out classes altogether: blank cells and columns that are not there mean something."""
+    inferable: ClassVar[bool] = False
+    """Whether a run infers labels where these leave something open, and writes them to a label file."""
     from_cells: ClassVar[bool] = False
     """Whether one column of a user's file can hold the labels: `read_cell`."""
     from_columns: ClassVar[bool] = False
@@ -207,27 +209,25 @@ class Labels(ABC):
         assert mentions is not None
         return [SEPARATOR.join(classes[c] for c, named in enumerate(row) if named) for row in mentions.tolist()]
 
+    def reasons(self) -> list[str]:
+        """Return why a class was suggested for every row, in words."""
+        return ["the most probable class"] * len(self)
+
     def label_table(
         self, ids: Sequence[str], classes: Sequence[str], belief: Tensor, learned: Tensor | None
     ) -> dict[str, list[Any]]:
-        """Return the columns of a site's label file; empty where labels of this kind are not worked out.
+        """Return the columns of a site's label file: one line per row, with one suggested class.
 
         `belief`: the probability of each class for each row. `learned`: the classes that anybody annotates, bool [C];
         None: all of them.
         """
-        return {}
-
-    def _suggestions(
-        self, ids: Sequence[str], classes: Sequence[str], belief: Tensor, reasons: list[str]
-    ) -> dict[str, list[Any]]:
-        """Return a label file with one line per row and one suggested class in each."""
         confidence, suggested = belief.max(1)
         return {
             "id": list(ids),
             "given": self.written(classes),
             "suggested": [classes[c] for c in suggested.tolist()],
             "confidence": confidence.tolist(),
-            "reason": reasons,
+            "reason": self.reasons(),
         }
 
     def chance(self) -> float:

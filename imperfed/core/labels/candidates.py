@@ -23,6 +23,7 @@ class Candidates(CandidateSets):
     kind: ClassVar[str] = "candidates"
     title: ClassVar[str] = "candidate sets"
     dtype: ClassVar[torch.dtype] = torch.bool
+    inferable: ClassVar[bool] = True
     from_cells: ClassVar[bool] = True
     from_columns: ClassVar[bool] = True
 
@@ -76,9 +77,6 @@ class Candidates(CandidateSets):
     def given_facts(self, sizes: Sequence[int], truth: Tensor | None) -> dict[str, Any]:
         return {"sets": "given"}
 
-    def label_table(
-        self, ids: Sequence[str], classes: Sequence[str], belief: Tensor, learned: Tensor | None
-    ) -> dict[str, list[Any]]:
+    def reasons(self) -> list[str]:
         sizes = self.values.sum(1).tolist()
-        reasons = [f"best of {size} candidates" if size > 1 else "only candidate" for size in sizes]
-        return self._suggestions(ids, classes, belief, reasons)
+        return [f"best of {size} candidates" if size > 1 else "only candidate" for size in sizes]
