@@ -1,7 +1,7 @@
 """A kind of labels that the package has never heard of: its class, an objective, and nothing else.
 
-`Ranked` goes all the way of the built-in kinds: declared in a federation.toml, read from a table, checked, counted by the
-census, learned from, and written to a label file.
+`Ranked` goes all the way of the built-in kinds: declared in a federation.toml, read from a table, checked, counted by
+the census, learned from, and written to a label file.
 """
 
 from __future__ import annotations
