@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.core.labels.cells import Cells, NoteRow
+from imperfed.core.labels.label_cells import Cells, NoteRow
 from imperfed.core.labels.counts import ClassCounts
 
 SEPARATOR = "|"
