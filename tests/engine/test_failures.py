@@ -232,7 +232,9 @@ class Doubting(Algorithm):
 def test_a_site_that_fails_in_one_exchange_is_not_asked_in_the_next() -> None:
     e = engine(Doubting(), Plain(), SCENE, rounds=2).go()
     assert [u.who for u in e.seen] == [(1, 2, 3)] * 4  # asked again in the next round
-    assert [report.failures for report in e.reports] == [{0: NotFinite("its answer was refused: 'n' is not finite")}] * 2
+    assert [report.failures for report in e.reports] == [
+        {0: NotFinite("its answer was refused: 'n' is not finite")}
+    ] * 2
     with pytest.raises(QuorumError, match="3 of 4"):
         engine(Doubting(), Plain(), SCENE, quorum=0.8).go()
 

@@ -49,5 +49,9 @@ def test_both_gradients_of_mimes_step_have_the_same_dropout() -> None:
     """At y = x they cancel, whatever a site drew: every site takes the server's step."""
     federation, oracle = world(Exact)
     net, local, how = network(nn.Dropout(0.5)), replace(LOCAL, steps=1), Rounds(rounds=1)
-    w = Watched(Mime(), Plain(), net, federation, Evaluator(oracle), local, how, 0, None, one_by_one, GPU).go().seen[1]["w"]
+    w = (
+        Watched(Mime(), Plain(), net, federation, Evaluator(oracle), local, how, 0, None, one_by_one, GPU)
+        .go()
+        .seen[1]["w"]
+    )
     torch.testing.assert_close(w, w[:1].expand_as(w), rtol=0, atol=1e-6)
