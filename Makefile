@@ -31,7 +31,7 @@ lint: $(READY)
 	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)
-	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python -m benchmarks.cpu
 
 docs: $(READY)
 	$(BIN)/mkdocs serve
