@@ -13,7 +13,7 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.federation import Federation
-from imperfed.core.labels import Annotated, Candidates, Labels
+from imperfed.core.labels import Candidates, Labels
 from imperfed.data.annotations import annotate, to_learn
 from imperfed.data.attributes import blur, group_facts, spare, true_groups
 from imperfed.data.by_label import by_label, draw
@@ -189,12 +189,8 @@ def keep_apart(
     sites: Sequence[Index],
     names: Sequence[str],
     data_seed: int,
-    fix: str = "use fewer sites",
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The rows of each site that it trains on, in order, and those it is measured on, in random order.
-
-    `fix` is said where a site has too few rows for both.
-    """
+    """Return the rows that each site trains on, in order, and those it is tested on, in random order."""
     train, test = [], []
     generator, tested = stream(data_seed, "test"), None
     if dataset.group is not None:
@@ -202,15 +198,28 @@ def keep_apart(
         groups = torch.from_numpy(stream(data_seed, "groups").permutation(np.unique(dataset.group.numpy())))
         tested = torch.isin(dataset.group, groups[: share_of(share, len(groups))])
     for name, held in zip(names, sites, strict=True):
-        rows = torch.from_numpy(generator.permutation(held))
-        part = max(1, share_of(share, len(rows))) if share else 0
-        out = torch.arange(len(rows)) < part if tested is None else tested[rows]
-        if share and (out.all() or not out.any()):
-            count = "one row" if len(rows) == 1 else f"its {len(rows)} rows"
-            raise DataError(f"{dataset.name}, {name}: {count} cannot serve for training and for testing; {fix}")
-        train.append(rows[~out].sort().values)
-        test.append(rows[out])
+        rows, where = torch.from_numpy(held), f"{dataset.name}, {name}"
+        own, kept = cut_site(rows, share, generator, None if tested is None else tested[rows], where, "use fewer sites")
+        train.append(own)
+        test.append(kept)
     return train, test
+
+
+def cut_site(
+    rows: Tensor, share: float, generator: np.random.Generator, tested: Tensor | None, where: str, fix: str
+) -> tuple[Tensor, Tensor]:
+    """Return the rows that a site trains on, in order, and those it is tested on, in random order.
+
+    `tested`: whether each row is tested on, where that is settled; otherwise a share of them is drawn. `fix` is said
+    where there are too few rows for both.
+    """
+    order = torch.from_numpy(generator.permutation(len(rows)))
+    count = max(1, share_of(share, len(rows))) if share else 0
+    out = torch.arange(len(rows)) < count if tested is None else tested[order]
+    if share and (out.all() or not out.any()):
+        counted = "one row" if len(rows) == 1 else f"its {len(rows)} rows"
+        raise DataError(f"{where}: {counted} cannot serve for training and for testing; {fix}")
+    return rows[order[~out]].sort().values, rows[order[out]]
 
 
 def take_public(
@@ -261,17 +270,12 @@ def facts_of(federation: Federation, oracle: Oracle, cut: RowSplit, rows: int) -
         "public_from": cut.public_from if len(cut.public) else "nowhere",
         "trusted_rows": len(cut.trusted),
     }
-    if isinstance(federation.labels, Candidates):
-        sizes = federation.labels.values.sum(1)
-        facts |= {
-            "mean_size": float(sizes.double().mean()),
-            "min_size": int(sizes.min()),
-            "max_size": int(sizes.max()),
-            "singletons": float((sizes == 1).double().mean()),
-        }
-    if isinstance(federation.labels, Annotated):
-        parts = federation.labels.values.split(federation.sizes())
-        facts["annotated_rows"] = torch.stack([(y >= 0).sum(0) for y in parts], 1).tolist()  # [class][site]
+    return facts | label_facts(federation, oracle)
+
+
+def label_facts(federation: Federation, oracle: Oracle) -> Facts:
+    """Return the labels and groups in numbers, and the true classes where they are known."""
+    facts = federation.labels.facts(federation.sizes())
     facts |= group_facts(federation.x, federation.attribute)
     if oracle.truth is not None:
         sites = oracle.truth.split(federation.sizes())

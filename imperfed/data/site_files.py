@@ -12,12 +12,12 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute, Federation, Trusted
-from imperfed.core.labels import KINDS, Annotated, Labels
+from imperfed.core.labels import KINDS, Labels
 from imperfed.data.attributes import spare
 from imperfed.data.federate import FederatedData
 from imperfed.data.oracle import Oracle
 from imperfed.data.scale import Scale
-from imperfed.data.sparse import width
+from imperfed.data.sparse import same_length, width
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SiteFiles:
 
     def info(self, standardise: bool = False) -> SiteInfo:
         """What leaves the site before a run; `standardise` also images."""
-        known = {"classes": (self.labels.values >= 0).any(0)} if isinstance(self.labels, Annotated) else {}
+        known = {"classes": self.labels.annotated_classes()} if self.labels.partial else {}
         return SiteInfo(
             self.name,
             len(self.x),
@@ -98,9 +98,9 @@ class SiteFiles:
 
     def _annotators(self, annotated: Tree | None) -> Tensor | None:
         """Return which classes the site annotates, and in a second row which ones any site does."""
-        if not isinstance(self.labels, Annotated) or not annotated:
+        if not self.labels.partial or not annotated:
             return None
-        return torch.stack([(self.labels.values >= 0).any(0), annotated["classes"]])
+        return torch.stack([self.labels.annotated_classes(), annotated["classes"]])
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,10 @@ class ServerFiles:
     tasks: tuple[int, ...] = field(default=())
     one_test: bool = False
     """Whether the sites' test sets are all the common one."""
+    common_group: Tensor | None = None
+    """The true group of every row of the common test set, where it is known."""
+    public_from: str = ""
+    """Where the public inputs come from, in words."""
 
     def scale(self, infos: Sequence[SiteInfo]) -> Scale:
         """From the sums of all sites."""
@@ -136,7 +140,7 @@ class ServerFiles:
         federation = Federation(
             self.name,
             nothing,
-            no_labels(first.kind, len(self.classes)),
+            KINDS[first.kind].empty(len(self.classes)),
             tuple(accumulate((info.rows for info in infos), initial=0)),
             tuple(info.name for info in infos),
             self.classes,
@@ -190,14 +194,6 @@ def shapes(tree: Tree) -> dict[str, tuple[int, ...] | str]:
     return {name: tuple(t.shape) if torch.isfinite(t).all() else "not finite" for name, t in tree.items()}
 
 
-def no_labels(kind: str, classes: int) -> Labels:
-    """Labels of no rows."""
-    made = KINDS[kind]
-    dtype = {"annotated": torch.int8, "memberships": torch.float32}.get(kind, torch.bool)
-    one = kind in ("exact", "positive")
-    return made(torch.empty(0, dtype=torch.int64) if one else torch.empty(0, classes, dtype=dtype), classes)
-
-
 def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
     """What the coordinator and each site would hold of a scene whose rows are all here, scaled as they are."""
     fed, oracle = data.federation, data.oracle
@@ -225,3 +221,45 @@ def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
             )
         )
     return central, holdings
+
+
+def put_together(server: ServerFiles, sites: Sequence[SiteFiles], scale: Scale) -> tuple[Federation, Oracle]:
+    """Return what all hold as one federation in this process and the truth about it, every input scaled.
+
+    Labels of sites whose classes are ranked are tested on one list for all, and no site has a test set of its own.
+    """
+    x = [site.x for site in sites]
+    labels = replace(sites[0].labels, values=torch.cat([site.labels.values for site in sites]))
+    public = x[0][:0] if server.public is None else server.public
+    federation = Federation(
+        name=server.name,
+        x=scale(torch.cat(same_length(x) if width(x[0]) else x)),
+        labels=labels,
+        starts=tuple(accumulate((len(site.x) for site in sites), initial=0)),
+        sites=tuple(site.name for site in sites),
+        classes=server.classes,
+        ids=tuple(name for site in sites for name in site.ids),
+        public=scale(public),
+        trusted=server.trusted and replace(server.trusted, x=scale(server.trusted.x)),
+        attribute=server.attribute,
+    ).check()
+    truths = [site.truth for site in sites if site.truth is not None]
+    truth = torch.cat(truths) if len(truths) == len(sites) else None
+    oracle = Oracle(truth, (), ())
+    if server.common is not None:
+        common = scale(server.common[0]), server.common[1]
+        oracle = replace(oracle, common_x=common[0], common_y=common[1], one_test=server.one_test)
+        tests, groups = [common] * len(sites), [server.common_group] * len(sites)
+        if labels.ranked:
+            return federation, oracle
+    else:
+        nothing = public[:0], torch.empty(0, dtype=torch.int64)
+        tests = [(scale(x), y) for x, y in (site.test or nothing for site in sites)]
+        groups = [site.test_group for site in sites]
+    known = tuple(group for group in groups if group is not None)
+    return federation, replace(
+        oracle,
+        test_x=tuple(x for x, _ in tests),
+        test_y=tuple(y for _, y in tests),
+        test_group=known if len(known) == len(sites) else (),
+    )

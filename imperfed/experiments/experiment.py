@@ -27,8 +27,8 @@ from imperfed.data.files.reading import read_sites
 from imperfed.data.own_files import federate_files
 from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
-from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.conversation import repair_labels
+from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.evaluation.evaluator import Evaluator, Scores

@@ -147,4 +147,4 @@ def test_the_groups_of_a_common_test_set_are_blurred_as_all_and_known_to_the_ora
         assert torch.equal(groups, y)  # in the toy, a row's class is its group
         assert (GROUP.of(x).gather(1, groups[:, None]) == 1).all()
     central, holdings = taken_apart(data)  # and so it is where the sites are elsewhere
-    assert central.scene([one.info() for one in holdings], Scale.none()).oracle.one_test
+    assert central.data([one.info() for one in holdings], Scale.none()).oracle.one_test
