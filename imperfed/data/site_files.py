@@ -228,18 +228,18 @@ def put_together(server: ServerFiles, sites: Sequence[SiteFiles], scale: Scale) 
 
     Labels of sites whose classes are ranked are tested on one list for all, and no site has a test set of its own.
     """
-    x = [site.x for site in sites]
+    inputs = [site.x for site in sites]
+    x = scale(torch.cat(same_length(inputs) if width(inputs[0]) else inputs))
     labels = replace(sites[0].labels, values=torch.cat([site.labels.values for site in sites]))
-    public = x[0][:0] if server.public is None else server.public
     federation = Federation(
         name=server.name,
-        x=scale(torch.cat(same_length(x) if width(x[0]) else x)),
+        x=x,
         labels=labels,
         starts=tuple(accumulate((len(site.x) for site in sites), initial=0)),
         sites=tuple(site.name for site in sites),
         classes=server.classes,
         ids=tuple(name for site in sites for name in site.ids),
-        public=scale(public),
+        public=x[:0] if server.public is None else scale(server.public),
         trusted=server.trusted and replace(server.trusted, x=scale(server.trusted.x)),
         attribute=server.attribute,
     ).check()
@@ -253,8 +253,9 @@ def put_together(server: ServerFiles, sites: Sequence[SiteFiles], scale: Scale) 
         if labels.ranked:
             return federation, oracle
     else:
-        nothing = public[:0], torch.empty(0, dtype=torch.int64)
-        tests = [(scale(x), y) for x, y in (site.test or nothing for site in sites)]
+        several = labels.several and (labels.measurable or truth is not None)
+        no_truth = torch.empty(0, labels.classes, dtype=torch.int8) if several else torch.empty(0, dtype=torch.int64)
+        tests = [(x[:0], no_truth) if site.test is None else (scale(site.test[0]), site.test[1]) for site in sites]
         groups = [site.test_group for site in sites]
     known = tuple(group for group in groups if group is not None)
     return federation, replace(
