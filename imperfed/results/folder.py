@@ -155,7 +155,7 @@ def parse(path: Path, read_text: Callable[[str], T], remedy: str) -> T:
     try:
         return read_text(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataError(f"{path}: cut short, damaged or of another version of imperfed ({error}); {remedy}") from error
+        raise DataError(f"{path}: cut short or damaged ({error}); {remedy}") from error
 
 
 def free(out: Path, name: str, digest: str) -> Path:

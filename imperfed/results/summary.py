@@ -59,7 +59,7 @@ class GlobalFigure(Part, frozen=True):
     n: int
 
 
-class SiteSummary(Part, frozen=True):
+class SiteSummary(Part, frozen=True, omit_defaults=True):
     """One site."""
 
     site: str
@@ -335,5 +335,8 @@ class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, text: str) -> Summary:
-        """Read the text of `summary.json`; raise `ValueError` if it is cut short or has other keys."""
-        return msgspec.json.decode(text, type=cls)
+        """Read the text of `summary.json`; raise `ValueError` if it is cut short or does not hold these fields."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"not a summary of this version of imperfed: {error}") from error
