@@ -22,7 +22,7 @@ from imperfed.flower.site.runtime import LocalSite, RemoteRuntime, load_runtime
 from imperfed.flower.site.store import Key
 from imperfed.flower.messages.payload import FAILED, Payload, RefusedError, Word, pack, scores_words, size, unpack
 from imperfed.results.folder import RunFolder
-from imperfed.results.write import metrics
+from imperfed.results.metrics import metrics
 from imperfed.core.threads import one_thread
 
 OPENING = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from imperfed.core.batch import Tree
-from imperfed.data.federate import FederatedData
+from imperfed.data.federate import Facts, FederatedData
 from imperfed.engine import site as at_site
 from imperfed.evaluation.evaluator import figure
 from imperfed.experiments.experiment import make_evaluator
@@ -15,10 +15,11 @@ from imperfed.flower.repair import conversation
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteRuntime, own_data, load_runtime
 from imperfed.flower.site.store import Key
 from imperfed.flower.messages.payload import Payload
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import RunFolder
 from imperfed.core.labels import Annotated
 from imperfed.core.network import Net
-from imperfed.results.write import RunOutcome, write_labels, write_summary
+from imperfed.results.labels import write_labels
+from imperfed.results.write import RunOutcome, write_summary
 from imperfed.repairs.protocol import LabelDecision
 from imperfed.report import write_report
 
@@ -45,28 +46,19 @@ def write_outcome(folder: RunFolder, runtime: RemoteRuntime, data: FederatedData
     """The labels worked out, and the summary of this site alone."""
     evaluator = make_evaluator(runtime.config, data)
     personal = {0: evaluator.site(0, net)} if evaluator.sites else {}
-    labels = write_labels(folder, at_site.infer_labels(runtime, runtime.index, net), data, evaluator)
-    areas = None
+    labels = write_labels(folder, at_site.infer_labels(runtime, runtime.index, net), data.federation, evaluator)
+    aurocs = None
     if evaluator.annotated is not None:
-        areas = evaluator.by_class(0, net)[None] if evaluator.sites else None
+        aurocs = evaluator.by_class(0, net)[None] if evaluator.sites else None
         evaluator = replace(evaluator, annotated=evaluator.annotated[:1])  # without what is known of other sites
-    run = runtime.config.run
-    head: Record = {
-        "title": run.title,
-        "method": run.method,
-        "objective": runtime.spec.objective.name,
-        "data": data.federation.name,
-        "seed": run.seed,
-        "data_seed": run.data_seed,
-        "seconds": None,  # the run was the coordinator's
-    }
-    write_summary(folder, data, evaluator, head, RunOutcome(rounds, personal, {}, labels, areas))
+    run, objective = runtime.config.run, runtime.spec.objective.name
+    write_summary(folder, data, evaluator, RunOutcome(run, objective, rounds, personal, {}, labels, aurocs))
 
 
-def facts(data: FederatedData) -> Record:
-    """What the report says of the site's data."""
+def facts(data: FederatedData) -> Facts:
+    """Return what the report says of the site's data."""
     tests, labels = data.oracle.test_y, data.federation.labels
-    known: Record = {}
+    known: Facts = {}
     if isinstance(labels, Annotated):
         known["annotated_rows"] = (labels.values >= 0).sum(0)[:, None].tolist()  # [class][site]
     return known | {
