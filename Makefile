@@ -27,10 +27,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/imports.py
+	$(BIN)/python tools/names.py
 	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)
-	$(BIN)/python benchmarks/cpu.py
+	$(BIN)/python -m benchmarks.cpu
 
 docs: $(READY)
 	$(BIN)/mkdocs serve

@@ -1,6 +1,6 @@
 """Seconds a round and peak memory of imperfed on the CPU, beside a plain PyTorch loop that does the same work.
 
-python benchmarks/cpu.py [--quick]
+python -m benchmarks.cpu [--quick]
 
 All variants run in turn, round by round, so that whatever else the machine does meets them alike; medians are compared.
 Memory is measured in fresh processes, before this one has grown: a process inherits the peak of the one that starts it.
@@ -25,7 +25,8 @@ from statistics import median
 from typing import Any, Protocol
 
 import torch
-from raw import LR, MOMENTUM, WORKS, RawLoop, Work
+
+from benchmarks.raw import LR, MOMENTUM, WORKS, RawLoop, Work
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
 VARIANTS = {"raw": "raw loop, 1 thread", "one": "imperfed, 1 worker", "two": "imperfed, 2 workers"}
@@ -95,17 +96,17 @@ def make(work: Work, variant: str) -> Runner:
 def check_same_work(raw: Any, engine: Any) -> None:
     """Round 0 of both: as many examples of one shape in as many steps, and parameters of the same shapes.
 
-    Where several sites step together, their batches come as one: it counts as a batch a site.
+    Where several sites step together, their batches come as one: it counts as one batch per site.
     """
-    work, runtime = raw.work, engine.bench
+    work, runtime = raw.work, engine.population.runtime
     of_raw: Counter[tuple[int, ...]] = Counter()
     hook = raw.net.register_forward_pre_hook(lambda _, inputs: count(of_raw, inputs[0], work.batch))
     raw.round(0)
     hook.remove()
-    spec, of_engine = runtime.job, Counter[tuple[int, ...]]()
-    runtime.job = replace(spec, objective=watching(spec.objective, of_engine, work.batch))
+    spec, of_engine = runtime.spec, Counter[tuple[int, ...]]()
+    runtime.spec = replace(spec, objective=watching(spec.objective, of_engine, work.batch))
     engine.round(0)
-    runtime.job = spec
+    runtime.spec = spec
     assert of_raw == of_engine == {(work.batch, *work.shape): work.on_duty * work.steps}, (of_raw, of_engine)
     shapes = [[tuple(p.shape) for p in net.parameters()] for net in (raw.net, runtime.net.module)]
     assert shapes[0] == shapes[1], shapes
@@ -204,7 +205,7 @@ def report_memory(name: str, variant: str) -> None:
 
 
 def measure_memory(name: str, variant: str) -> Figures:
-    command = [sys.executable, __file__, "--memory", name, variant]
+    command = [sys.executable, "-m", "benchmarks.cpu", "--memory", name, variant]
     figures: Figures = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return figures
 

@@ -1,6 +1,6 @@
 """Seconds of one core that a round of FairFedPAPL takes, all sites together beside one site after the other.
 
-python benchmarks/defence.py [--rounds 7]
+python -m benchmarks.defence [--rounds 7]
 
 The sizes are those of COMPAS: 14 inputs, an MLP of 64 hidden units, three classes, 100 dummy rows, 20 steps. The two
 ways take turns, round by round; medians are compared. Time is that of the process, which other processes do not add to.

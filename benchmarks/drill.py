@@ -1,4 +1,4 @@
-"""What happens when something breaks: a fault drill with real processes. `python benchmarks/drill.py`, some minutes.
+"""What happens when something breaks: a fault drill with real processes. `python -m benchmarks.drill`, some minutes.
 
 It runs in a network namespace of its own that has loopback and nothing else, and prints what the kernel counted there.
 """
@@ -27,13 +27,14 @@ from safetensors.torch import load_file
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.keys import make_keys
 
-HERE = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parents[1]
 SITES = ("north", "south", "west")
 ROUNDS = 6
 LONGEST = 900.0  # seconds for all of it
-SETTINGS = ["--rounds", ROUNDS, "--model", "drill:network", "--set", "local.steps=40", "--set", "batch=16"]
+SETTINGS = ["--rounds", ROUNDS, "--model", "benchmarks.drill:network", "--set", "local.steps=40", "--set", "batch=16"]
 JOIN_AS_ROGUE = (
-    "import imperfed.flower.site.joining as j; j.APP = 'rogue:site'; from imperfed.cli.app import main; main()"
+    "import imperfed.flower.site.joining as j; j.APP = 'benchmarks.rogue:site'; "
+    "from imperfed.cli.app import main; main()"
 )
 
 
@@ -276,10 +277,10 @@ def devices() -> list[str]:
 
 def main() -> None:
     if "--inside" not in sys.argv:
-        inside = f"ip link set lo up && exec {sys.executable} {__file__} --inside"
+        inside = f"ip link set lo up && exec {sys.executable} -m benchmarks.drill --inside"
         raise SystemExit(subprocess.call(["unshare", "--map-root-user", "--net", "sh", "-c", inside]))
     signal.alarm(int(LONGEST))
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent), str(HERE)])
+    os.environ["PYTHONPATH"] = str(ROOT)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="drill-") as home:
         drill = Drill(Path(home))

@@ -1,4 +1,4 @@
-"""Seconds to read a million rows of CSV, beside pyarrow's own: `python benchmarks/files.py`.
+"""Seconds to read a million rows of CSV, beside pyarrow's own: `python -m benchmarks.files`.
 
 Ten columns of numbers, candidate sets of ten classes, and an id that both read as text. pyarrow is told the same types
 and stops at its table; imperfed goes on to float32 inputs, checked labels and ids that occur once. The two take turns,

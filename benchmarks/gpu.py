@@ -1,8 +1,8 @@
 """The captured graph against the loop on one GPU: the same weights, seconds a round, the same seed twice, memory, a
 paper's table. One run does it all.
 
-    python benchmarks/gpu.py [--only weights,speed,repeats,memory,table] [--out gpu.json]
-    python benchmarks/gpu.py --fill docs/gpu.md      # the page's figures from the result file; nothing is run
+    python -m benchmarks.gpu [--only weights,speed,repeats,memory,table] [--out gpu.json]
+    python -m benchmarks.gpu --fill docs/gpu.md      # the page's figures from the result file; nothing is run
 
 Everything compared is measured here and now, in turn, on the same machine. The table needs MNIST and Fashion-MNIST.
 """
@@ -21,16 +21,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import gpu_table
 import torch
-from raw import LR, MOMENTUM, Work, lenet5, mlp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-# ruff: noqa: E402
-
+from benchmarks import gpu_table
+from benchmarks.raw import LR, MOMENTUM, Work, lenet5, mlp
 from imperfed.algorithms import find, find_objective
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Exact
@@ -38,7 +34,6 @@ from imperfed.core.network import Network
 from imperfed.data.oracle import Oracle
 from imperfed.engine.backends.cuda.capture import CudaCapturer
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
-from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
@@ -46,8 +41,9 @@ from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.device import Hardware
 from imperfed.models import ModelSpec, build
 from tests.contract.cases import Case, cases
-from tests.support.toy import everything, network, world
+from tests.support.toy import everything, network, one_by_one, world
 
+ROOT = Path(__file__).resolve().parents[1]
 GPU = torch.device("cuda", 0)
 CLOSE = 1e-5
 """Relative distance of weights up to which two runs are the same."""
@@ -88,12 +84,8 @@ WORKS = {
 }
 
 
-def looped(runtime: Any, on_duty: int, workers: int) -> SequentialBackend:
-    return SequentialBackend(runtime)
-
-
 def captured(compiled: bool) -> MakeBackend:
-    return lambda runtime, on_duty, workers: CudaGraphBackend(runtime, on_duty, CudaCapturer(GPU), compiled)
+    return lambda population, on_duty, workers: CudaGraphBackend(population, on_duty, CudaCapturer(GPU), compiled)
 
 
 # -- the same weights --------------------------------------------------------------------------------------------------
@@ -119,16 +111,15 @@ def after_three(case: Case, net: Network, make_backend: MakeBackend, seed: int =
 def weights() -> Iterator[dict[str, Any]]:
     """Every algorithm and objective: three rounds by the loop and by the graph, float32 without TF32."""
     Hardware(GPU, "float32").prepare()
-    one, other = (after_three(cases()[0], network(), looped, seed) for seed in (0, 1))
+    one, other = (after_three(cases()[0], network(), one_by_one, seed) for seed in (0, 1))
     assert distance(everything(one), everything(other)) > CLOSE, "another seed must be told from the same"
     for case in cases():
         row: dict[str, Any] = {"case": str(case)}
         try:
-            loop, graph = (after_three(case, network(), make_backend) for make_backend in (looped, captured(False)))
+            loop, graph = (after_three(case, network(), make_backend) for make_backend in (one_by_one, captured(False)))
             assert isinstance(graph.backend, CudaGraphBackend)
-            trains = any(e.trains for e in case.algorithm.exchanges(0))
-            row["captured"] = bool(graph.backend.programs) if trains else "no local steps"
-            row["why"] = graph.backend.why
+            row["captured"] = bool(graph.backend.programs) if case.trains else "no local steps"
+            row["why"] = graph.backend.not_captured
             row["distance"] = distance(everything(loop), everything(graph))
             row["same"] = row["distance"] <= CLOSE
         except Exception as error:
@@ -205,7 +196,7 @@ def speed() -> Iterator[dict[str, Any]]:
     """The five works: the eager loop, our loop, and the graph, plain and compiled, in turn."""
     for name, timed in WORKS.items():
         Hardware(GPU, timed.precision).prepare()
-        runners: dict[str, Any] = {"eager loop": RawGpu(timed), "our loop": engine(timed, looped)}
+        runners: dict[str, Any] = {"eager loop": RawGpu(timed), "our loop": engine(timed, one_by_one)}
         runners["graph"] = engine(timed, captured(False))
         first = {which: seconds(runner, 0) for which, runner in runners.items()}
         if timed.compiled:
@@ -223,7 +214,8 @@ def speed() -> Iterator[dict[str, Any]]:
         ours = row["ours"] = min(row.get("graph, compiled", torch.inf), row["graph"])
         row["gain"], row["gain wanted"] = row["eager loop"] / ours, timed.gain
         row["best before"], row["ratio to it"] = timed.best, ours / timed.best
-        row["why"] = [r.staff.why for r in runners.values() if isinstance(getattr(r, "staff", None), CudaGraphBackend)]
+        captured_by = [getattr(runner, "backend", None) for runner in runners.values()]
+        row["why"] = [b.not_captured for b in captured_by if isinstance(b, CudaGraphBackend)]
         yield row
         del runners
         torch.cuda.empty_cache()

@@ -1,6 +1,6 @@
 """How often FairFedPAPL's guards accuse honest sites, and how many adversaries they find.
 
-python benchmarks/guard.py [--data compas,student] [--attacks plfa,pafa,mixup] [--seeds 5] [--rounds 20] [--jobs 2]
+python -m benchmarks.guard [--data compas,student] [--attacks plfa,pafa,mixup] [--seeds 5] [--rounds 20] [--jobs 2]
 
 Every run is made once with nobody left out, and its scores are written to `results/guard.jsonl`; what is there already
 is not run again. Each guard is then played over the same scores.

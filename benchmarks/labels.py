@@ -1,4 +1,4 @@
-"""Seconds a round and peak memory of FedALC with thousands of labels, each a site: `python benchmarks/labels.py`.
+"""Seconds a round and peak memory of FedALC with thousands of labels, each a site: `python -m benchmarks.labels`.
 
 Synthetic: 100,000 examples of 60 of 200,000 features and about 5 labels each, the text model at the paper's widths, 50
 neighbours. Every size is measured in a fresh process, since a peak of memory does not go down again.
@@ -63,7 +63,7 @@ def measure(classes: int, examples: int, rounds: int) -> dict[str, float]:
     for round in range(rounds):
         engine.round(round)
     done = time.perf_counter()
-    gradient(engine.runtime.spec.layout.view(engine.state.server["w"], HEAD), method.force(engine.state.server))
+    gradient(engine.population.spec.layout.view(engine.state.server["w"], HEAD), method.force(engine.state.server))
     return {
         "labels": classes,
         "rows": fed.starts[-1],
@@ -90,7 +90,9 @@ def main() -> None:
     found = []
     for size in sizes:
         more = [f"--{key}={getattr(given, key)}" for key in ("examples", "rounds", "threads")]
-        told = subprocess.run([sys.executable, __file__, f"--labels={size}", *more], stdout=subprocess.PIPE, check=True)
+        told = subprocess.run(
+            [sys.executable, "-m", "benchmarks.labels", f"--labels={size}", *more], stdout=subprocess.PIPE, check=True
+        )
         found.append(json.loads(told.stdout))
         print({key: round(value, 1) for key, value in found[-1].items()}, flush=True)
     RESULTS.write_text(json.dumps(found, indent=2))

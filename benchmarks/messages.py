@@ -1,6 +1,6 @@
 """The messages of a run with real sites, in one process: what leaves a site, how many bytes, and the same numbers.
 
-python benchmarks/messages.py [method [key=value ...]]
+python -m benchmarks.messages [method [key=value ...]]
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FedALC and its rivals on multi-label text: `python benchmarks/positives.py --data bibtex,enron,rcv1 --device cuda`.
+"""FedALC and its rivals on multi-label text: `python -m benchmarks.positives --data bibtex,enron,rcv1 --device cuda`.
 
 Every line of the table sweeps its settings with the first seed; the setting and the round to stop at are chosen by P@1
 on validation rows, then the other seeds are run. The test rows are looked at once for each of `--rounds`, at the round
@@ -19,10 +19,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import positives_table as tables
 import torch
 from torch import Tensor
 
+from benchmarks import positives_table as tables
 from imperfed.algorithms import find
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import DivergedError
@@ -106,7 +106,7 @@ class Run:
         parts = (method, method.objective, network, fed, evaluator, Local(steps=1), Rounds(workers=1), seed)
         self.engine = Engine(
             *parts,
-            make_backend=lambda runtime, on_duty, workers: SequentialBackend(runtime),
+            make_backend=lambda population, on_duty, workers: SequentialBackend(population),
             device=torch.device(device),
         )
         self.answers = data.oracle.validation_y.to(device)
@@ -118,14 +118,14 @@ class Run:
     @torch.no_grad()
     def validation(self) -> float:
         """P@1 now, worked out where the network is."""
-        runtime = self.engine.runtime
-        net = runtime.load_site(0, self.w, self.engine.state.server["buffers"])
-        return precision_at(1)(net(runtime.spec.evaluator.oracle.validation_x), self.answers)
+        population = self.engine.population
+        net = population.load(0, self.w, self.engine.state.server["buffers"])
+        return precision_at(1)(net(population.evaluator.oracle.validation_x), self.answers)
 
     def figures(self, w: Tensor) -> dict[str, float]:
         """All figures at these weights."""
-        runtime = self.engine.runtime
-        scores = runtime.spec.evaluator.common(runtime.load_site(0, w, self.engine.state.server["buffers"]))
+        population = self.engine.population
+        scores = population.evaluator.common(population.load(0, w, self.engine.state.server["buffers"]))
         return {name: round(value, 5) for name, (value, _) in scores.items()}
 
     def course(self, stops: tuple[int, ...], every: int) -> dict[str, Any]:

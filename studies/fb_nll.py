@@ -86,7 +86,7 @@ def groups_table() -> Iterator[str]:
                     split = SplitConfig(SITES, "tasks", tasks=tasks, impurity=IMPURITY, test=0)
                     scene = federate(first(of_features(data, phi), SITES * rows), split, LabelConfig("exact"), seed)
                     evaluator, draw = Evaluator(scene.oracle), torch.Generator()
-                    found = [repair.repair(scene.federation, draw)[0].groups for repair in kinds]
+                    found = [repair_labels(repair, scene.federation)[0].groups for repair in kinds]
                     found.append(mean_features(scene.federation, tasks))
                     for column, groups in zip(scores, found, strict=True):
                         column.append(evaluator.rand_index(groups))
@@ -144,14 +144,14 @@ def one_seed(setting: Setting, seed: int) -> list[float]:
     data = setting.scene(seed)
     federation, evaluator, n = data.federation, Evaluator(data.oracle), len(data.federation.x)
     draw, whole = torch.Generator(), FBNLL(features="raw")
-    _, full = whole.repair(federation, draw)
+    _, full = repair_labels(whole, federation)
     figures = evaluator.repaired(0, n, full.given, full.suggested)
     assert figures is not None
     shares = (figures.noise_before, figures.noise_after, figures.precision, figures.recall, figures.damage)
     rates = data.facts.get("noise_rates", [0.0] * SITES)
     off = statistics.fmean(abs((told or 0) - true) for told, true in zip(full.noise, rates, strict=True))
-    others = [replace(whole, phase1="off").repair(federation, draw)[1].suggested]
-    others.append(replace(whole, phase1="off", gate=1.0).repair(federation, draw)[1].suggested)
+    others = [repair_labels(replace(whole, phase1="off"), federation)[1].suggested]
+    others.append(repair_labels(replace(whole, phase1="off", gate=1.0), federation)[1].suggested)
     others += [corrected_by(control, federation, whole.gate) for control in (means, probe)]
     known = [math.nan if share is None else share for share in shares]
     return [*known, off, *(wrong(evaluator, full.given, labels) for labels in others)]

@@ -116,7 +116,7 @@ def work(piece: Piece, device: str) -> dict[str, float]:
     evaluator, found = Evaluator(data.oracle), {}
     for name, (algorithm, repair) in methods(piece.data, piece.tasks).items():
         if piece.noise != "none" or name == "FB-NLL(-)":
-            federation = repair.repair(data.federation, torch.Generator())[0] if repair else data.federation
+            federation = repair_labels(repair, data.federation)[0] if repair else data.federation
             found[name] = trained(piece, algorithm, federation, evaluator, device)
     return found if piece.noise != "none" else {CLEAN_LABELS: found["FB-NLL(-)"]}
 

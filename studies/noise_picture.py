@@ -7,11 +7,12 @@ from pathlib import Path
 
 import torch
 
+from imperfed.core.context import ServerView
 from imperfed.core.threads import one_thread
 from imperfed.data.noise import NOISES
+from imperfed.engine.conversation import ask_here, converse, repair_labels, views
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.repairs.fb_nll import FBNLL
-from imperfed.repairs.protocol import View, converse
 from studies.fb_nll import SITES, Setting
 
 COLOURS = ("#b8483b", "#3b6fb8")
@@ -20,15 +21,15 @@ COLOURS = ("#b8483b", "#3b6fb8")
 def similarities(setting: Setting) -> torch.Tensor:
     """R_ij of all sites (Eq. 6)."""
     federation = setting.scene(0).federation
-    parts = federation.x.split(federation.sizes())
-    views = [View(k, x, federation.labels.between(*federation.starts[k : k + 2])) for k, x in enumerate(parts)]  # type: ignore[arg-type]
-    return converse(FBNLL(groups=setting.tasks, features="raw").grouping.steps(), views, {}).server["R"]
+    exchanges = FBNLL(groups=setting.tasks, features="raw").grouping.exchanges()
+    ask = ask_here(exchanges, views(federation))
+    return converse(exchanges, {}, ServerView(), federation.sizes(), ask).server["R"]
 
 
 def noise(setting: Setting) -> tuple[float, float]:
     """Shares of wrong labels before and after."""
     data = setting.scene(0)
-    _, repair_result = FBNLL(features="raw").repair(data.federation, torch.Generator())
+    _, repair_result = repair_labels(FBNLL(features="raw"), data.federation)
     figures = Evaluator(data.oracle).repaired(0, len(repair_result.given), repair_result.given, repair_result.suggested)
     assert figures is not None
     assert figures.noise_before is not None

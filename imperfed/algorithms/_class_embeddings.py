@@ -27,7 +27,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalStep, ServerContext
 from imperfed.core.errors import UsageError, not_negative, positive
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Exchange, Train, Updates, WeightedGradient
 from imperfed.core.labels import Positive
 from imperfed.core.network import Network
 from imperfed.core.objective import Objective
@@ -70,8 +70,8 @@ class ClassEmbeddings(Algorithm):
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         if self.one_pass:
-            return (Exchange("gradient", self.descend, weights=self.shares, traffic=self.traffic),)
-        return (Exchange("train", self.merge),)
+            return (WeightedGradient("gradient", self.descend, weights=self.shares, traffic=self.traffic),)
+        return (Train(self.merge),)
 
     def shares(self, n: Tensor) -> Tensor:
         """The weight of each site in theta."""

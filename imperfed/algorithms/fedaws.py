@@ -37,7 +37,7 @@ from imperfed.algorithms._private_rows import PrivateRows
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext, SiteContext
 from imperfed.core.errors import UsageError, not_negative
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Query, Updates
 from imperfed.nn.embeddings import Force, Spread, gradient, mean_cosine
 
 COLLAPSED = 0.5
@@ -68,8 +68,8 @@ class FedAwS(PrivateRows, ClassEmbeddings):
     def rate_w(self) -> float:
         return self.lr_w
 
-    def opening(self) -> tuple[Exchange, ...]:
-        return (Exchange("held", self.know, respond=self.tell),)
+    def opening(self) -> tuple[Query, ...]:
+        return (Query("held", self.know, respond=self.tell),)
 
     def tell(self, site: SiteContext) -> Tree:
         """Which classes a site holds, and in how many rows: the server must know whom to send which row of W."""

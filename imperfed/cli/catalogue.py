@@ -18,6 +18,7 @@ from imperfed.algorithms import catalogue
 from imperfed.attacks import attacks
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import unknown
+from imperfed.core.labels import KINDS
 from imperfed.core.objective import Objective
 from imperfed.data.source import data_folder
 from imperfed.data.sources import sources
@@ -91,6 +92,11 @@ def study_entries() -> list[Entry]:
     ]
 
 
+def label_entries() -> list[Entry]:
+    """Every kind of labels."""
+    return [{"name": name, "is": kind.title, "about": about(kind)} for name, kind in KINDS.items()]
+
+
 def auxiliaries(found: Finder) -> Callable[[], list[Entry]]:
     """Every repair, attack or defence."""
     return lambda: [{"name": name, "about": about(thing)} for name, thing in found().items()]
@@ -104,6 +110,7 @@ AROUND: dict[str, Finder] = {
 LISTS: dict[str, Callable[[], list[Entry]]] = {
     "algorithms": algorithms,
     **{what: auxiliaries(found) for what, found in AROUND.items()},
+    "labels": label_entries,
     "datasets": datasets,
     "models": model_entries,
     "studies": study_entries,

@@ -11,6 +11,7 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
 from imperfed.core.exchange import Exchange, Query, Train, Updates
+from imperfed.core.hooks import overridden_hooks
 from imperfed.core.labels import Labels
 from imperfed.core.network import Network
 from imperfed.core.objective import Objective
@@ -30,14 +31,13 @@ class Algorithm:
     made_for: ClassVar[type[Labels] | None] = None
     """The kind of labels it was made for, where its objective does not say so."""
     overridden: ClassVar[frozenset[str]] = frozenset()
-    """The hooks that a class defines itself; backends take shortcuts where a hook has its default."""
+    """The hooks that a class defines itself."""
     objective: Objective | None = None
     """None: the reference objective of the labels' kind."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        hooks = {name: hook for name, hook in vars(Algorithm).items() if callable(hook) and not name.startswith("_")}
-        cls.overridden = frozenset(name for name, hook in hooks.items() if getattr(cls, name) is not hook)
+        cls.overridden = overridden_hooks(cls, Algorithm)
 
     @property
     def has_plain_steps(self) -> bool:

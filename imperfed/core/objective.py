@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from imperfed.core.batch import Batch, Tree
+from imperfed.core.hooks import overridden_hooks
 from imperfed.core.labels import Labels
 
 
@@ -24,10 +25,17 @@ class Objective(ABC):
     row_independent: ClassVar[bool] = True
     """Whether an example's loss and memory depend on the network's answer to it alone, not on others in its batch."""
 
+    overridden: ClassVar[frozenset[str]] = frozenset()
+    """The hooks that a class defines itself."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.overridden = overridden_hooks(cls, Objective)
+
     @property
     def has_site_stats(self) -> bool:
         """Whether it knows anything of all labels of a site together."""
-        return type(self).site_stats is not Objective.site_stats
+        return "site_stats" in self.overridden
 
     @classmethod
     def accepts(cls, kind: type[Labels]) -> bool:
@@ -47,7 +55,7 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
-        """The loss of each example [B], and anything `remember` wants from this forward pass."""
+        """The loss of each example [B], and anything `update_rows` wants from this forward pass."""
 
     def update_rows(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
         """New memory of the batch's examples, after the step; the network is in evaluation mode, without gradient."""

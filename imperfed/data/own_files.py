@@ -12,7 +12,7 @@ from torch import Tensor
 
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Attribute, Federation
-from imperfed.core.labels import Annotated, Exact, Labels, Positive, Positives
+from imperfed.core.labels import Labels
 from imperfed.data.attributes import spare, true_groups
 from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
@@ -70,7 +70,7 @@ def federate_files(
     oracle = seal(dataset, cut, scale)
     if not told_truly(found):
         oracle = replace(oracle, truth=None)
-    if isinstance(labels, Positive | Positives) and dataset.test_x is not None:
+    if labels.ranked and dataset.test_x is not None:
         oracle = replace(oracle, test_x=(), test_y=())  # one short list of labels for all, as with one site a label
     oracle = replace(oracle, test_group=true_test_groups(parts, dataset, cut))
     facts = told(federation, oracle) | facts_of(federation, oracle, cut, len(dataset)) | {"rows_left_out": 0}
@@ -137,8 +137,8 @@ def stacked(parts: Mapping[Part, FileRows], what: Callable[[FileRows], Tensor | 
 
 
 def measured_by(rows: FileRows) -> Tensor | None:
-    """The truth, or else labels that say all of a class."""
-    if rows.truth is None and isinstance(rows.labels, Exact | Annotated):
+    """Return what models are tested by: the truth, or else labels that can stand in for it."""
+    if rows.truth is None and rows.labels is not None and rows.labels.measurable:
         return rows.labels.values
     return rows.truth
 
@@ -234,14 +234,6 @@ def true_test_groups(parts: Mapping[Part, FileRows], dataset: Dataset, cut: RowS
 
 
 def told(federation: Federation, oracle: Oracle) -> Facts:
-    """What the labels are, and how many are wrong where that is known."""
+    """Return what the labels are, and how many are wrong where that is known."""
     labels = federation.labels
-    facts: Facts = {"labels": labels.kind}
-    if labels.kind == "candidates":
-        facts["sets"] = "given"
-    if isinstance(labels, Annotated):
-        facts["annotates"] = "given"
-    if isinstance(labels, Exact) and oracle.truth is not None:
-        wrong = (labels.values != oracle.truth).double().split(federation.sizes())
-        facts |= {"noise": "given", "noise_rates": [float(site.mean()) for site in wrong]}
-    return facts
+    return {"labels": labels.kind} | labels.given_facts(federation.sizes(), oracle.truth)

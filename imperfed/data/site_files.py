@@ -1,4 +1,4 @@
-"""A scene taken apart: what each site holds, what the coordinator holds, and what sites tell of themselves."""
+"""Federated data taken apart: what each site holds, what the coordinator holds, and what sites tell of themselves."""
 
 from __future__ import annotations
 
@@ -75,46 +75,32 @@ class SiteFiles:
             known,
         )
 
-    def scene(self, index: int, scale: Scale, annotated: Tree | None = None) -> FederatedData:
-        """As if all rows of all sites were here and the others had none: the site keeps the number it has.
-
-        `annotated`: the classes that any site annotates.
-        """
-        n, nobody = len(self.x), index * ("",)
+    def data(self, scale: Scale, annotated: Tree | None = None) -> FederatedData:
+        """Return the site as a federation of one; `annotated`: the classes that any site of the run annotates."""
         federation = Federation(
             f"the data of {self.name}",
             scale(self.x),
             self.labels,
-            (0, n),
+            (0, len(self.x)),
             (self.name,),
             self.classes,
             self.ids,
             public=scale(self.x[:0]),
             attribute=self.attribute,
+            annotators=self._annotators(annotated),
         ).check()
-        federation = replace(
-            federation,
-            starts=(*(0 for _ in nobody), 0, n),
-            sites=(*nobody, self.name),
-            annotators=self._annotators(index, annotated),
-        )
         x, y = self.test if self.test is not None else (self.x[:0], torch.empty(0, dtype=torch.int64))
-        tests = 0 if self.test is None else index + 1
-        oracle = Oracle(
-            self.truth,
-            (*(x[:0] for _ in nobody), scale(x))[:tests],
-            (*(y[:0] for _ in nobody), y)[:tests],
-            test_group=() if self.test_group is None else (*(self.test_group[:0] for _ in nobody), self.test_group),
+        tests = 0 if self.test is None else 1
+        groups = () if self.test_group is None else (self.test_group,)
+        return FederatedData(
+            federation, Oracle(self.truth, (scale(x),)[:tests], (y,)[:tests], test_group=groups), {}, scale
         )
-        return FederatedData(federation, oracle, {}, scale)
 
-    def _annotators(self, index: int, annotated: Tree | None) -> Tensor | None:
-        """The classes that the site annotates at its number; at all others those that anybody does."""
+    def _annotators(self, annotated: Tree | None) -> Tensor | None:
+        """Return which classes the site annotates, and in a second row which ones any site does."""
         if not isinstance(self.labels, Annotated) or not annotated:
             return None
-        table = annotated["classes"].repeat(index + 2, 1)
-        table[index] = (self.labels.values >= 0).any(0)
-        return table
+        return torch.stack([(self.labels.values >= 0).any(0), annotated["classes"]])
 
 
 @dataclass(frozen=True)
@@ -141,7 +127,7 @@ class ServerFiles:
             spare(scale.mean, scale.spread, self.attribute)
         return scale
 
-    def scene(self, infos: Sequence[SiteInfo], scale: Scale, groups: tuple[int, ...] = ()) -> FederatedData:
+    def data(self, infos: Sequence[SiteInfo], scale: Scale, groups: tuple[int, ...] = ()) -> FederatedData:
         """The federation as far as the coordinator knows it: so many rows at each site, and none of them here."""
         first = infos[0]
         nothing = torch.empty(0, *first.shape)

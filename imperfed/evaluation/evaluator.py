@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
-from imperfed.core.labels import Annotated
 from imperfed.core.network import Net
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.fairness import Between, FairnessSummary
@@ -163,6 +163,16 @@ def _metrics(y: Tensor) -> dict[str, Metric]:
     return ONE_CLASS if y.ndim == 1 else SEVERAL_CLASSES
 
 
+def annotators(federation: Federation) -> Tensor | None:
+    """Return which classes each site annotates, bool [K, C]; None for labels that leave out no class."""
+    if not federation.labels.partial:
+        return None
+    if federation.annotators is not None:
+        return federation.annotators
+    labels = federation.labels
+    return torch.stack([labels.between(a, b).annotated_classes() for a, b in pairwise(federation.starts)])
+
+
 @dataclass(frozen=True)
 class Evaluator:
     """Figures by name, from an oracle that nobody else may read."""
@@ -178,12 +188,7 @@ class Evaluator:
         """With what the federation's labels say about who annotates what."""
         if between is not None and any(y.ndim > 1 for y in oracle.test_y):
             raise UsageError(f"fairness is measured of one class a row; rows of {federation.name} may have several")
-        if not isinstance(federation.labels, Annotated):
-            return cls(oracle, between=between)
-        if federation.annotators is not None:
-            return cls(oracle, federation.annotators, between)
-        sites = federation.labels.values.split(federation.sizes())
-        return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]), between)
+        return cls(oracle, annotators(federation), between)
 
     def to(self, device: torch.device) -> Evaluator:
         """With the inputs on a device; the truth stays in the host's memory, where figures are worked out."""

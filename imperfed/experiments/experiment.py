@@ -27,6 +27,7 @@ from imperfed.data.files.reading import read_sites
 from imperfed.data.own_files import federate_files
 from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
+from imperfed.engine.conversation import repair_labels
 from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
@@ -178,11 +179,10 @@ def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairR
     if config.repair is not None:
         if type(data.federation.labels) is not config.repair.labels:
             raise UsageError(
-                f"repair {config.repair.name} mends {config.repair.labels.kind} labels, but {data.federation.name} "
+                f"repair {config.repair.name} corrects {config.repair.labels.kind} labels, but {data.federation.name} "
                 f"comes with {data.federation.labels.kind} labels here"
             )
-        draw = generator(config.run.seed, 0, SERVER, "repair")
-        federation, repair_result = config.repair.repair(data.federation, draw)
+        federation, repair_result = repair_labels(config.repair, data.federation)
         data = replace(data, federation=federation.check())
     return data, repair_result
 

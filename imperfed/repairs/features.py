@@ -23,10 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
-from imperfed.core.batch import Tree
+from imperfed.core.context import SiteView
 from imperfed.core.errors import UsageError, unknown
 from imperfed.repairs.feature_cache import remembered
-from imperfed.repairs.protocol import View
 
 NETWORK = "efficientnet-lite0"
 NAMES = ("auto", "raw", "pca", "hog", NETWORK)
@@ -46,11 +45,11 @@ def features(name: str, x: Tensor, basis: Tensor | None = None) -> Tensor:
     return F.double()
 
 
-def phi(name: str, view: View, received: Tree) -> Tensor:
-    """A site's features, worked out once."""
-    if name not in view.memory:
-        view.memory[name] = features(name, view.x, received.get("basis"))
-    return view.memory[name]
+def phi(name: str, site: SiteView) -> Tensor:
+    """Return a site's features, worked out once; a basis that the server sent is in the site's memory."""
+    if name not in site.memory:
+        site.memory[name] = features(name, site.x, site.memory.get("basis"))
+    return site.memory[name]
 
 
 def resolved(name: str, x: Tensor) -> str:

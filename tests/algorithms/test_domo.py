@@ -32,7 +32,7 @@ def test_two_clients_by_hand(settings: dict[str, object], points: list[float], m
 
 def transcription(hand: Hand, mu_s: float, alpha: float, b: float, fusion: str, keep: bool) -> Hand:
     """As printed: m of the scale of gradients, the sites' local momenta counted one by one."""
-    local, S, H = hand.job.local, hand.S, hand.job.local.steps
+    local, S, H = hand.spec.local, hand.S, hand.spec.local.steps
     m, kept = np.zeros(S), {k: np.zeros(4) for k in range(3)}
     for t, who in hand.rounds:
         means = []

@@ -26,7 +26,7 @@ def test_two_clients_by_hand():
 
 def transcription(hand: Hand, gamma: float, gamma_a: float, form: str) -> Hand:
     """Both forms by two sequences: a velocity v means that y was left v behind at x - gamma v."""
-    local, S = hand.job.local, hand.S
+    local, S = hand.spec.local, hand.S
     y_a, s = hand.x.copy(), hand.x.copy() if form == "y" else np.zeros(hand.S)
     for t, who in hand.rounds:
         ends = []

@@ -29,13 +29,13 @@ from tests.support.transcription import double, near
 def test_two_clients_by_hand(settings: dict[str, object], points: list[float]):
     e, found = path(FedADC(beta_global=0.5, **settings))  # type: ignore[arg-type]
     assert found == pytest.approx(points, abs=1e-5)
-    if e.runtime.spec.algorithm == FedADC(0.5, 0.5):
+    if e.population.spec.algorithm == FedADC(0.5, 0.5):
         assert e.state.server["M"].item() / 0.1 == pytest.approx(5.698844, abs=1e-4)
 
 
 def transcription(hand: Hand, b_l: float, b_g: float, alpha: float, nesterov: bool) -> Hand:
     """As printed: m of the scale of gradients."""
-    local, S, m = hand.job.local, hand.S, np.zeros(hand.S)
+    local, S, m = hand.spec.local, hand.S, np.zeros(hand.S)
     for t, who in hand.rounds:
         ways = []
         for k in who:

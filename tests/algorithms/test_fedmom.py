@@ -15,7 +15,7 @@ def test_two_clients_by_hand():
 
 def transcription(hand: Hand, beta: float, alpha: float) -> Hand:
     """The paper's other form: a buffer m of the ways that the sites went, on top of which the way itself is gone."""
-    local, m = hand.job.local, np.zeros(hand.S)
+    local, m = hand.spec.local, np.zeros(hand.S)
     for t, who in hand.rounds:
         ends = []
         for k in who:

@@ -33,7 +33,7 @@ def test_two_clients_by_hand():
 
 def transcription(hand: Hand, gamma: float) -> tuple[Hand, np.ndarray]:
     """The paper's two sequences: Y is a plain step, y goes on beyond it; both are averaged."""
-    local, S = hand.job.local, hand.S
+    local, S = hand.spec.local, hand.S
     Y = hand.x.copy()
     for t, who in hand.rounds:
         ends = []
@@ -97,7 +97,7 @@ def test_the_servers_rows_are_one_more_worker(public: float):
         for k in (*who, 3):
             y, u = x.copy(), v.copy()
             draw = generator(0, t, k if k < 3 else SERVER, "batches")
-            for at in plan(e.runtime.spec.algorithm, BATCHES, len(hand.rows[k]), draw).rows.numpy():
+            for at in plan(e.population.spec.algorithm, BATCHES, len(hand.rows[k]), draw).rows.numpy():
                 g = hand.g(k, y, at[at < len(hand.rows[k])]) + BATCHES.weight_decay * y
                 u = 0.6 * u - BATCHES.lr * g
                 y = y + 0.6 * u - BATCHES.lr * g

@@ -32,7 +32,7 @@ def test_sites_are_weighed_by_size_unless_told_otherwise():
 
 
 def transcription(hand: Hand, mu: float) -> Hand:
-    local = hand.job.local
+    local = hand.spec.local
     for t, who in hand.rounds:
         ends = []
         for k in who:

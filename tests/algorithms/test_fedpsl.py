@@ -69,7 +69,7 @@ def test_without_tdma_all_weights_are_merged_by_rows():
 
 def test_counts_of_annotations_come_up_and_nothing_else():
     e = engine(FedPSL(), MaskedBCE(), world(Annotated, (12, 20, 31))).go()
-    known = [e.runtime.site_data(k).labels.values >= 0 for k in range(3)]
+    known = [e.population.site(k).data.labels.values >= 0 for k in range(3)]
     assert torch.equal(e.seen[0]["annotated"], torch.stack([k.sum(0).float() for k in known]))
     assert set(e.seen[0].trees) == {"w", "buffers", "annotated"}
     without = engine(FedPSL(tdma=False), MaskedBCE(), world(Annotated, (12, 20, 31))).go()
@@ -168,7 +168,7 @@ def test_padding_behind_a_batch_moves_no_row_into_the_other_half():
 def test_with_both_parts_off_a_site_takes_torchs_adam_steps():
     local = replace(LOCAL, steps=4, batch=64)  # every step sees all rows
     e = learn(FedPSL(tdma=False, tadl=False), local, (20,), rounds=1)
-    net, objective, data = network(), e.runtime.spec.objective, e.runtime.site_data(0)
+    net, objective, data = network(), e.population.spec.objective, e.population.site(0).data
     adam = torch.optim.Adam(net.parameters(), lr=local.lr, weight_decay=local.weight_decay)
     for _ in range(4):
         adam.zero_grad()
@@ -256,7 +256,7 @@ def test_it_composes(tdma: bool, tadl: bool):
     """`assert_composes` wants every answer as long as the shared weights, and TDMA's counts are not."""
     if tdma:
         e = engine(keeping_the_head(FedPSL(tadl=tadl)), MaskedBCE(), world(Annotated)).go()
-        assert e.seen[-1]["w"].shape[1] < len(e.runtime.net.w)
+        assert e.seen[-1]["w"].shape[1] < len(e.population.runtime.net.w)
     else:
         assert_composes(FedPSL(tdma=False, tadl=tadl))
 

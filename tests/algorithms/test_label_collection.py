@@ -9,7 +9,6 @@ from imperfed.algorithms.fedalc import FedALC, FedALCFixed, label_collection
 from imperfed.algorithms.fedalc.correlations import Pairs
 from imperfed.algorithms.fedalc.label_collection import drawn_labels, noisy
 from imperfed.core.errors import UsageError
-from imperfed.engine import site as at_site
 from imperfed.engine.local_training import plan
 from imperfed.engine.seeds import generator
 from tests.support.positive_labels import HELD, SETS, run
@@ -17,12 +16,13 @@ from tests.support.positive_labels import HELD, SETS, run
 
 def answers(seed: int = 0, hashed: str = "embedding") -> list[dict[str, torch.Tensor]]:
     e = run(FedALC(hashed=hashed), seed=seed)
-    spec = e.runtime.spec
-    desks = []
+    spec, population = e.population.spec, e.population
+    replies = []
     for k in range(len(HELD)):
         p = plan(spec.algorithm, spec.local, len(HELD[k][1]), generator(0, 0, k, "x"))
-        desks.append(spec.algorithm.collect(at_site.site_context(e.runtime, k, p)))
-    return desks
+        down = population.down(k, spec.algorithm.opening()[0])
+        replies.append(spec.algorithm.collect(population.runtime.context(population.site(k), down, p)))
+    return replies
 
 
 @pytest.mark.parametrize("hashed", ["embedding", "input"])

@@ -83,7 +83,7 @@ SCORES = (0.3, 0.8, 0.55)
 
 def transcription(hand: Hand, method: Fixed) -> dict[str, np.ndarray]:
     """Algorithm 1 with both sequences written out; the fourth pair is the representation model's."""
-    local, gamma, x = hand.job.local, method.gamma, START.copy()
+    local, gamma, x = hand.spec.local, method.gamma, START.copy()
     hand.rows.append(np.array(PUBLIC))
     w, y = np.tile(START, (4, 1)), np.tile(START, (4, 1))
 
@@ -112,7 +112,7 @@ def transcription(hand: Hand, method: Fixed) -> dict[str, np.ndarray]:
 def server_batches(hand: Hand, round: int) -> list[np.ndarray]:
     """The rows of each of the server's own steps."""
     n = len(PUBLIC)
-    rows = plan(hand.job.algorithm, hand.job.local, n, generator(0, round, SERVER, "batches")).rows.numpy()
+    rows = plan(hand.spec.algorithm, hand.spec.local, n, generator(0, round, SERVER, "batches")).rows.numpy()
     return [at[at < n] for at in rows]
 
 

@@ -46,7 +46,7 @@ def test_two_clients_with_full_gradients_as_control_variates():
 
 
 def transcription(hand: Hand, option: int, alpha: float) -> tuple[Hand, np.ndarray, np.ndarray]:
-    local, S = hand.job.local, hand.S
+    local, S = hand.spec.local, hand.S
     c, c_k = np.zeros(S), np.zeros((3, S))
     for t, who in hand.rounds:
         dy, dc = np.zeros(S), np.zeros(S)

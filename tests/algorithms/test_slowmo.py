@@ -20,7 +20,7 @@ def test_two_clients_by_hand():
 
 
 def transcription(hand: Hand, beta: float, alpha: float, strategy: str) -> tuple[Hand, np.ndarray]:
-    local, S = hand.job.local, hand.S
+    local, S = hand.spec.local, hand.S
     u, mean_v, kept = np.zeros(S), np.zeros(S), {k: np.zeros(4) for k in range(3)}
     for t, who in hand.rounds:
         ends = []

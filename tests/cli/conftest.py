@@ -22,6 +22,5 @@ def finished(said: Said) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing a page takes longer than the small runs of these tests; the finished run, made before this, has one."""
-    monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
+def without_pages(no_page: None) -> None:
+    """Leave out the report page in these tests; the finished run, made before this, has one."""

@@ -8,11 +8,12 @@ import pytest
 
 import imperfed.algorithms
 from imperfed.algorithms import catalogue
+from imperfed.core.labels import KINDS
 from imperfed.data.sources import sources
 from imperfed.models import models
 from tests.support.terminal import done, strict
 
-ALL = {"algorithms": catalogue, "datasets": sources, "models": models}
+ALL = {"algorithms": catalogue, "labels": lambda: KINDS, "datasets": sources, "models": models}
 
 
 @pytest.mark.parametrize("what", ALL)

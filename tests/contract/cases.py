@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from imperfed.algorithms import catalogue
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.core.algorithm import Algorithm
+from imperfed.core.exchange import Train
 from imperfed.core.labels import Labels
 from imperfed.core.objective import Objective
 
@@ -21,6 +22,11 @@ class Case:
     @property
     def kind(self) -> type[Labels]:
         return self.objective.labels
+
+    @property
+    def trains(self) -> bool:
+        """Whether the sites make local steps."""
+        return any(isinstance(exchange, Train) for exchange in self.algorithm.exchanges(0))
 
     def __str__(self) -> str:
         return f"{self.algorithm.name}-{self.objective.name}"

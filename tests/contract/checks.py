@@ -18,14 +18,13 @@ from imperfed.core.context import ServerContext
 from imperfed.core.exchange import Updates
 from imperfed.core.federation import Federation
 from imperfed.data.oracle import Oracle
-from imperfed.engine import site as at_site
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
-from imperfed.engine.backends.sequential import SequentialBackend
+from imperfed.engine.backends.sequential import respond
 from imperfed.engine.local_training import Local, plan, train_locally, widen
 from imperfed.engine.seeds import generator
 from imperfed.evaluation.evaluator import Evaluator
 from tests.contract.cases import Case
-from tests.support.toy import LOCAL, Direct, Watched, differences, engine, everything, network, world
+from tests.support.toy import LOCAL, Watched, differences, engine, everything, network, one_by_one, step_by_step, world
 
 Scene = tuple[Federation, Oracle]
 
@@ -34,6 +33,11 @@ def start(case: Case, data: Scene | None = None, **settings: Any) -> Watched:
     """Three of four unequal sites a round, for two rounds, unless told otherwise."""
     how = {"rounds": 2, "participation": 0.75, "evaluate_every": 2} | settings
     return engine(case.algorithm, case.objective, data or world(case.kind), **how)
+
+
+def received(e: Watched, site: int) -> Tree:
+    """What a site receives in the last exchange of a round."""
+    return e.population.down(site, e.population.spec.algorithm.exchanges(1)[-1])
 
 
 @cache
@@ -71,20 +75,15 @@ def workers_make_no_difference(case: Case) -> None:
 def one_program_for_all_makes_no_difference(case: Case) -> None:
     """The program that a GPU replays, made step by step on the host, against one site after the other."""
     several = replace(LOCAL, epochs=2)  # sites with more and fewer steps
-    for local, recorded in (
-        (LOCAL, 400),
-        (several, 400),
-        (LOCAL, 7),
-    ):  # all steps of a round in one record, and in three
+    # All steps of a round in one graph, and in three.
+    for local, captured in ((LOCAL, 400), (several, 400), (LOCAL, 7)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("imperfed.engine.backends.cuda.program.RECORDED", recorded)
-            program = start(
-                case, local=local, make_backend=lambda runtime, on_duty, _: CudaGraphBackend(runtime, on_duty, Direct())
-            ).go()
-        alone = start(case, local=local, make_backend=lambda runtime, *_: SequentialBackend(runtime)).go()
+            patch.setattr("imperfed.engine.backends.cuda.program.CAPTURED", captured)
+            program = start(case, local=local, make_backend=step_by_step).go()
+        alone = start(case, local=local, make_backend=one_by_one).go()
         assert isinstance(program.backend, CudaGraphBackend)
-        assert program.backend.why is None
-        assert bool(program.backend.programs) == any(e.trains for e in case.algorithm.exchanges(0))
+        assert program.backend.not_captured is None
+        assert bool(program.backend.programs) == case.trains
         assert not differences(everything(program), everything(alone), 1e-5)
         for a, b in zip(program.reports, alone.reports, strict=True):
             assert a.losses == pytest.approx(b.losses, rel=1e-4)
@@ -120,24 +119,24 @@ def inputs_are_not_mutated(case: Case) -> None:
 def nothing_changes_before_an_answer_is_accepted(case: Case) -> None:
     e = start(case, rounds=1).go()
     before = everything(e)
-    for k in range(len(e.sizes)):
-        at_site.respond(e.runtime, 1, len(case.algorithm.exchanges(1)) - 1, k)
+    for k in range(len(e.population.sizes)):
+        respond(e.population, 1, len(case.algorithm.exchanges(1)) - 1, k)
     assert not differences(everything(e), before)
 
 
 def padding_makes_no_difference(case: Case) -> None:
     e = start(case, rounds=1).go()
-    spec, data = e.runtime.spec, e.runtime.site_data(0)
-    n = len(data.x)
+    spec, runtime, site = e.population.spec, e.population.runtime, e.population.site(0)
+    n = len(site.data.x)
     exact = plan(spec.algorithm, spec.local, n, generator(0, 1, 0, "batches"))
     assert n % spec.local.batch
     ends = []
     for p, pad in ((exact, False), (exact, True), (widen(exact, n, 3), True)):
-        site = at_site.site_context(e.runtime, 0, exact)
-        down = spec.algorithm.prepare(site)
-        net = e.runtime.load_site(0, down["w"], down["buffers"])
+        down = runtime.start(site, received(e, 0), exact)
+        net = runtime.load(site, down["w"], down["buffers"])
+        memory = runtime.memory(site)
         done, loss, rows = train_locally(
-            spec.algorithm, spec.objective, net, data, p, down, site.memory, spec.local, pad
+            spec.algorithm, spec.objective, net, site.data, p, down, memory, spec.local, pad
         )
         extra, memory = spec.algorithm.reply(done)
         trees = {"rows": rows, "extra": extra, "memory": memory}
@@ -156,9 +155,7 @@ def order_of_answers_makes_no_difference(case: Case) -> None:
         shuffled = Updates(tuple(answers.who[i] for i in order), answers.n[order], trees)
         merged = []
         for updates in (answers, shuffled):
-            context = ServerContext(
-                e.server.net, e.runtime.spec.federation.public, 1, 0.05, generator(0, 1, -1, "hall")
-            )
+            context = ServerContext(e.server.net, e.population.federation.public, 1, 0.05, generator(0, 1, -1, "hall"))
             before = {name: t.clone() for name, t in updates.trees.items()}
             merged.append(exchange.aggregate(dict(e.state.server), updates, context))
             assert not differences(updates.trees, before)
@@ -193,7 +190,7 @@ def sites_do_not_see_each_other(case: Case) -> None:
 def own(e: Watched, site: int) -> Tree:
     """What one site keeps for itself."""
     kept = {f"memory/{name}": t[site].clone() for name, t in e.state.memory.items()}
-    rows = {f"rows/{name}": t.clone() for name, t in e.runtime.site_data(site).rows.items()}
+    rows = {f"rows/{name}": t.clone() for name, t in e.population.site(site).data.rows.items()}
     return kept | rows | {"personal": e.state.personal[site].clone()}
 
 
@@ -203,7 +200,7 @@ RUN = 8
 
 def private_pieces(e: Watched, site: int, round: int) -> list[Tensor]:
     """What must not be found in an answer: inputs; runs of labels and of row memory, as they lie and as visited."""
-    spec, data = e.runtime.spec, e.runtime.site_data(site)
+    spec, data = e.population.spec, e.population.site(site).data
     visited = plan(spec.algorithm, spec.local, len(data.x), generator(spec.seed, round, site, "batches")).rows[0]
     visited = visited[visited < len(data.x)]
     pieces = [data.x]
@@ -224,7 +221,7 @@ def uploads_hold_no_rows(case: Case) -> None:
     few, more = (start(case, world(case.kind, (n,) * 4), participation=1.0) for n in (20, 26))
     more.go()
     for round in range(2):
-        before = {k: private_pieces(few, k, round) for k in range(len(few.sizes))}
+        before = {k: private_pieces(few, k, round) for k in range(len(few.population.sizes))}
         few.round(round)
         for updates in few.seen[-len(case.algorithm.exchanges(round)) :]:
             for row, k in enumerate(updates.who):

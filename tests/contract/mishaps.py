@@ -16,11 +16,10 @@ from imperfed.core.context import LocalResult, LocalStep
 from imperfed.core.errors import QuorumError
 from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
-from imperfed.engine import site as at_site
 from imperfed.engine.local_training import batches, plan
 from imperfed.engine.seeds import generator
 from tests.contract.cases import Case
-from tests.contract.checks import Scene, later, own, start
+from tests.contract.checks import Scene, later, own, received, start
 from tests.support.toy import Watched, differences, network, world
 
 MARK = 77.0
@@ -74,7 +73,7 @@ def left_out(case: Case, how: str, reason: str) -> None:
         after.go()
         (report,) = after.reports
         assert report.failures.keys() == {1}
-        assert reason in report.failures[1]
+        assert reason in report.failures[1].reason
         assert after.seen[-1].who == (0, 2, 3)
         assert all(torch.isfinite(t).all() for t in after.state.flat().values())
     lost = 0 if case.algorithm.pools_data else 1
@@ -104,12 +103,11 @@ def the_quorum_holds(case: Case) -> None:
 def local_steps_are_static(case: Case) -> None:
     """One step on tensors that have a shape and no values: whatever asks for a value or makes a shape of one raises."""
     e = start(case, rounds=1).go()
-    spec, data = e.runtime.spec, e.runtime.site_data(0)
-    p = plan(spec.algorithm, spec.local, len(data.x), generator(0, 1, 0, "batches"))
-    site = at_site.site_context(e.runtime, 0, p)
-    down = spec.algorithm.prepare(site)
-    trash = {name: torch.cat([t, t[:1]]) for name, t in data.rows.items()}
-    _, real = next(batches(data, trash, p, pad=True))
+    spec, site = e.population.spec, e.population.site(0)
+    p = plan(spec.algorithm, spec.local, len(site.data.x), generator(0, 1, 0, "batches"))
+    down = e.population.runtime.start(site, received(e, 0), p)
+    trash = {name: torch.cat([t, t[:1]]) for name, t in site.data.rows.items()}
+    _, real = next(batches(site.data, trash, p, pad=True))
     with FakeTensorMode() as mode:
 
         def fake(tree: Tree) -> Tree:

@@ -19,7 +19,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
 from imperfed.core.errors import ImperfedError
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.objective import Objective
 from imperfed.engine.engine import Engine
 from tests.contract import checks, mishaps
@@ -64,7 +64,7 @@ class Peeping(Nudged):
         frame = inspect.currentframe()
         while frame and not isinstance(frame.f_locals.get("self"), Engine):
             frame = frame.f_back
-        return float(frame.f_locals["self"].bench.job.judge.oracle.test_x[0].sum()) if frame else 1
+        return float(frame.f_locals["self"].population.evaluator.oracle.test_x[0].sum()) if frame else 1
 
 
 class Gossiping(Nudged):
@@ -170,7 +170,7 @@ class Telling(Algorithm):
     what: str = ""
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return Exchange("tell", lambda server, updates, context: server, self.tell), Exchange("train", self.merge)
+        return Query("tell", lambda server, updates, context: server, respond=self.tell), Train(self.merge)
 
     def tell(self, site: SiteContext) -> Tree:
         match self.what:
@@ -224,7 +224,7 @@ class Unstoppable(Algorithm):
     name = "unstoppable"
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return (Exchange("nothing", lambda server, updates, context: server, lambda site: {"t": torch.zeros(1)}),)
+        return (Query("nothing", lambda server, *_: server, respond=lambda site: {"t": torch.zeros(1)}),)
 
 
 BREACHES: list[tuple[Callable[[Case], None], Case]] = [

@@ -226,9 +226,8 @@ def test_adversaries_are_found_and_nobody_else(score: str, seed: int):
 
 def rate_of_u(e: Watched) -> float:
     """The mean probability of class u that the model gives honest rows of the group."""
-    spec = e.runtime.spec
-    net = e.runtime.load_site(0, e.state.server["w"], e.state.server["buffers"])
-    x = spec.federation.x
+    net = e.population.load(0, e.state.server["w"], e.state.server["buffers"])
+    x = e.population.federation.x
     return float(net(x[x[:, 2] == 1]).softmax(1)[:, 2].detach().mean())
 
 

@@ -18,7 +18,7 @@ from tests.support.toy import Plain, Watched, engine, network, world
 
 def batches_of(e: Watched, round: int, site: int, n: int) -> list[Tensor]:
     """The rows of each of a site's local batches, the padding cut off."""
-    p: Plan = plan(e.runtime.spec.algorithm, e.runtime.spec.local, n, generator(0, round, site, "batches"))
+    p: Plan = plan(e.population.spec.algorithm, e.population.spec.local, n, generator(0, round, site, "batches"))
     return [index[index < n] for index in p.rows]
 
 

@@ -18,10 +18,11 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, SiteContext, SiteSetup
 from imperfed.core.errors import ImperfedError, QuorumError
-from imperfed.core.exchange import Exchange
+from imperfed.core.exchange import Exchange, Query, Train
 from imperfed.core.labels import Exact
 from imperfed.core.objective import Objective
 from imperfed.engine.backends.task_pool import ProcessPool
+from imperfed.engine.failures import Crashed, Failure, Misshapen, NotFinite
 from tests.support.toy import Plain, Watched, differences, engine, everything, network, world
 
 SCENE = world(Exact)
@@ -72,6 +73,8 @@ class Faulty(Algorithm):
             match self.how:
                 case "shape":
                     extra["w"] = torch.zeros(3)
+                case "dtype":
+                    extra["w"] = done.net.w[:56].double()
                 case "extra":
                     extra["note"] = torch.zeros(5)
                 case "missing":
@@ -100,14 +103,15 @@ def own(e: Watched, site: int) -> Tree:
     return kept | {"personal": e.state.personal[site].clone(), "p": e.state.rows["p"][a:b].clone()}
 
 
-WAYS = {
-    "raise": "RuntimeError: the disk is full",
-    "nan": "'w' is not finite",
-    "shape": r"'w' has shape \(3,\), expected \(56,\)",
-    "nan extra": "'note' is not finite",
-    "nan head": "'personal weights' is not finite",
-    "memory": r"'sum' has shape \(3,\), expected \(2,\)",
-    "unopened": "'more' was never opened",
+WAYS: dict[str, tuple[type[Failure], str]] = {
+    "raise": (Crashed, "RuntimeError: the disk is full"),
+    "nan": (NotFinite, "'w' is not finite"),
+    "shape": (Misshapen, r"'w' has shape \(3,\), expected \(56,\)"),
+    "dtype": (Misshapen, r"'w' holds torch.float64, expected torch.float32"),
+    "nan extra": (NotFinite, "'note' is not finite"),
+    "nan head": (NotFinite, "'personal weights' is not finite"),
+    "memory": (Misshapen, r"'sum' has shape \(3,\), expected \(2,\)"),
+    "unopened": (Misshapen, "'more' was never opened"),
 }
 
 
@@ -119,7 +123,9 @@ def test_a_site_that_fails_is_left_out_named_and_unchanged(how: str, workers: in
     e.go()
     (report,) = e.reports
     assert report.failures.keys() == {1}
-    assert re.search(WAYS[how], report.failures[1])
+    kind, reason = WAYS[how]
+    assert type(report.failures[1]) is kind
+    assert re.search(reason, report.failures[1].reason)
     assert torch.equal(e.seen[0].n, torch.tensor([12.0, 31.0, 26.0]))
     assert e.seen[0].who == (0, 2, 3)
     assert set(report.losses) == {0, 2, 3}
@@ -130,7 +136,7 @@ def test_a_site_that_fails_is_left_out_named_and_unchanged(how: str, workers: in
 
 @pytest.mark.parametrize("how", WAYS)
 def test_stop_ends_the_run_and_says_who_and_why(how: str) -> None:
-    with pytest.raises(ImperfedError, match=f"round 1: site1: .*{WAYS[how]}") as caught:
+    with pytest.raises(ImperfedError, match=f"round 1: site1: .*{WAYS[how][1]}") as caught:
         faulty(how, on_failure="stop").go()
     assert caught.value.exit_code == 1
 
@@ -138,7 +144,7 @@ def test_stop_ends_the_run_and_says_who_and_why(how: str) -> None:
 @pytest.mark.parametrize("how", ["extra", "missing"])
 def test_an_answer_unlike_the_others_is_refused(how: str) -> None:
     e = faulty(how, rounds=1).go()
-    assert "differ" in e.reports[0].failures[1]
+    assert "differ" in e.reports[0].failures[1].reason
     assert e.seen[0].who == (0, 2, 3)
     with pytest.raises(ImperfedError, match="site1"):
         faulty(how, on_failure="stop").go()
@@ -188,7 +194,7 @@ def test_a_killed_worker_is_named_and_replaced(tmp_path: Path) -> None:
     first = e.round(0)
     after = {worker.process.pid for worker in e.backend.pool.workers}
     assert list(first.failures) == [1]
-    assert "its worker process ended with code -9" in first.failures[1]
+    assert "its worker process ended with code -9" in first.failures[1].reason
     assert len(after - before) == 1
     assert e.round(1).failures == {}
     e.close()
@@ -217,7 +223,7 @@ class Doubting(Algorithm):
     name: ClassVar[str] = "doubting"
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return Exchange("ask", lambda server, updates, context: server, self.answer), Exchange("train", self.merge)
+        return Query("ask", lambda server, updates, context: server, respond=self.answer), Train(self.merge)
 
     def answer(self, site: SiteContext) -> Tree:
         return {"n": torch.tensor(0.0 if len(site.x) > 12 else torch.nan)}
@@ -225,8 +231,10 @@ class Doubting(Algorithm):
 
 def test_a_site_that_fails_in_one_exchange_is_not_asked_in_the_next() -> None:
     e = engine(Doubting(), Plain(), SCENE, rounds=2).go()
-    assert [u.who for u in e.seen] == [(1, 2, 3)] * 4  # asked anew in the next round
-    assert [report.failures for report in e.reports] == [{0: "its answer was refused: 'n' is not finite"}] * 2
+    assert [u.who for u in e.seen] == [(1, 2, 3)] * 4  # asked again in the next round
+    assert [report.failures for report in e.reports] == [
+        {0: NotFinite("its answer was refused: 'n' is not finite")}
+    ] * 2
     with pytest.raises(QuorumError, match="3 of 4"):
         engine(Doubting(), Plain(), SCENE, quorum=0.8).go()
 

@@ -19,7 +19,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.components import Defence
 from imperfed.core.context import ServerContext, SiteContext
 from imperfed.core.errors import UsageError
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Exact
 from imperfed.data.oracle import Oracle
@@ -192,8 +192,11 @@ class Collecting(Algorithm):
 
     name: ClassVar[str] = "collecting"
 
-    def opening(self) -> tuple[Exchange, ...]:
-        return (Exchange("collect", self.collect, lambda site: {"x": site.x[: len(site.x) - 11], "s": secret(site)}),)
+    def opening(self) -> tuple[Query, ...]:
+        return (Query("collect", self.collect, respond=self.answer),)
+
+    def answer(self, site: SiteContext) -> Tree:
+        return {"x": site.x[: len(site.x) - 11], "s": secret(site)}
 
     def collect(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         context.notes.append("collected")
@@ -201,8 +204,8 @@ class Collecting(Algorithm):
         assert (secrets == secrets[0]).all()
         return server | {"collected": torch.cat([part["x"] for part in updates.parts])}
 
-    def send(self, server: Tree, site: int) -> Tree:
-        return {"collected": server["collected"]}
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return (Train(self.merge, send=lambda server, site: {"collected": server["collected"]}),)
 
 
 def secret(site: SiteContext) -> Tensor:
@@ -227,7 +230,7 @@ class OneStep(Algorithm):
     name: ClassVar[str] = "one-step"
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return (Exchange("step", self.merge, weights=lambda n: n / n.sum()),)
+        return (WeightedGradient("step", self.merge, weights=lambda n: n / n.sum()),)
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         return server | {"w": server["w"] - context.lr * updates["g"][0]}

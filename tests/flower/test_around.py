@@ -72,7 +72,7 @@ def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
     assert sum(apart.experiment.data.facts["labels_changed"]) == changed > 0
     assert_same(Alone(config, load_data(config)).go(), apart)
     up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}
-    assert up == {"V", "r", "V_classes", "w", "buffers"}
+    assert up == {"V", "r", "V_classes", "changed", "noise", "w", "buffers"}
 
 
 def test_one_pass_is_the_same_up_to_the_order_of_a_sum(tmp_path: Path) -> None:

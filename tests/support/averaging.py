@@ -47,8 +47,8 @@ def assert_composes(algorithm: Algorithm) -> None:
     """Under an objective that remembers examples, with a personal head: of the head nothing leaves its site."""
     mine = keeping_the_head(replace(algorithm, objective=LCP()))
     e = engine(mine, LCP(), world(Candidates), rounds=3, participation=0.75).go()
-    S = e.runtime.spec.layout.shared
-    assert e.runtime.spec.layout.trainable > S
+    S = e.population.spec.layout.shared
+    assert e.population.spec.layout.trainable > S
     for updates in e.seen:
         assert all(t.shape[1] == S for name, t in updates.trees.items() if name != "buffers")
     assert all(len(t) == S for name, t in e.state.server.items() if t.ndim and name != "buffers")

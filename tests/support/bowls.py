@@ -131,10 +131,11 @@ class Hand:
     """What a transcription of an algorithm may use of such a run: who, which rows, gradients in NumPy."""
 
     def __init__(self, e: Watched) -> None:
-        self.job = e.runtime.spec
-        self.S = self.job.layout.shared
-        self.n = np.array(e.sizes, dtype=np.float64)
-        self.rows = [self.job.federation.x[a:b].double().numpy() for a, b in pairwise(self.job.federation.starts)]
+        self.spec = e.population.spec
+        self.S = self.spec.layout.shared
+        self.n = np.array(e.population.sizes, dtype=np.float64)
+        fed = e.population.federation
+        self.rows = [fed.x[a:b].double().numpy() for a, b in pairwise(fed.starts)]
         self.rounds = [(report.round, report.who) for report in e.reports]
         self.x = START[: self.S].copy()
         self.own = {k: START[self.S :].copy() for k in range(3)}
@@ -146,7 +147,7 @@ class Hand:
     def batches(self, round: int, k: int) -> list[np.ndarray]:
         """The rows of each of a site's local steps."""
         n = len(self.rows[k])
-        rows = plan(self.job.algorithm, self.job.local, n, generator(0, round, k, "batches")).rows.numpy()
+        rows = plan(self.spec.algorithm, self.spec.local, n, generator(0, round, k, "batches")).rows.numpy()
         return [at[at < n] for at in rows]
 
     def g(self, k: int, w: np.ndarray, rows: Any = slice(None)) -> np.ndarray:

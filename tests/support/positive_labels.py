@@ -54,7 +54,7 @@ def run(algorithm: Algorithm, local: Local = ONE_STEP, **rounds: Any) -> Watched
 
 def split(e: Watched) -> tuple[np.ndarray, np.ndarray]:
     """A and W of the server's model."""
-    view, w = e.runtime.spec.layout.view, e.state.server["w"]
+    view, w = e.population.spec.layout.view, e.state.server["w"]
     return view(w, "rep.weight").numpy().copy(), view(w, "head.weight").numpy().copy()
 
 

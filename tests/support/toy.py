@@ -19,9 +19,12 @@ from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Membershi
 from imperfed.core.network import Network
 from imperfed.core.objective import Objective
 from imperfed.data.oracle import Oracle
+from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.backends.process import ProcessBackend
+from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.local_training import Local
+from imperfed.engine.population import Population
 from imperfed.engine.schedule import RoundReport, Rounds
 from imperfed.evaluation.evaluator import Evaluator
 
@@ -118,6 +121,16 @@ class Direct:
         return work
 
 
+def one_by_one(population: Population, on_duty: int, workers: int) -> SequentialBackend:
+    """Make the backend that asks one site after the other."""
+    return SequentialBackend(population)
+
+
+def step_by_step(population: Population, on_duty: int, workers: int) -> CudaGraphBackend:
+    """Make the backend of a GPU, its program carried out on the host."""
+    return CudaGraphBackend(population, on_duty, Direct())
+
+
 class Watched(Engine):
     """An engine that keeps the answers of every exchange, and the reports."""
 
@@ -161,7 +174,7 @@ def engine(
 def everything(engine: Engine) -> Tree:
     """All that a run remembers and every site's model, copied."""
     tree = {name: t.clone() for name, t in engine.state.flat().items()}
-    for k in range(engine.runtime.spec.evaluator.sites):
+    for k in range(engine.population.evaluator.sites):
         tree |= {f"model {k}/{name}": t for name, t in engine.model(k).items()}
     return tree
 

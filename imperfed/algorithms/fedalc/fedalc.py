@@ -13,7 +13,7 @@ from imperfed.algorithms.fedalc.label_collection import PAIRS, Collecting
 from imperfed.algorithms.fedaws import FedAwS
 from imperfed.core.batch import Tree
 from imperfed.core.errors import unknown
-from imperfed.core.exchange import Exchange
+from imperfed.core.exchange import Query
 from imperfed.nn.embeddings import Force, Spread
 
 
@@ -30,7 +30,7 @@ class FedALC(Collecting, FedAwS):
         if self.weights not in WEIGHTS:
             raise unknown("weights of fedalc", self.weights, WEIGHTS)
 
-    def opening(self) -> tuple[Exchange, ...]:
+    def opening(self) -> tuple[Query, ...]:
         return (*super().opening(), self.collection())
 
     def force(self, server: Tree) -> Force:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from torch.nn.functional import normalize
@@ -13,7 +13,7 @@ from imperfed.algorithms.fedalc.label_collection import PAIRS, Collecting
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext
 from imperfed.core.errors import not_negative, positive
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Query, Updates
 from imperfed.nn.embeddings import gradient
 
 
@@ -34,8 +34,8 @@ class FedALCFixed(Collecting, ClassEmbeddings):
         positive("method", steps=self.steps, lr_fixed=self.lr_fixed, nu=self.nu)
         not_negative("method", alpha=self.alpha, beta=self.beta)
 
-    def opening(self) -> tuple[Exchange, ...]:
-        return (Exchange("collect", self.learn_embeddings, respond=self.collection().respond),)
+    def opening(self) -> tuple[Query, ...]:
+        return (replace(self.collection(), aggregate=self.learn_embeddings),)
 
     def learn_embeddings(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Collect the labels, then learn W (Alg. 2, lines 10 to 15)."""

@@ -2,7 +2,7 @@
 
     symbol      where it lives                              does it travel
     g_0         the common first model, float64             down
-    H           HMAC-SHA-256 under desk.secret              never: the key is the sites', not the server's
+    H           HMAC-SHA-256 under site.shared_key          never: the key is the sites', not the server's
     M_i         digests of g_0(x), and of the label's name  up, once, a pair a row
     L           server, counts of pairs of rows of W        never
 
@@ -31,7 +31,7 @@ from imperfed.algorithms.fedalc.digests import digests, numbered, quantised
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext, SiteContext
 from imperfed.core.errors import not_negative, positive, unknown
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Query, Updates
 
 PAIRS = "pairs/"
 PART = 1024
@@ -56,9 +56,9 @@ class Collecting:
         if self.noise:
             accountant()
 
-    def collection(self) -> Exchange:
-        """The exchange, once, before round 0."""
-        return Exchange("collect", self.assemble, respond=self.collect)
+    def collection(self) -> Query:
+        """Return the exchange, made once, before round 0."""
+        return Query("collect", self.assemble, respond=self.collect)
 
     @torch.no_grad()
     def collect(self, site: SiteContext) -> Tree:
@@ -99,7 +99,7 @@ def embeddings(site: SiteContext) -> Tensor:
     return torch.cat([normalize(site.net.at(w, buffers, x.double(), features=True)) for x in parts])
 
 
-HASHED: dict[str, Callable[[SiteContext], Tensor]] = {"embedding": embeddings, "input": lambda desk: desk.x.flatten(1)}
+HASHED: dict[str, Callable[[SiteContext], Tensor]] = {"embedding": embeddings, "input": lambda site: site.x.flatten(1)}
 
 
 def label_tags(key: bytes, labels: Tensor) -> Tensor:

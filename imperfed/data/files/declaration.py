@@ -17,10 +17,10 @@ from types import GenericAlias
 from typing import Any
 
 from imperfed.core.errors import DataError
+from imperfed.core.labels import KINDS
 from imperfed.data.files.problems import Problems, nearest, shown
 
 FILE = "federation.toml"
-KINDS = ("exact", "candidates", "annotated", "positive", "positives")
 POLICIES = ("unknown", "positive", "negative", "refuse")
 
 Names = tuple[str, ...]
@@ -121,7 +121,7 @@ class Declaration:
     @property
     def measured(self) -> bool:
         """Whether there are rows to measure models on, or rows of the sites that can be kept apart for it."""
-        return bool(self.test or self.labels.truth) or self.labels.kind in ("exact", "annotated")
+        return bool(self.test or self.labels.truth) or KINDS[self.labels.kind].measurable
 
     @property
     def file(self) -> Path:

@@ -28,7 +28,7 @@ def refuse(config: Config, declaration: Declaration) -> None:
             raise UsageError(f"split.{name}: real sites give no rows away; declare a file {name} in {declaration.file}")
 
 
-def holding_of(name: str, data: Path, test: Path | None, config: Config, declared: str) -> SiteFiles:
+def read_files(name: str, data: Path, test: Path | None, config: Config, declared: str) -> SiteFiles:
     """What a site holds: its own files, read as the coordinator's declaration says."""
     declaration, problems = parse(declared), Problems()
     rows = read_rows(data, declaration, SITE, problems)

@@ -15,12 +15,11 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.labels import Exact
 from imperfed.engine.backends.cuda.capture import CudaCapturer
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
-from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.device import Hardware
-from tests.support.toy import LOCAL, Plain, Watched, differences, everything, network, world
+from tests.support.toy import LOCAL, Plain, Watched, differences, everything, network, one_by_one, world
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or none in CUDA_VISIBLE_DEVICES")
 
@@ -39,8 +38,8 @@ def trained(algorithm: Algorithm, make_backend: MakeBackend) -> Engine:
 @pytest.mark.parametrize("algorithm", [FedAvg(), Scaffold(), Mime()], ids=lambda a: a.name)
 def test_a_captured_run_is_the_loops(algorithm: Algorithm) -> None:
     Hardware(GPU, "float32").prepare()
-    loop = trained(algorithm, lambda runtime, *_: SequentialBackend(runtime))
-    graph = trained(algorithm, lambda runtime, on_duty, _: CudaGraphBackend(runtime, on_duty, CudaCapturer(GPU)))
+    loop = trained(algorithm, one_by_one)
+    graph = trained(algorithm, lambda population, on_duty, _: CudaGraphBackend(population, on_duty, CudaCapturer(GPU)))
     assert isinstance(graph.backend, CudaGraphBackend)
     assert graph.backend.programs
     assert not differences(everything(graph), everything(loop), 1e-5)
@@ -50,17 +49,9 @@ def test_both_gradients_of_mimes_step_have_the_same_dropout() -> None:
     """At y = x they cancel, whatever a site drew: every site takes the server's step."""
     federation, oracle = world(Exact)
     net, local, how = network(nn.Dropout(0.5)), replace(LOCAL, steps=1), Rounds(rounds=1)
-    parts = (
-        Mime(),
-        Plain(),
-        net,
-        federation,
-        Evaluator(oracle),
-        local,
-        how,
-        0,
-        None,
-        lambda runtime, *_: SequentialBackend(runtime),
+    w = (
+        Watched(Mime(), Plain(), net, federation, Evaluator(oracle), local, how, 0, None, one_by_one, GPU)
+        .go()
+        .seen[1]["w"]
     )
-    w = Watched(*parts, GPU).go().seen[1]["w"]
     torch.testing.assert_close(w, w[:1].expand_as(w), rtol=0, atol=1e-6)

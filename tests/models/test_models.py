@@ -362,7 +362,7 @@ def test_own_models_that_do_not_work_say_why(own: Callable[[str], Network], name
 
 # -- the documentation ------------------------------------------------------------------------------------------------
 
-DOCS = (Path(__file__).parent.parent / "docs" / "models.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
 
 
 def test_the_documentation_lists_every_model() -> None:

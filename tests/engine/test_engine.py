@@ -13,10 +13,10 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext, SiteContext
 from imperfed.core.errors import ImperfedError
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels import Exact
 from imperfed.core.network import Network
-from imperfed.engine.site import Scores
+from imperfed.engine.population import Scores
 from tests.support.toy import LOCAL, SIZES, Plain, differences, engine, everything, network, world
 
 SCENE = world(Exact)
@@ -68,7 +68,7 @@ class Asking(Algorithm):
         return {"asked": torch.zeros_like(w)}
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return Exchange("ask", self.hear, self.answer), Exchange("train", self.merge)
+        return Query("ask", self.hear, respond=self.answer), Train(self.merge)
 
     def answer(self, site: SiteContext) -> Tree:
         return {"w": site.down["w"] + site.x.mean(), "size": torch.tensor(float(len(site.x)))}
@@ -127,8 +127,8 @@ def test_an_answer_that_is_no_training_may_be_called_w() -> None:
 
 def test_gathering_makes_one_site_of_all_with_the_steps_of_all() -> None:
     e = engine(Gathered(), Plain(), SCENE, rounds=1)
-    assert e.sizes == [sum(SIZES)]
-    assert e.runtime.spec.local.steps == 4 * LOCAL.steps
+    assert e.population.sizes == [sum(SIZES)]
+    assert e.population.spec.local.steps == 4 * LOCAL.steps
     e.go()
     assert e.reports[0].who == (0,)
     assert set(e.reports[0].personal) == {0, 1, 2, 3}  # still judged on every site's own test set

@@ -9,25 +9,18 @@ from imperfed.algorithms.fedavg import FedAvg
 from imperfed.core.labels import Exact
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.backends.cuda.program import draws
-from imperfed.engine.backends.sequential import SequentialBackend
-from tests.support.toy import Direct, Plain, differences, engine, everything, network, world
+from tests.support.toy import Plain, differences, engine, everything, network, one_by_one, step_by_step, world
 
 
 @pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.RReLU()], ids=repr)
 def test_a_network_that_draws_random_numbers_is_not_recorded(layer: nn.Module) -> None:
-    graphs = engine(
-        FedAvg(),
-        Plain(),
-        world(Exact),
-        net=network(layer),
-        make_backend=lambda runtime, n, _: CudaGraphBackend(runtime, n, Direct()),
-    ).go()
+    graphs, loop = (
+        engine(FedAvg(), Plain(), world(Exact), net=network(layer), make_backend=make_backend).go()
+        for make_backend in (step_by_step, one_by_one)
+    )
     assert isinstance(graphs.backend, CudaGraphBackend)
-    assert graphs.backend.why == "a layer draws random numbers of its own"
+    assert graphs.backend.not_captured == "a layer draws random numbers of its own"
     assert not graphs.backend.programs
-    loop = engine(
-        FedAvg(), Plain(), world(Exact), net=network(layer), make_backend=lambda runtime, *_: SequentialBackend(runtime)
-    ).go()
     assert not differences(everything(graphs), everything(loop))
 
 

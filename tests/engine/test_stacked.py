@@ -19,10 +19,9 @@ from imperfed.core.batch import Batch
 from imperfed.core.labels import Candidates, Exact
 from imperfed.core.network import Network
 from imperfed.core.objective import Objective
-from imperfed.engine import site as at_site
-from imperfed.engine.backends import process as workers
-from imperfed.engine.backends import stacked as stack
-from imperfed.engine.backends import worker as post
+from imperfed.engine.backends import process, worker
+from imperfed.engine.backends.sequential import respond
+from imperfed.engine.backends.stacked import StackedNet, train_stacked
 from imperfed.models import ModelSpec, build
 from tests.support.toy import LOCAL, Plain, Watched, differences, engine, everything, network, world
 
@@ -30,9 +29,9 @@ from tests.support.toy import LOCAL, Plain, Watched, differences, engine, everyt
 def answers_alike(e: Watched, sites: list[int]) -> None:
     """All that the sites send and keep is the same as when each is trained by itself."""
     e.round(0)  # from here on personal parts and memories differ from site to site
-    together = stack.train_together(e.runtime, 1, sites)
+    together = train_stacked(e.population, 1, 0, sites)
     for k, one in zip(sites, together, strict=True):
-        alone = at_site.respond(e.runtime, 1, 0, k)
+        alone = respond(e.population, 1, 0, k)
         for a, b in ((one.up, alone.up), (one.rows, alone.rows), (one.memory, alone.memory)):
             assert a.keys() == b.keys()
             for name in a:
@@ -57,31 +56,31 @@ def test_the_zoos_small_networks(model: ModelSpec) -> None:
 
 def test_features_are_those_of_each_site() -> None:
     e = engine(PFedPLL(), LCP(), world(Candidates))
-    rows = torch.randn(2, e.runtime.spec.layout.size)
+    rows = torch.randn(2, e.population.spec.layout.size)
     x = torch.randn(6, 6)
-    pair = stack.StackedNet(e.runtime.net.module, e.runtime.spec.layout, rows, torch.zeros_like(rows))
+    pair = StackedNet(e.population.runtime.net.module, e.population.spec.layout, rows, torch.zeros_like(rows))
     for m in range(2):
-        net = e.runtime.net.load(rows[m])
+        net = e.population.runtime.net.load(rows[m])
         torch.testing.assert_close(pair.features(x)[3 * m : 3 * m + 3], net.features(x[3 * m : 3 * m + 3]))
         torch.testing.assert_close(pair(x)[3 * m : 3 * m + 3], net(x[3 * m : 3 * m + 3]))
 
 
 def test_a_step_of_the_matrix_is_a_step_of_every_network() -> None:
     e = engine(FedAvg(), Plain(), world(Exact))
-    rows, x = torch.randn(2, e.runtime.spec.layout.size), torch.randn(6, 6)
-    pair = stack.StackedNet(e.runtime.net.module, e.runtime.spec.layout, rows, torch.zeros_like(rows))
+    rows, x = torch.randn(2, e.population.spec.layout.size), torch.randn(6, 6)
+    pair = StackedNet(e.population.runtime.net.module, e.population.spec.layout, rows, torch.zeros_like(rows))
     rows.sub_(pair.backward(pair(x).square().view(2, -1).sum(1)), alpha=0.1)
     for m in range(2):
-        net = e.runtime.net.load(rows[m])
+        net = e.population.runtime.net.load(rows[m])
         torch.testing.assert_close(pair(x)[3 * m : 3 * m + 3], net(x[3 * m : 3 * m + 3]))
 
 
 def test_weights_that_a_loss_does_not_see_stay_where_they_are() -> None:
     e = engine(FedAvg(), Plain(), world(Exact))
-    rows, x = torch.randn(2, e.runtime.spec.layout.size), torch.randn(6, 6)
-    pair = stack.StackedNet(e.runtime.net.module, e.runtime.spec.layout, rows, torch.ones_like(rows))
+    rows, x = torch.randn(2, e.population.spec.layout.size), torch.randn(6, 6)
+    pair = StackedNet(e.population.runtime.net.module, e.population.spec.layout, rows, torch.ones_like(rows))
     g = pair.backward(pair.features(x).square().view(2, -1).sum(1))
-    head = e.runtime.spec.layout.fields["head.weight"]
+    head = e.population.spec.layout.fields["head.weight"]
     assert (g[:, head.offset : head.end] == 0).all()
     assert (g != 0).any()
 
@@ -149,7 +148,7 @@ def test_what_cannot_be_stacked_is_trained_one_by_one(
     method: Algorithm, objective: Objective, net: Network, local: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(post, "train_together", lambda *a: asked.append(a))
+    monkeypatch.setattr(worker, "train_stacked", lambda *a: asked.append(a))
     e = engine(method, objective, world(Exact), local, net=net)
     assert not e.backend.stacks
     e.round(0)
@@ -169,18 +168,18 @@ class Stumbling(Plain):
 def test_a_site_that_fails_is_named_and_does_not_take_the_others_along() -> None:
     report = engine(FedAvg(), Stumbling(), world(Exact), replace(LOCAL, steps=8)).round(0)
     assert report.failures.keys() == {2}
-    assert "stumbled" in report.failures[2]
+    assert "stumbled" in report.failures[2].reason
     assert report.losses.keys() == {0, 1, 3}
 
 
-def test_neither_cores_nor_hiredchange_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trained(cores: int, hired: int) -> dict[str, Tensor]:
-        monkeypatch.setattr(workers, "cores", lambda: cores)
-        e = engine(FedAvg(), Plain(), world(Exact, (9, 12, 20, 31, 26, 14, 17)), workers=hired)
+def test_neither_cores_nor_workers_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained(cores: int, workers: int) -> dict[str, Tensor]:
+        monkeypatch.setattr(process, "cores", lambda: cores)
+        e = engine(FedAvg(), Plain(), world(Exact, (9, 12, 20, 31, 26, 14, 17)), workers=workers)
         assert e.backend.stacks
         return everything(e.go())
 
-    runs = [trained(cores, hired) for cores, hired in ((1, 1), (3, 1), (7, 1), (2, 2), (3, 3))]
+    runs = [trained(*counts) for counts in ((1, 1), (3, 1), (7, 1), (2, 2), (3, 3))]
     assert not [differences(runs[0], run) for run in runs[1:] if differences(runs[0], run)]
 
 

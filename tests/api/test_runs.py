@@ -1,4 +1,4 @@
-"""The same from Python."""
+"""Runs from Python: the same as those of the command line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import torch
 import imperfed
 from imperfed.core.errors import UsageError
 from tests.support.terminal import arrays, done, products, write
+
+pytestmark = pytest.mark.usefixtures("no_page")
 
 FEW = {"rounds": 2, "steps": 5, "workers": 1, "partition": "iid"}
 

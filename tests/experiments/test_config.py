@@ -140,7 +140,7 @@ def _keys(config: Config, section: str) -> dict[str, Any]:
 
 
 def test_the_page_of_settings_names_them_all() -> None:
-    page = (Path(__file__).parents[1] / "docs/command-line.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/command-line.md").read_text(encoding="utf-8")
     rows = {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
     generators = {"uniform", "flip", "edge", "matrix", "matrix_q", "rho", "normalise", "temperature", "mean_size"}
     noises = {"noise_rate", "noisy_sites", "noise_floor"}  # on the pages that the row leads to

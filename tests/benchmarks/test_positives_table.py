@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-
-@pytest.fixture
-def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1] / "benchmarks"), *sys.path])
-    import positives_table
-
-    return positives_table
+from benchmarks import positives_table as tables
 
 
 def record(line: str, seed: int, lam: float, validation: float, p: float) -> dict[str, Any]:
@@ -39,7 +30,7 @@ RUNS = [
 ]
 
 
-def test_settings_are_chosen_by_the_first_seeds_validation_rows(tables: Any):
+def test_settings_are_chosen_by_the_first_seeds_validation_rows():
     head, _, first, second = tables.table(RUNS, "bibtex").splitlines()
     assert "P@1 within 3 rounds" in head
     assert first.startswith("| FedAvg | 60.0 | 30.0 | 15.0 | 12.0 | λη 0.1 | 1 | 50.0 |")
@@ -47,7 +38,7 @@ def test_settings_are_chosen_by_the_first_seeds_validation_rows(tables: Any):
     assert second == f"{told} 59.67 / 36.04 / 27.18 |"
 
 
-def test_a_page_is_filled_again_and_again(tables: Any):
+def test_a_page_is_filled_again_and_again():
     page = "a\n<!-- table bibtex -->\nold\n<!-- end -->\nb\n<!-- sweep enron -->\n<!-- end -->\nc\n"
     once = tables.filled(page, RUNS)
     assert tables.filled(once, RUNS) == once
@@ -56,7 +47,7 @@ def test_a_page_is_filled_again_and_again(tables: Any):
     assert "| FedALC | λη 0.1: 50.0, λη 0.3: 50.0 |" in tables.sweep(RUNS, "bibtex")
 
 
-def test_a_line_that_was_cut_off_costs_no_other(tables: Any, tmp_path: Path):
+def test_a_line_that_was_cut_off_costs_no_other(tmp_path: Path):
     path = tmp_path / "new" / "runs.jsonl"
     tables.append(path, RUNS[0])
     with path.open("a") as file:

@@ -33,7 +33,7 @@ sys.exit(pytest.main(["tests/contract", "-k", "dropped", "-q", "-p", "no:xdist",
 
 def copied(folder: Path) -> Path:
     """The package with the new file, and the tests as they are."""
-    tests, stale = Path(__file__).parent, shutil.ignore_patterns("__pycache__")
+    tests, stale = Path(__file__).parents[1], shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(imperfed.__file__).parent, folder / "imperfed", ignore=stale)
     shutil.copytree(tests, folder / "tests", ignore=stale)
     shutil.copy(tests / "support" / "dropped.py", folder / "imperfed" / "algorithms")

@@ -7,7 +7,7 @@ import torch
 
 from imperfed.algorithms.fedaws import FedAwS
 from imperfed.core.labels import Positive
-from imperfed.engine.backends import weighted_gradient as together
+from imperfed.engine.backends import weighted_gradient as module
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.local_training import Local
 from tests.support.toy import engine, world
@@ -28,12 +28,13 @@ def test_the_way_is_kept_while_the_same_sites_are_on_duty() -> None:
 def test_parts_of_any_size_give_one_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     method = FedAwS(one_pass=True)
     e = engine(method, method.objective, world(Positive), Local())
-    sites, p, found = (0, 2, 3), torch.tensor([0.2, 0.5, 0.3]), []
-    for size in (together.PART, 7, 1):
-        monkeypatch.setattr(together, "PART", size)
-        route = Route.of(e.runtime.spec, sites)
+    spec, fed, net = e.population.spec, e.population.federation, e.population.runtime.net
+    sites, p, results = (0, 2, 3), torch.tensor([0.2, 0.5, 0.3]), []
+    for size in (module.PART, 7, 1):
+        monkeypatch.setattr(module, "PART", size)
+        route = Route.of(fed, spec.objective, sites)
         assert all(len(part.examples) <= size for part in route.parts)
-        found.append(weighted_gradient(e.runtime.spec, e.runtime.net, {}, route, p))
-    for g, losses in found[1:]:
-        torch.testing.assert_close(g, found[0][0])
-        torch.testing.assert_close(losses, found[0][1])
+        results.append(weighted_gradient(spec, fed.x, fed.labels, net, {}, route, p))
+    for g, losses in results[1:]:
+        torch.testing.assert_close(g, results[0][0])
+        torch.testing.assert_close(losses, results[0][1])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
-import pytest
+from benchmarks import gpu_table as tables
 
 ROW = {"work": "MLP", "precision": "tf32", "eager loop": 0.391, "our loop": 0.363, "graph": 0.0038144}
 RESULT: dict[str, Any] = {
@@ -47,15 +45,7 @@ after
 """
 
 
-@pytest.fixture
-def tables(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1] / "benchmarks"), *sys.path])
-    import gpu_table
-
-    return gpu_table
-
-
-def test_the_page_has_the_files_figures(tables: Any) -> None:
+def test_the_page_has_the_files_figures() -> None:
     page = tables.filled(PAGE, RESULT)
     assert "| MLP | tf32 | 391 | 363 | 3.81 | **3.17** | 123 (100) | 3.8 | 0.83 |" in page
     assert "| MLP | tf32 | 391 | 363 | **3.81** | 5 | 102 | 3.8 | 1.00 |" in page
@@ -70,7 +60,7 @@ def test_the_page_has_the_files_figures(tables: Any) -> None:
     assert tables.filled(page, RESULT) == page
 
 
-def test_a_pair_that_failed_is_named(tables: Any) -> None:
+def test_a_pair_that_failed_is_named() -> None:
     failed = [
         {"case": "c", "captured": True, "distance": 0.2, "same": False},
         {"case": "d", "same": False, "error": "?"},
