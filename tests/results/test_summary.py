@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -154,3 +155,25 @@ def test_facts_of_a_generator_of_your_own_are_kept() -> None:
     assert typed.further == {"tilt": 0.25}
     assert typed.mean_size == 2.0
     assert DataFacts.of(facts).further == {}
+
+
+def fields(kind: Any) -> Iterator[tuple[str, str]]:
+    """The keys of a part and of its parts, each with the name of the part it is in."""
+    if isinstance(kind, msgspec.inspect.StructType | msgspec.inspect.DataclassType):
+        for one in kind.fields:
+            yield kind.cls.__name__, one.encode_name
+            yield from fields(one.type)
+    elif isinstance(kind, msgspec.inspect.UnionType):
+        yield from (key for one in kind.types for key in fields(one))
+    elif isinstance(kind, msgspec.inspect.VarTupleType):
+        yield from fields(kind.item_type)
+    elif isinstance(kind, msgspec.inspect.DictType):
+        yield from fields(kind.value_type)
+
+
+def test_every_key_is_documented() -> None:
+    page = Path(__file__).parents[2].joinpath("docs", "run-folder.md").read_text(encoding="utf-8")
+    described = page[page.index("## summary.json") :]
+    every = set(fields(msgspec.inspect.type_info(Summary)))
+    assert ("FairnessFigure", "interval") in every
+    assert [f"{part}.{key}" for part, key in sorted(every) if f"`{key}`" not in described] == []
