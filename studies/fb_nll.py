@@ -6,6 +6,7 @@ worked out once and take the place of its inputs. Needs mnist, cifar10, the labe
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -144,22 +145,24 @@ def one_seed(setting: Setting, seed: int) -> list[float]:
     federation, evaluator, n = data.federation, Evaluator(data.oracle), len(data.federation.x)
     draw, whole = torch.Generator(), FBNLL(features="raw")
     _, full = repair_labels(whole, federation)
-    figures = evaluator.mended(0, n, full.given, full.suggested)
+    figures = evaluator.repaired(0, n, full.given, full.suggested)
     assert figures is not None
-    before, after, _, precision, recall, damage = figures.values()
+    shares = (figures.noise_before, figures.noise_after, figures.precision, figures.recall, figures.damage)
     rates = data.facts.get("noise_rates", [0.0] * SITES)
     off = statistics.fmean(abs((told or 0) - true) for told, true in zip(full.noise, rates, strict=True))
     others = [repair_labels(replace(whole, phase1="off"), federation)[1].suggested]
     others.append(repair_labels(replace(whole, phase1="off", gate=1.0), federation)[1].suggested)
     others += [corrected_by(control, federation, whole.gate) for control in (means, probe)]
-    return [before, after, precision, recall, damage, off, *(wrong(evaluator, full.given, labels) for labels in others)]
+    known = [math.nan if share is None else share for share in shares]
+    return [*known, off, *(wrong(evaluator, full.given, labels) for labels in others)]
 
 
 def wrong(evaluator: Evaluator, given: Tensor, labels: Tensor) -> float:
     """The share of wrong labels."""
-    figures = evaluator.mended(0, len(given), given, labels)
+    figures = evaluator.repaired(0, len(given), given, labels)
     assert figures is not None
-    return figures["noise after"]
+    assert figures.noise_after is not None
+    return figures.noise_after
 
 
 def spread(values: Sequence[float | None], digits: int = 2) -> str:

@@ -30,9 +30,11 @@ def noise(setting: Setting) -> tuple[float, float]:
     """Shares of wrong labels before and after."""
     data = setting.scene(0)
     _, repair_result = repair_labels(FBNLL(features="raw"), data.federation)
-    figures = Evaluator(data.oracle).mended(0, len(repair_result.given), repair_result.given, repair_result.suggested)
+    figures = Evaluator(data.oracle).repaired(0, len(repair_result.given), repair_result.given, repair_result.suggested)
     assert figures is not None
-    return 100 * figures["noise before"], 100 * figures["noise after"]
+    assert figures.noise_before is not None
+    assert figures.noise_after is not None
+    return 100 * figures.noise_before, 100 * figures.noise_after
 
 
 def draw(path: Path) -> None:

@@ -32,14 +32,16 @@ from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.evaluation.evaluator import Evaluator, Scores
-from imperfed.evaluation.time_to_target import reached, time_taken
+from imperfed.evaluation.time_to_target import TargetReached, time_taken
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 from imperfed.models import build
 from imperfed.report import write_report
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import RunFolder
+from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.repair import write_repair
-from imperfed.results.write import log_lines, metrics, summarise
+from imperfed.results.summary import DataFacts, Summary
+from imperfed.results.write import finish_simulation, write_summary
 
 
 @dataclass
@@ -90,8 +92,8 @@ class Experiment:
             self.hardware.device,
         )
 
-    def go(self, folder: RunFolder, watch: Watch) -> Record:
-        """Train to the end, write the products and return the summary."""
+    def go(self, folder: RunFolder, watch: Watch) -> Summary:
+        """Train to the end, write the results and return the summary."""
         engine, trained = self.engine, self.engine.population.federation.sites
         begun = lap = time.perf_counter()
         watch.begin(self.config, self.data, engine.state.round)
@@ -117,13 +119,7 @@ class Experiment:
         if not ended:
             folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
             raise Interrupted(f"interrupted; go on with: imperfed resume {folder.path}")
-        head = self._head() | {"seconds": round(time.perf_counter() - begun, 3)}
-        if target := self.config.rounds.target:
-            head["target"] = reached(folder.records(), self.evaluator.metric, target)
-        if self.repair_result is not None and self.config.repair is not None:
-            name, federation = self.config.repair.name, self.data.federation
-            head["repair"] = write_repair(folder, name, self.repair_result, federation, self.evaluator)
-        summary = summarise(folder, engine, self.data, self.evaluator, head)
+        summary = self._write_results(folder, round(time.perf_counter() - begun, 3))
         write_report(folder)
         return summary
 
@@ -131,16 +127,17 @@ class Experiment:
         """Let the workers go."""
         self.engine.close()
 
-    def _head(self) -> Record:
-        run = self.config.run
-        return {
-            "title": run.title,
-            "method": run.method,
-            "objective": self.objective.name,
-            "data": self.data.federation.name,
-            "seed": run.seed,
-            "data_seed": run.data_seed,
-        }
+    def _write_results(self, folder: RunFolder, seconds: float) -> Summary:
+        """Write labels, models and the summary."""
+        target = repair = None
+        if self.config.rounds.target:
+            target = TargetReached.find(folder.records(), self.evaluator.metric, self.config.rounds.target)
+        if self.repair_result is not None and self.config.repair is not None:
+            name, federation = self.config.repair.name, self.data.federation
+            repair = write_repair(folder, name, self.repair_result, federation, self.evaluator)
+        outcome = finish_simulation(folder, self.engine, self.data, self.evaluator, self.config.run)
+        outcome = replace(outcome, seconds=seconds, target=target, repair=repair)
+        return write_summary(folder, self.data, self.evaluator, outcome)
 
 
 def is_own(data: str) -> bool:
@@ -235,7 +232,7 @@ def make_network(config: Config, shape: tuple[int, ...], classes: int, features:
     return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
 
 
-def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = None) -> tuple[RunFolder, Record]:
+def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = None) -> tuple[RunFolder, Summary]:
     """A new run in a new folder below `out`; `scene`: its data, where they have been prepared already."""
     if data is None:
         watch.prepare(config)
@@ -243,7 +240,7 @@ def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = 
         folder = RunFolder.create(out, anywhere(config), experiment.hardware.described())
         if is_own(config.run.data):  # new rows are read by it, whatever becomes of the files
             folder.write(FILE, read_declaration(config.run.data).toml())
-        for note in experiment.data.facts.get("attack", ()):
+        for note in DataFacts.of(experiment.data.facts).attack:
             folder.log(note)
         folder.save_split(split_of(experiment.data.federation))
         return folder, experiment.go(folder, watch)
@@ -257,7 +254,7 @@ def anywhere(config: Config) -> Config:
     return replace(config, run=replace(config.run, data=path))
 
 
-def resume(folder: RunFolder, watch: Watch) -> Record:
+def resume(folder: RunFolder, watch: Watch) -> Summary:
     """Go on from a run's last checkpoint, or from its beginning if it had none yet."""
     config = folder.config()
     watch.prepare(config)

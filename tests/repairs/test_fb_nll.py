@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from imperfed.engine.conversation import repair_labels
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Watch, start
 from imperfed.repairs.fb_nll import FBNLL
+from imperfed.results.summary import Summary
 from tests.support.crowd import CLASSES, rows
 
 COUNTS = [[30, 20, 0, 0], [0, 0, 25, 20], [25, 35, 0, 0], [0, 0, 15, 40]]
@@ -114,15 +114,18 @@ def test_a_run_with_a_repair(tmp_path: Path) -> None:
     from pyarrow import parquet
 
     folder, summary = start(resolve(words=WORDS), tmp_path, Watch())
-    told = summary["repair"]
-    assert told["adjusted rand index"] == 1
-    assert told["figures"]["noise before"] == pytest.approx(0.4, abs=0.01)
-    assert told["figures"]["noise after"] < 0.06
-    assert set(told["sent"]) == {"V", "r", "V_classes", "changed", "noise"}
-    assert summary["facts"]["noise"] == "class-dependent"
+    repair = summary.repair
+    assert repair is not None
+    assert repair.figures is not None
+    assert repair.adjusted_rand_index == 1
+    assert repair.figures.noise_before == pytest.approx(0.4, abs=0.01)
+    assert repair.figures.noise_after is not None
+    assert repair.figures.noise_after < 0.06
+    assert set(repair.sent) == {"V", "r", "V_classes", "changed", "noise"}
+    assert summary.facts.noise == "class-dependent"
     table = parquet.read_table(folder.path / "labels" / "site-2.parquet").to_pydict()
     assert list(table) == ["id", "given", "suggested", "confidence", "reason", "noise estimate"]
-    assert len(table["id"]) == summary["sites"][2]["train"]
+    assert len(table["id"]) == summary.sites[2].train
     assert table["noise estimate"][0] == pytest.approx(0.4, abs=0.08)
     assert sorted(p.stem for p in (folder.path / "models").iterdir()) == ["site-0", "site-1", "site-2", "site-3"]
     log = (folder.path / "log.txt").read_text()
@@ -130,7 +133,7 @@ def test_a_run_with_a_repair(tmp_path: Path) -> None:
     report = (folder.path / "report.html").read_text()
     assert "Repair of labels" in report
     assert "It formed 2 groups of sites" in report
-    json.dumps(summary, allow_nan=False)
+    assert Summary.from_json((folder.path / "summary.json").read_text()) == summary
 
 
 def test_the_repair_is_part_of_the_settings(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ from imperfed.flower.coordinator.remote_repair import repair_at_sites
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.site_info import read_cards, write_cards
 from imperfed.flower.messages.transport import Timeouts, Transport
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import RunFolder
+from imperfed.results.summary import Summary
 
 
 @dataclass
@@ -52,7 +53,7 @@ class Coordinator:
         greeting = RunInfo("", self.config.toml(), self.declaration, 0, Scale.none(), {})
         self.transport = Transport(self.grid, tuple(self.sites), greeting, self.timeouts, self.say)
 
-    def run(self, watch: Watch) -> Record:
+    def run(self, watch: Watch) -> Summary:
         """Train to the end, from the last checkpoint if there is one, and write the products."""
         watch.prepare(self.config)
         try:

@@ -36,7 +36,7 @@ from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_s
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import Key
 from imperfed.results.folder import RunFolder
-from imperfed.results.write import metrics
+from imperfed.results.metrics import metrics
 
 FEWEST = 10
 """Rows that must stand behind sums that leave a site."""

@@ -8,7 +8,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision
 from imperfed.core.labels import Annotated
 from imperfed.core.network import Net
-from imperfed.data.federate import FederatedData
+from imperfed.data.federate import Facts, FederatedData
 from imperfed.data.files.declaration import FILE
 from imperfed.evaluation.evaluator import figure
 from imperfed.flower.messages.payload import Payload
@@ -17,8 +17,9 @@ from imperfed.flower.site.rows_cache import forget
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site
 from imperfed.flower.site.store import Key
 from imperfed.report import write_report
-from imperfed.results.folder import Record, RunFolder
-from imperfed.results.write import RunOutcome, write_labels, write_summary
+from imperfed.results.folder import RunFolder
+from imperfed.results.labels import write_labels
+from imperfed.results.write import RunOutcome, write_summary
 
 
 def finish(place: LocalSite, run_info: RunInfo, start: Key, model: Tree, rounds: int) -> Payload:
@@ -43,28 +44,28 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
     """The labels worked out, and the summary of this site alone."""
     evaluator = remote.evaluator
     personal = {0: evaluator.site(0, net)} if evaluator.sites else {}
-    labels = write_labels(folder, remote.runtime.infer_labels(remote.site, net), data, evaluator)
-    areas = None
+    labels = write_labels(folder, remote.runtime.infer_labels(remote.site, net), data.federation, evaluator)
+    aurocs = None
     if evaluator.annotated is not None:
-        areas = evaluator.by_class(0, net)[None] if evaluator.sites else None
+        aurocs = evaluator.by_class(0, net)[None] if evaluator.sites else None
         evaluator = replace(evaluator, annotated=evaluator.annotated[:1])  # without what is known of other sites
-    run = remote.config.run
-    head: Record = {
-        "title": run.title,
-        "method": run.method,
-        "objective": remote.runtime.spec.objective.name,
-        "data": data.federation.name,
-        "seed": run.seed,
-        "data_seed": run.data_seed,
-        "seconds": None,  # the run was the coordinator's
-    }
-    write_summary(folder, data, evaluator, head, RunOutcome(rounds, personal, {}, labels, areas))
+    outcome = RunOutcome(
+        run=remote.config.run,
+        objective=remote.runtime.spec.objective.name,
+        rounds=rounds,
+        personal=personal,
+        common={},
+        labels=labels,
+        class_aurocs=aurocs,
+        seconds=None,  # the run was the coordinator's
+    )
+    write_summary(folder, data, evaluator, outcome)
 
 
-def facts(data: FederatedData) -> Record:
-    """What the report says of the site's data."""
+def facts(data: FederatedData) -> Facts:
+    """Return what the report says of the site's data."""
     tests, labels = data.oracle.test_y, data.federation.labels
-    known: Record = {}
+    known: Facts = {}
     if isinstance(labels, Annotated):
         known["annotated_rows"] = (labels.values >= 0).sum(0)[:, None].tolist()  # [class][site]
     return known | {
