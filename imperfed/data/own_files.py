@@ -14,10 +14,8 @@ from imperfed.core.errors import UsageError
 from imperfed.core.federation import Attribute, Federation
 from imperfed.core.labels import Annotated, Exact, Labels, Positive, Positives
 from imperfed.data.attributes import spare, true_groups
-from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import (
-    Facts,
     FederatedData,
     RowSplit,
     check_shares,
@@ -31,10 +29,11 @@ from imperfed.data.federate import (
 from imperfed.data.files.declaration import Declaration
 from imperfed.data.files.reading import Reading
 from imperfed.data.files.rows import FileRows
+from imperfed.data.labelling import Facts, LabelConfig
 from imperfed.data.oracle import Oracle
-from imperfed.data.partitions import SplitConfig
 from imperfed.data.scale import Moments, Scale
 from imperfed.data.sparse import same_length
+from imperfed.data.split import SplitConfig
 from imperfed.data.trusted import set_apart
 
 COUNT = ("test", "public", "trusted")

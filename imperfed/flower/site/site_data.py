@@ -10,7 +10,7 @@ from torch import Tensor
 from imperfed.experiments.config import Config
 from imperfed.data.site_files import ServerFiles, SiteFiles
 from imperfed.data.own_files import COUNT, Part, cut_files, join, parts_of, refuse_settings, told_truly, true_test_groups
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.split import SplitConfig
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.federation import Attribute, Trusted
 from imperfed.data.files.declaration import Declaration, parse
