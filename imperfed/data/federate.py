@@ -73,10 +73,9 @@ def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_
     dataset.check()
     if isinstance(split.partition, LabelPartition):
         return federate_by_label(dataset, split, split.partition, stream(data_seed, "partition"))
-    assert isinstance(split.partition, RowPartition)
     dataset = keep_wanted_classes(dataset, labelling)
     clear, dataset = dataset, blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
-    cut = cut_rows(dataset, split, split.partition, data_seed)
+    cut = cut_rows(dataset, split, data_seed)
     tasks = split.partition.tasks_of(dataset.classes, split.sites)
     labels, made = label(clear, labelling, cut.train, tasks, data_seed)
     scale = Scale.of(dataset.x, cut.train, split.standardise)
@@ -144,12 +143,13 @@ def label(
     return generate_sets(dataset, labelling, data_seed, stream(data_seed, "sets"))
 
 
-def cut_rows(dataset: Dataset, split: SplitConfig, partition: RowPartition, data_seed: int) -> RowSplit:
+def cut_rows(dataset: Dataset, split: SplitConfig, data_seed: int) -> RowSplit:
     """Return the rows of each site, its test rows, and the public inputs."""
+    assert isinstance(split.partition, RowPartition)
     check_shares(split)
     if split.validation:
         raise UsageError(
-            f"split.validation sets rows apart with partition = label only, not with {partition.name}; set it to 0"
+            f"split.validation sets rows apart with partition = label only, not with {split.partition.name}; set it to 0"
         )
     if split.common_test and dataset.test_x is None:
         raise DataError(
@@ -166,7 +166,8 @@ def cut_rows(dataset: Dataset, split: SplitConfig, partition: RowPartition, data
     # Where a row may have several classes, no partition can go by them.
     y, column = (None if t is None or t.ndim > 1 else t[rest] for t in (y, column))
     unassigned = UnassignedRows(len(rest), dataset.classes, y, column)
-    sites = [rest[rows] for rows in partition.divide(unassigned, split.sites, stream(data_seed, "partition"))]
+    parts = split.partition.divide(unassigned, split.sites, stream(data_seed, "partition"))
+    sites = [rest[rows] for rows in parts]
     train, test = keep_apart(dataset, test_share, sites, site_names(len(sites)), data_seed)
     cut = take_public(dataset, split, train, test, stream(data_seed, "public"))
     return replace(cut, trusted=torch.from_numpy(trusted), common_test=split.common_test)

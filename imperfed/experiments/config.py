@@ -1,7 +1,7 @@
 """Settings of an experiment: typed fields in sections, from defaults, a preset, a TOML file and `key=value` words.
 
-The schema is the dataclasses themselves: sections such as `method`, `attack` and `partition` take the fields of what was
-chosen by name.
+The schema is the dataclasses themselves: sections such as `method`, `attack` and `partition` take the fields of what
+was chosen by name.
 """
 
 from __future__ import annotations

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from imperfed.data.candidates import LabelConfig
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, SensitiveColumn, called, read_declaration
 from imperfed.data.files.reading import read_sites
+from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.split import SplitConfig
 from tests.support import small_files as small
 from tests.support.terminal import done, imperfed, records, summary
 from tests.support.written_files import declare, write_table

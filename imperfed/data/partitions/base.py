@@ -37,7 +37,11 @@ class UnassignedRows:
 
 @dataclass(frozen=True)
 class Partition(DataGenerator):
-    """A way to make sites of a dataset."""
+    """A way to make sites of a dataset. What divides rows among sites is a `RowPartition`."""
+
+    def tasks_of(self, classes: tuple[str, ...], sites: int) -> Tasks | None:
+        """Return the tasks of a partition that knows any: disjoint sets of classes, one for each site."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,6 @@ class RowPartition(Partition):
     @abstractmethod
     def divide(self, rows: UnassignedRows, sites: int, generator: np.random.Generator) -> list[Index]:
         """Return the row numbers of each site. They are disjoint; rows may be left out."""
-
-    def tasks_of(self, classes: tuple[str, ...], sites: int) -> Tasks | None:
-        """Return the tasks of a partition that knows any: disjoint sets of classes, one for each site."""
-        return None
 
 
 def check_sites(sites: int, rows: int) -> None:
