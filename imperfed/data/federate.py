@@ -53,7 +53,7 @@ class RowSplit:
     """Who gets which rows of the dataset, and what belongs to no site."""
 
     train: list[Tensor]
-    """Row numbers, one tensor a site."""
+    """Row numbers, one tensor per site."""
     test: list[Tensor]
     public: Tensor
     """Inputs."""
@@ -67,7 +67,7 @@ class RowSplit:
 
 
 def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_seed: int) -> FederatedData:
-    """Candidate sets, sites, test sets and public inputs; the same for the same arguments on any machine."""
+    """Return sites, labels, test sets and public inputs; the same for the same arguments on any machine."""
     if data_seed < 0:
         raise UsageError(f"data_seed must not be negative; given: {data_seed}")
     dataset.check()
@@ -93,7 +93,7 @@ def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_
 
 
 def tested_groups(dataset: Dataset, cut: RowSplit) -> tuple[Tensor, ...]:
-    """The true group of every test row, a site each; none where rows name several groups."""
+    """Return the true groups of the test rows, one tensor per site; none where rows name several groups."""
     x, tested = dataset.x, cut.test
     if cut.common_test and dataset.test_x is not None and cut.common is not None:
         x, tested = dataset.test_x, [cut.common] * len(cut.test)
@@ -102,7 +102,7 @@ def tested_groups(dataset: Dataset, cut: RowSplit) -> tuple[Tensor, ...]:
 
 
 def gather(dataset: Dataset, cut: RowSplit, labels: Labels, scale: Scale, sites: tuple[str, ...]) -> Federation:
-    """What the sites hold: their rows of the cut, with what is told of them."""
+    """Return what the sites hold: their rows of the cut, with what is told of them."""
     order = torch.cat(cut.train)
     return Federation(
         name=dataset.name,
@@ -131,7 +131,7 @@ def federate_by_label(
 def label(
     dataset: Dataset, labelling: LabelConfig, sites: Sequence[Tensor], tasks: Tasks | None, data_seed: int
 ) -> tuple[Labels, Facts]:
-    """What is told about every row of the dataset, and how it came about."""
+    """Return what is told about every row of the dataset, and how it came about."""
     if labelling.kind not in KINDS:
         raise unknown("kind of labels", labelling.kind, KINDS)
     several = dataset.y is not None and dataset.y.ndim == 2
@@ -149,7 +149,8 @@ def cut_rows(dataset: Dataset, split: SplitConfig, data_seed: int) -> RowSplit:
     check_shares(split)
     if split.validation:
         raise UsageError(
-            f"split.validation sets rows apart with partition = label only, not with {split.partition.name}; set it to 0"
+            "split.validation sets rows apart with partition = label only, not with "
+            f"{split.partition.name}; set it to 0"
         )
     if split.common_test and dataset.test_x is None:
         raise DataError(
@@ -188,7 +189,7 @@ def keep_apart(
     data_seed: int,
     fix: str = "use fewer sites",
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The rows of each site that it trains on, in order, and those it is measured on, in random order.
+    """Return the rows of each site that it trains on, in order, and those it is measured on, in random order.
 
     `fix` is said where a site has too few rows for both.
     """

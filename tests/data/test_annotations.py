@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 @pytest.mark.parametrize("name", annotation_patterns())
 def test_no_pattern_changes_the_truth(name: str) -> None:
-    diseases = tuple(dict.fromkeys(TableThree().named_classes() + ("Cardiomegaly", "Emphysema")))
+    diseases = tuple(dict.fromkeys((*TableThree().named_classes(), "Cardiomegaly", "Emphysema")))
     truth = torch.ones(12, len(diseases), dtype=torch.int8)
     settings = {"lists": "; ".join(["Nodule"] * 6)} if name == "listed" else {}
     sites = torch.arange(12).split(3 if name == "table-1" else 2)

@@ -134,6 +134,7 @@ def test_all_problems_end_a_run_before_anything_is_written(tmp_path: Path) -> No
     [
         ("partition=iid", "split.partition = iid: the sites and their rows of animals are as its files say"),
         ("sites=3", "split.sites = 3"),
+        ("beta=0.1", "split.partition = dirichlet beta=0.1: the sites and their rows of animals"),
         ("split.standardise=true", "split.standardise"),
         ("labels.candidates=flip", "labels.candidates = flip: the labels (candidates) of animals are as its files say"),
         ("labels.kind=exact", "labels.kind = exact"),
