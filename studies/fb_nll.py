@@ -19,12 +19,15 @@ from torch import Tensor
 
 from imperfed.core.federation import Federation
 from imperfed.core.threads import one_thread
-from imperfed.data.candidates import LabelConfig
+from imperfed.data.corruption.noise import noises
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.noise import NOISES
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.iid import IIDPartition
+from imperfed.data.partitions.tasks import TasksPartition
 from imperfed.data.sources import load
+from imperfed.data.split import SplitConfig
+from imperfed.engine.conversation import repair_labels
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.repairs.fb_nll import FBNLL
 from imperfed.repairs.fb_nll.clusters import cluster
@@ -32,6 +35,7 @@ from imperfed.repairs.features import features
 from studies.controls import corrected_by, means, probe
 
 SITES, SEEDS, TASKS, IMPURITY = 20, (0, 1, 2), (2, 3, 5), 0.1
+NOISES = ("class-independent", "class-dependent", "uniform")
 NETWORK = "efficientnet-lite0"
 CLEAN = 500
 """Rows at the server, about 50 a class."""
@@ -83,9 +87,9 @@ def groups_table() -> Iterator[str]:
                 kinds = (base, replace(base, linkage="ward"), replace(base, center=True))
                 scores: list[list[float | None]] = [[], [], [], []]
                 for seed in SEEDS:
-                    split = SplitConfig(SITES, "tasks", tasks=tasks, impurity=IMPURITY, test=0)
+                    split = SplitConfig(SITES, TasksPartition(tasks, impurity=IMPURITY), test=0)
                     scene = federate(first(of_features(data, phi), SITES * rows), split, LabelConfig("exact"), seed)
-                    evaluator, draw = Evaluator(scene.oracle), torch.Generator()
+                    evaluator = Evaluator(scene.oracle)
                     found = [repair_labels(repair, scene.federation)[0].groups for repair in kinds]
                     found.append(mean_features(scene.federation, tasks))
                     for column, groups in zip(scores, found, strict=True):
@@ -107,17 +111,17 @@ class Setting:
 
     def scene(self, seed: int) -> FederatedData:
         """The federation with its noise."""
-        kind = "iid" if self.tasks == 1 else "tasks"
+        partition = IIDPartition() if self.tasks == 1 else TasksPartition(self.tasks, impurity=IMPURITY)
         dataset = of_features(self.data, self.phi)
         trusted = CLEAN / len(dataset)
-        split = SplitConfig(SITES, kind, tasks=self.tasks, impurity=IMPURITY, test=0, trusted=trusted)
-        return federate(dataset, split, LabelConfig("exact", noise=self.noise), seed)
+        split = SplitConfig(SITES, partition, test=0, trusted=trusted)
+        return federate(dataset, split, LabelConfig("exact", noise=noises()[self.noise]()), seed)
 
 
 SETTINGS = (
-    *(Setting("mnist", "hog", tasks, noise) for tasks in TASKS for noise in NOISES[1:]),
+    *(Setting("mnist", "hog", tasks, noise) for tasks in TASKS for noise in NOISES),
     Setting("mnist", "hog", 2, "none"),
-    *(Setting("cifar10", NETWORK, tasks, noise) for tasks in TASKS for noise in NOISES[1:]),
+    *(Setting("cifar10", NETWORK, tasks, noise) for tasks in TASKS for noise in NOISES),
     Setting("cifar10", NETWORK, 2, "none"),
     Setting("cifar10n-worse", NETWORK, 1, "none"),
     Setting("cifar10n-aggre", NETWORK, 1, "none"),
@@ -143,7 +147,7 @@ def one_seed(setting: Setting, seed: int) -> list[float]:
     """The figures of one row for one seed of the data."""
     data = setting.scene(seed)
     federation, evaluator, n = data.federation, Evaluator(data.oracle), len(data.federation.x)
-    draw, whole = torch.Generator(), FBNLL(features="raw")
+    whole = FBNLL(features="raw")
     _, full = repair_labels(whole, federation)
     figures = evaluator.repaired(0, n, full.given, full.suggested)
     assert figures is not None

@@ -9,11 +9,10 @@ import torch
 
 from imperfed.core.context import ServerView
 from imperfed.core.threads import one_thread
-from imperfed.data.noise import NOISES
 from imperfed.engine.conversation import ask_here, converse, repair_labels, views
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.repairs.fb_nll import FBNLL
-from studies.fb_nll import SITES, Setting
+from studies.fb_nll import NOISES, SITES, Setting
 
 COLOURS = ("#b8483b", "#3b6fb8")
 
@@ -50,12 +49,12 @@ def draw(path: Path) -> None:
     at = range(0, SITES, 5)
     left.set(title=f"Similarity of {SITES} sites, three tasks", xlabel="site", ylabel="site", xticks=at, yticks=at)
     figure.colorbar(shown, ax=left)
-    pairs = [noise(Setting("mnist", "hog", 3, kind)) for kind in NOISES[1:]]
+    pairs = [noise(Setting("mnist", "hog", 3, kind)) for kind in NOISES]
     for side, (label, colour) in enumerate(zip(("before", "after"), COLOURS, strict=True)):
         middle = [i + 0.4 * side - 0.2 for i in range(len(pairs))]
         bars = right.bar(middle, [pair[side] for pair in pairs], 0.36, color=colour, label=label)
         right.bar_label(bars, fmt="%.1f")
-    right.set(title="Wrong labels, %", xticks=range(len(pairs)), xticklabels=NOISES[1:], ylim=(0, 55))
+    right.set(title="Wrong labels, %", xticks=range(len(pairs)), xticklabels=NOISES, ylim=(0, 55))
     right.legend(frameon=False, ncols=2, loc="upper left")
     right.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, metadata={"Date": None})

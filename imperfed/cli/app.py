@@ -219,7 +219,11 @@ def inspect(
 @app.command(name="list")
 def list_(
     what: Annotated[
-        str, typer.Argument(help="algorithms, repairs, attacks, defences, labels, datasets, models or studies.")
+        str,
+        typer.Argument(
+            help="algorithms, repairs, attacks, defences, labels, partitions, candidates, noise, annotations, "
+            "datasets, models or studies."
+        ),
     ] = "algorithms",
     json: Json = False,
 ) -> None:

@@ -17,9 +17,13 @@ from rich.table import Table
 from imperfed.algorithms import catalogue
 from imperfed.attacks import attacks
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.errors import unknown
+from imperfed.core.errors import UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.core.objective import Objective
+from imperfed.data.corruption.annotations import annotation_patterns
+from imperfed.data.corruption.candidates import candidate_generators
+from imperfed.data.corruption.noise import noises
+from imperfed.data.partitions import partitions
 from imperfed.data.source import data_folder
 from imperfed.data.sources import sources
 from imperfed.defences import defences
@@ -97,19 +101,24 @@ def label_entries() -> list[Entry]:
     return [{"name": name, "is": kind.title, "about": about(kind)} for name, kind in KINDS.items()]
 
 
-def auxiliaries(found: Finder) -> Callable[[], list[Entry]]:
-    """Every repair, attack or defence."""
-    return lambda: [{"name": name, "about": about(thing)} for name, thing in found().items()]
+def plain_entries(known: Finder) -> Callable[[], list[Entry]]:
+    """Return a function that lists what a catalogue knows: names, and what each is."""
+    return lambda: [{"name": name, "about": about(thing)} for name, thing in known().items()]
 
 
 AROUND: dict[str, Finder] = {
     "repairs": repairs,
     "attacks": attacks,
     "defences": defences,
+    "partitions": partitions,
+    "candidates": candidate_generators,
+    "noise": noises,
+    "annotations": annotation_patterns,
 }
+"""What goes with any method, and what makes the data it learns from."""
 LISTS: dict[str, Callable[[], list[Entry]]] = {
     "algorithms": algorithms,
-    **{what: auxiliaries(found) for what, found in AROUND.items()},
+    **{what: plain_entries(known) for what, known in AROUND.items()},
     "labels": label_entries,
     "datasets": datasets,
     "models": model_entries,
@@ -144,11 +153,10 @@ def listing(what: str, as_json: bool, console: Console) -> None:
 
 def show(name: str, as_json: bool, console: Console) -> None:
     """Print all about one entry of the catalogue."""
-    around = {name: thing for found in AROUND.values() for name, thing in found().items()}
     if name in catalogue():
         entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
-    elif name in around:
-        entry = method_entry(around[name])
+    elif thing := find_around(name):
+        entry = method_entry(thing)
     elif name in sources():
         entry = next(e for e in datasets() if e["name"] == name)
         if entry["present"] == "yes":
@@ -159,6 +167,7 @@ def show(name: str, as_json: bool, console: Console) -> None:
     elif name in studies():
         entry = next(e for e in study_entries() if e["name"] == name)
     else:
+        around = {own for known in AROUND.values() for own in known()}
         raise unknown("name", name, [*catalogue(), *around, *sources(), *models(), *studies()])
     if as_json:
         print(json.dumps(entry, indent=2))
@@ -166,6 +175,15 @@ def show(name: str, as_json: bool, console: Console) -> None:
     for key, value in entry.items():
         console.print(key, style="bold")
         console.print(str(value) if key != "files" else checksums(value))
+
+
+def find_around(name: str) -> type[Any] | None:
+    """Return what goes with a method or makes its data; `list.name` says which one where two lists have the name."""
+    wanted, _, own = name.rpartition(".")
+    lists = [what for what, known in AROUND.items() if wanted in ("", what) and own in known()]
+    if len(lists) > 1:
+        raise UsageError(f"{name!r} could be {' or '.join(f'{what}.{name}' for what in lists)}: say which")
+    return AROUND[lists[0]]()[own] if lists else None
 
 
 def method_entry(method: type[Any]) -> Entry:

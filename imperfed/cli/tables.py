@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from imperfed.algorithms import find
+from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
 from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
 from imperfed.evaluation.fairness import FAIR
@@ -196,7 +196,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     for said in dict.fromkeys(said for line in lines for said in line.diverged):
         console.print(f"diverged: {said}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
-        console.print(f"{part}: {about(find(part))}")
+        console.print(f"{part}: {about(catalogue()[part])}")
     console.print("Written:")
     for path in sorted(folder.iterdir()):
         console.print(f"  {path / 'report.html' if path.is_dir() else path}")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+from imperfed.core.errors import unknown
+
+Entry = TypeVar("Entry")
 
 
 def discover(
@@ -23,3 +27,10 @@ def discover(
             if own and key in vars(thing) and issubclass(thing, kinds):
                 found[getattr(thing, key)] = thing
     return dict(sorted(found.items()))
+
+
+def find(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
+    """Return the entry of this name, or raise an error that calls it a `kind` and offers the nearest name."""
+    if name not in known:
+        raise unknown(kind, name, known)
+    return known[name]

@@ -18,14 +18,14 @@ from imperfed.core.errors import DataError, UsageError
 from imperfed.core.federation import Attribute, Trusted
 from imperfed.core.labels import Exact
 from imperfed.data.attributes import spare, true_groups
-from imperfed.data.candidates import LabelConfig
-from imperfed.data.federate import Facts, FederatedData, check_shares, cut_site, label_facts, share_of, stream
+from imperfed.data.federate import FederatedData, check_shares, cut_site, label_facts, share_of, stream
 from imperfed.data.files.declaration import Declaration
 from imperfed.data.files.reading import Reading, SiteReading
 from imperfed.data.files.rows import FileRows
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import Facts, LabelConfig
 from imperfed.data.scale import Moments, Scale
 from imperfed.data.site_files import ServerFiles, SiteFiles, put_together
+from imperfed.data.split import SplitConfig
 from imperfed.data.trusted import draw_rows
 
 COUNT = ("test", "public", "trusted")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from imperfed.algorithms import catalogue, reference
+from imperfed.algorithms import objectives, reference
 from imperfed.core.components import RepairResult, apply_attack
 from imperfed.core.errors import DataError, DivergedError, ImperfedError, UsageError
 from imperfed.core.federation import TO_TRUST, Federation
@@ -20,10 +20,10 @@ from imperfed.core.labels import Annotated, Exact
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
-from imperfed.data.candidates import LabelConfig
 from imperfed.data.federate import FederatedData, federate
 from imperfed.data.files.declaration import FILE, is_federation, read_declaration
 from imperfed.data.files.reading import read_sites
+from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
 from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
@@ -197,7 +197,7 @@ def choose_objective(config: Config, data: FederatedData) -> Objective:
     kind = type(data.federation.labels)
     objective = config.method.objective or reference(kind)
     if not objective.accepts(kind):
-        able = [n for n, c in catalogue().items() if issubclass(c, Objective) and c.accepts(kind)]
+        able = [name for name, known in objectives().items() if known.accepts(kind)]
         raise UsageError(
             f"{config.run.method}: its objective {objective.name!r} learns from {objective.labels.kind} labels, but "
             f"{data.federation.name} comes with {kind.kind} labels here. Objectives that learn from those: "

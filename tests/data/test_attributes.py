@@ -11,17 +11,19 @@ import torch
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute
 from imperfed.data.attributes import blur, true_groups
-from imperfed.data.candidates import LabelConfig
+from imperfed.data.corruption.candidates.flip import FlippedSets
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.iid import IIDPartition
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import taken_apart
 from imperfed.data.sources import load
+from imperfed.data.split import SplitConfig
 
 GROUP = Attribute("group", ("a", "b", "c"), 1)
-FLIP = LabelConfig(candidates="flip")
-SPLIT = SplitConfig(sites=3, partition="iid")
+FLIP = LabelConfig(candidates=FlippedSets())
+SPLIT = SplitConfig(sites=3, partition=IIDPartition())
 
 
 def toy(n=3000, test=0):

@@ -17,7 +17,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.context import ServerContext
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
-from imperfed.defences import defences, find
+from imperfed.defences import defences
 from imperfed.defences.fairfedpapl import FairFedPAPL
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
 from imperfed.defences.median import Median
@@ -31,7 +31,7 @@ ADVERSARIES = (1, 4, 8)
 
 def test_all_are_found_by_name():
     assert sorted(d.name for d in ALL) == list(defences())
-    assert find("multi-krum") is MultiKrum
+    assert defences()["multi-krum"] is MultiKrum
 
 
 @pytest.mark.parametrize("defence", ALL, ids=lambda d: d.name)

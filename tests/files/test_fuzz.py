@@ -20,12 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from imperfed.core.errors import DataError
-from imperfed.data.candidates import LabelConfig
 from imperfed.data.files.declaration import Inputs, LabelColumns, SensitiveColumn, read_declaration
 from imperfed.data.files.reading import places, read_sites
 from imperfed.data.files.rules import declarable
+from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.split import SplitConfig
 from tests.support import small_files as small
 from tests.support.written_files import declare
 

@@ -30,7 +30,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SEVEN: dict[str, Any] = {"split.sites": 7, "split.partition": "iid", "rounds.rounds": 2}
 DEFENDED = {
     "labels.candidates": "flip",
-    "labels.edge": "raw",
+    "candidates.edge": "raw",
     "fairness.target": "q",
     "fairness.unprivileged": "c",
     "attack": "plfa",
@@ -43,7 +43,6 @@ DEFENDED = {
 REPAIRED = {
     "labels.kind": "exact",
     "labels.noise": "uniform",
-    "labels.noise_rate": 0.3,
     "split.trusted": 0.15,
     "repair": "fb-nll",
     "repair.groups": 2,

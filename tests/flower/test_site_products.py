@@ -20,13 +20,12 @@ from imperfed.results.folder import RunFolder
 from tests.support.rehearsal import Apart, settled
 
 WAYS: dict[str, dict[str, Any]] = {
-    "candidate sets": {"method": "pfedpll", "labels.candidates": "flip", "labels.edge": "raw"},
-    "missing labels": {"method": "fedpsl", "labels.kind": "annotated", "labels.annotated": 0.7},
+    "candidate sets": {"method": "pfedpll", "labels.candidates": "flip", "candidates.edge": "raw"},
+    "missing labels": {"method": "fedpsl", "labels.kind": "annotated", "annotation.annotated": 0.7},
     "wrong labels": {
         "method": "cross-entropy",
         "labels.kind": "exact",
         "labels.noise": "uniform",
-        "labels.noise_rate": 0.3,
         "split.trusted": 0.15,
         "repair": "fb-nll",
         "repair.M": 2,

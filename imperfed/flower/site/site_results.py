@@ -8,8 +8,9 @@ from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision
 from imperfed.core.labels import Annotated
 from imperfed.core.network import Net
-from imperfed.data.federate import Facts, FederatedData
+from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
+from imperfed.data.labelling import Facts
 from imperfed.evaluation.evaluator import figure
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
