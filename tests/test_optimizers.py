@@ -32,6 +32,17 @@ def test_a_part_of_the_moments_moves_as_the_whole_does():
         assert torch.equal(whole.move(g, LR, t), torch.cat(parts))
 
 
+@pytest.mark.parametrize("rate_first", [False, True])
+def test_the_order_of_the_operations_is_kept(rate_first):
+    adam, m, s = Adam.of(torch.ones(7, 5)), torch.zeros(7, 5), torch.zeros(7, 5)
+    for t, g in enumerate(gradients(), 1):
+        m.lerp_(g, 1 - 0.9)
+        s.lerp_(g.square(), 1 - 0.999)
+        spread = (s / (1 - 0.999**t)).sqrt() + 1e-8
+        expected = LR * m / (1 - 0.9**t) / spread if rate_first else LR * (m / (1 - 0.9**t)) / spread
+        assert torch.equal(adam.move(g, LR, t, rate_first), expected)
+
+
 def test_corrections_in_the_rate_are_those_of_the_clean_network():
     """The form in which candidate sets were generated: other bits would be other sets."""
     adam, m, s = Adam.of(torch.ones(7, 5)), torch.zeros(7, 5), torch.zeros(7, 5)

@@ -35,9 +35,7 @@ from imperfed.core.exchange import Updates
 from imperfed.core.labels import Annotated, Labels
 from imperfed.core.objective import Objective
 from imperfed.nn.double_backward import DoubleBackward
-
-B1, B2, EPS = 0.9, 0.999, 1e-8
-"""Adam's usual constants."""
+from imperfed.nn.optimizers import Adam
 
 
 @dataclass(frozen=True)
@@ -79,11 +77,9 @@ class FedPSL(Algorithm):
         step.w.sub_(self.adam(g, step, slice(None)))
 
     def adam(self, g: Tensor, step: LocalStep, part: slice) -> Tensor:
-        """How far Adam moves this part of the weights along g."""
+        """Return how far Adam moves this part of the weights along g."""
         m, v, t = step.opt_state["m"][part], step.opt_state["v"][part], step.opt_state["t"]
-        m.lerp_(g, 1 - B1)
-        v.lerp_(g.square(), 1 - B2)
-        return step.lr * (m / (1 - B1**t)) / ((v / (1 - B2**t)).sqrt() + EPS)
+        return Adam(m, v).move(g, step.lr, t)
 
     def decoupled(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
         """Alg. 1, lines 4 to 9. Weights change only at the end: the graph of L_train still needs the old ones."""

@@ -22,10 +22,15 @@ class Adam:
         """Return moments at 0 for these weights."""
         return cls(torch.zeros_like(w), torch.zeros_like(w))
 
-    def move(self, g: Tensor, lr: float | Tensor, t: int | Tensor) -> Tensor:
-        """Return what step t (the first is 1) along g takes off the weights: algorithm 1 of the paper."""
+    def move(self, g: Tensor, lr: float | Tensor, t: int | Tensor, rate_first: bool = False) -> Tensor:
+        """Return what step t (the first is 1) along g takes off the weights: algorithm 1 of the paper.
+
+        `rate_first` changes the rounding and nothing else; a long descent makes even that visible.
+        """
         self._take_in(g)
-        return lr * (self.m / (1 - B1**t)) / ((self.v / (1 - B2**t)).sqrt() + EPS)
+        first, second = 1 - B1**t, 1 - B2**t
+        corrected = lr * self.m / first if rate_first else lr * (self.m / first)
+        return corrected / ((self.v / second).sqrt() + EPS)
 
     def move_by_rate(self, g: Tensor, lr: float, t: int) -> Tensor:
         """Return the same with both corrections in the rate (end of section 2): fewer operations, a larger epsilon."""
