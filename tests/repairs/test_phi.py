@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from imperfed.core.errors import UsageError
 from imperfed.core.cache import cache_folder
+from imperfed.core.errors import UsageError
 from imperfed.repairs import feature_cache
 from imperfed.repairs import features as phi
 from imperfed.repairs.fb_nll.fb_nll import pca_basis

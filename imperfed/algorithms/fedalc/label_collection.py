@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from imperfed.algorithms._private_rows import accountant, spent
+from imperfed.algorithms._private_rows import accounting, spent
 from imperfed.algorithms.fedalc.correlations import Pairs
 from imperfed.algorithms.fedalc.digests import digests, numbered, quantised
 from imperfed.core.batch import Tree
@@ -54,7 +54,7 @@ class Collecting:
         if self.hashed not in HASHED:
             raise unknown("thing to digest", self.hashed, HASHED)
         if self.noise:
-            accountant()
+            accounting()
 
     def collection(self) -> Exchange:
         """The exchange, once, before round 0."""
