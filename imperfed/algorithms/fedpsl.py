@@ -22,7 +22,7 @@ weight decay, which the paper does not use, acts on the two outer steps only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from torch import Tensor
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteSetup
-from imperfed.core.errors import UsageError, not_negative
+from imperfed.core.errors import not_negative
 from imperfed.core.exchange import Updates
 from imperfed.core.labels import Annotated, Labels
 from imperfed.core.objective import Objective
@@ -46,12 +46,10 @@ class FedPSL(Algorithm):
     made_for: ClassVar[type[Labels] | None] = Annotated
     tdma: bool = True  # task-dependent model aggregation, Eq. 9
     tadl: bool = True  # task-agnostic decoupling learning, Alg. 1
-    order: int = 2  # 2: the meta-gradient through theta'; 1: theta' taken as a constant shift
+    order: Literal[1, 2] = 2  # 2: the meta-gradient through theta'; 1: theta' taken as a constant shift
     a: float = 0.001  # alpha of line 6, the step inside theta'
 
     def __post_init__(self) -> None:
-        if self.order not in (1, 2):
-            raise UsageError(f"setting method.order of fedpsl must be 1 or 2; got {self.order}")
         not_negative("method", a=self.a)
 
     @property

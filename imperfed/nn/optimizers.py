@@ -35,7 +35,7 @@ class Adam:
     def move_by_rate(self, g: Tensor, lr: float, t: int) -> Tensor:
         """Return the same with both corrections in the rate (end of section 2): fewer operations, a larger epsilon."""
         self._take_in(g)
-        rate = lr * (1 - B2**t) ** 0.5 / (1 - B1**t)
+        rate: float = lr * (1 - B2**t) ** 0.5 / (1 - B1**t)
         return rate * self.m / (self.v.sqrt() + EPS)
 
     def _take_in(self, g: Tensor) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from imperfed.repairs.fb_nll.spectra import relevance, similarity, spectrum
 from imperfed.repairs.features import features, phi
 from imperfed.repairs.protocol import LabelDecision, RepairStep, View, fewest, nothing
 
-PHASE1 = ("margin", "paper", "off")
+Phase1 = Literal["margin", "paper", "off"]
 SURE = 0.95
 """Share of two-class mixtures that a whole label must outdo to be relabelled."""
 KEPT, ROW, WHOLE = range(3)
@@ -38,7 +39,7 @@ class Correction:
 
     classes: tuple[str, ...]
     M: int
-    phase1: str
+    phase1: Phase1
     threshold: float
     gate: float
     rank: int

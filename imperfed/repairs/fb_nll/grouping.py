@@ -15,7 +15,7 @@ import torch
 
 from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError
-from imperfed.repairs.fb_nll.clusters import cluster
+from imperfed.repairs.fb_nll.clusters import Linkage, cluster
 from imperfed.repairs.fb_nll.spectra import moments_of, relevance, similarity, spectrum
 from imperfed.repairs.features import phi
 from imperfed.repairs.protocol import RepairStep, View, fewest
@@ -27,7 +27,7 @@ class Grouping:
 
     groups: int
     M: int
-    linkage: str
+    linkage: Linkage
     center: bool
     features: str
 
