@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from hypothesis import given, settings
@@ -15,10 +15,15 @@ from imperfed.algorithms.cc import CC
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.pfedpll import LCP, PFedPLL
 from imperfed.algorithms.proden import PRODEN
+from imperfed.attacks import attacks
+from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError
+from imperfed.core.objective import Objective
+from imperfed.defences import defences
 from imperfed.experiments.config import CHOSEN, FIXED, Config, RunConfig, options, read, resolve
 from imperfed.experiments.presets import PRESETS
 from imperfed.experiments.values import typed
+from imperfed.repairs import repairs
 
 
 def test_words_win_over_a_file_a_file_over_a_preset_and_that_over_defaults() -> None:
@@ -123,6 +128,28 @@ def test_values_of_another_type_are_refused(key: str, value: Any, wanted: str) -
 def test_a_value_that_is_no_choice_is_told_the_choices(method: str, key: str, value: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         resolve(words={"method": method, key: value})
+
+
+EVERYTHING = {
+    "method": [name for name, kind in catalogue().items() if issubclass(kind, Algorithm)],
+    "objective": [name for name, kind in catalogue().items() if issubclass(kind, Objective)],
+    "repair": [*repairs()],
+    "attack": [*attacks()],
+    "defence": [*defences()],
+}
+
+
+@pytest.mark.parametrize(("part", "name"), [(part, name) for part, names in EVERYTHING.items() for name in names])
+def test_every_choice_of_every_part_is_taken_and_nothing_else(part: str, name: str) -> None:
+    words = {"method": "fedavg", "objective": "cc"} | {part: name} if part != "method" else {"method": name}
+    config = resolve(words=words)
+    own = config.method.objective if part == "objective" else getattr(config, part)
+    for key, kind in options(type(own)).items():
+        if get_origin(kind) is Literal:
+            for choice in get_args(kind):
+                assert resolve(words=words | {f"{part}.{key}": choice}).flat()[f"{part}.{key}"] == choice
+            with pytest.raises(UsageError, match=rf"unknown value of {part}\.{key} 'no such'"):
+                resolve(words=words | {f"{part}.{key}": "no such"})
 
 
 def test_a_choice_may_be_a_number() -> None:
