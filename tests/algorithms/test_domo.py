@@ -54,7 +54,7 @@ def transcription(hand: Hand, mu_s: float, alpha: float, b: float, fusion: str, 
 @double()
 @pytest.mark.parametrize("personal", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("fusion", ("start", "step"))
+@pytest.mark.parametrize("fusion", ["start", "step"])
 def test_three_rounds_of_unequal_clients_with_one_absent(fusion: str, keep: bool, personal: bool):
     method = DOMO(mu_s=0.6, alpha=0.8, b=0.7, fusion=fusion, keep=keep)
     e = three(keeping_the_head(method) if personal else method)
@@ -86,7 +86,7 @@ def test_the_momentum_goes_down_apart_only_where_every_step_needs_it():
         assert (e.reports[0].down, e.reports[0].up) == (models * d, d)
 
 
-@pytest.mark.parametrize("fusion", ("start", "step"))
+@pytest.mark.parametrize("fusion", ["start", "step"])
 def test_buffers_are_averaged_and_it_composes(fusion: str):
     assert_buffers_are_averaged(DOMO(fusion=fusion))
     assert_composes(DOMO(mu_s=0.5, b=0.5, fusion=fusion, keep=True))

@@ -47,7 +47,7 @@ def transcription(hand: Hand, gamma: float, gamma_a: float, form: str) -> Hand:
 
 @double()
 @pytest.mark.parametrize("personal", [False, True])
-@pytest.mark.parametrize("form", ("velocity", "y"))
+@pytest.mark.parametrize("form", ["velocity", "y"])
 def test_three_rounds_of_unequal_clients_with_one_absent(form: str, personal: bool):
     method = FastSlowMo(gamma=0.6, gamma_a=0.3, form=form)
     e = three(keeping_the_head(method) if personal else method)  # with the run's momentum: the method does not use it
@@ -56,7 +56,7 @@ def test_three_rounds_of_unequal_clients_with_one_absent(form: str, personal: bo
     near(e.state.personal, np.stack(list(hand.own.values())), tolerance=1e-12)
 
 
-@pytest.mark.parametrize("form", ("velocity", "y"))
+@pytest.mark.parametrize("form", ["velocity", "y"])
 def test_without_either_momentum_it_is_a_method_with_the_other(form: str):
     slow = FastSlowMo(gamma=0.0, gamma_a=0.6, form=form)
     assert_same_models(learn(slow, rounds=3), learn(FedMom(beta=0.6), WITHOUT_MOMENTUM, rounds=3), tolerance=1e-6)
@@ -69,7 +69,7 @@ def test_two_models_go_down_and_two_come_up():
     assert e.reports[0].down == e.reports[0].up == 3 * 2 * len(e.state.server["w"]) * 4
 
 
-@pytest.mark.parametrize("form", ("velocity", "y"))
+@pytest.mark.parametrize("form", ["velocity", "y"])
 def test_buffers_are_averaged_and_it_composes(form: str):
     assert_buffers_are_averaged(FastSlowMo(form=form))
     assert_composes(FastSlowMo(form=form))

@@ -41,7 +41,7 @@ def transcription(hand: Hand, beta: float, alpha: float, strategy: str) -> tuple
 
 @double()
 @pytest.mark.parametrize("personal", [False, True])
-@pytest.mark.parametrize("strategy", ("reset", "maintain", "average"))
+@pytest.mark.parametrize("strategy", ["reset", "maintain", "average"])
 def test_three_rounds_of_unequal_clients_with_one_absent(strategy: str, personal: bool):
     method = SlowMo(beta=0.6, alpha=0.8, buffer_strategy=strategy)
     e = three(keeping_the_head(method) if personal else method)
@@ -61,7 +61,7 @@ def test_velocities_travel_only_to_be_averaged():
         assert e.reports[0].down == e.reports[0].up == 3 * models * len(e.state.server["w"]) * 4
 
 
-@pytest.mark.parametrize("strategy", ("reset", "maintain", "average"))
+@pytest.mark.parametrize("strategy", ["reset", "maintain", "average"])
 def test_buffers_are_averaged_and_it_composes(strategy: str):
     assert_buffers_are_averaged(SlowMo(buffer_strategy=strategy))
     assert_composes(SlowMo(buffer_strategy=strategy))
