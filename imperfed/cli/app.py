@@ -241,6 +241,22 @@ def show(name: Annotated[str, typer.Argument(help="A name from any of the lists.
     show_entry(name, json, _console())
 
 
+@app.command()
+def schema(
+    what: Annotated[str | None, typer.Argument(help="A method's name, or an experiment file (.toml).")] = None,
+    settings: Set = [],  # noqa: B006
+) -> None:
+    """Print a JSON schema of experiment files for editors; with a name, also of the settings of that method."""
+    from json import dumps
+
+    from imperfed.experiments.config import resolve
+    from imperfed.experiments.schema import file_schema
+
+    words = _settings(settings)
+    config = resolve(words=words) if what is None else _config(what, words)
+    typer.echo(dumps(file_schema(config, any_parts=what is None), indent=2, ensure_ascii=False))
+
+
 for verb in (cli_sites.keys, cli_sites.serve, cli_sites.join):
     app.command()(verb)
 

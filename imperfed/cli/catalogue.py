@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +26,7 @@ from imperfed.data.source import data_folder
 from imperfed.data.sources import sources
 from imperfed.defences import defences
 from imperfed.experiments.config import options
+from imperfed.experiments.descriptions import descriptions
 from imperfed.experiments.study import read_study, studies
 from imperfed.models import models
 from imperfed.repairs import repairs
@@ -187,41 +186,31 @@ def find_around(name: str) -> type[Any] | None:
 
 
 def method_entry(method: type[Any]) -> Entry:
-    """A method's page: the symbol table of its file, its settings, where its source lies."""
+    """Return a method's page: the symbol table of its file, its settings, where its source lies."""
     module = sys.modules[method.__module__]
     package = sys.modules[module.__package__ or module.__name__]
     if getattr(package, method.__name__, None) is method:  # a paper of several parts: its overview is the package's
         module = package
     path = Path(inspect.getfile(method))
-    lines = [f"{key} = {default!r}    {comment}".rstrip() for key, (default, comment) in settings(method).items()]
     return {
         "name": method.name,
         "about": about(method),
         "paper and symbols": inspect.cleandoc(module.__doc__ or ""),
-        "settings": "\n".join(lines) or "none",
+        "settings": "\n".join(settings(method)) or "none",
         "source": str(path),
     }
 
 
-def settings(method: type[Any]) -> dict[str, tuple[Any, str]]:
-    """Every setting of a method with its default and the comment behind it; an objective's own come after."""
-    instance = method()
-    found = {key: (getattr(instance, key), comments(method).get(key, "")) for key in options(method)}
-    own = getattr(instance, "objective", None)
-    if own is not None:
-        found |= {f"objective.{key}": value for key, value in settings(type(own)).items()}
-    return found
+def settings(method: type[Any]) -> list[str]:
+    """Return a line for every setting: its default, other choices, what it means; an objective's own come last."""
+    return [*_lines(method(), ""), *_lines(getattr(method(), "objective", None), "objective.")]
 
 
-def comments(method: type[Any]) -> dict[str, str]:
-    """The comment behind each field in the source, its own or inherited."""
-    found = {}
-    for cls in filter(is_dataclass, reversed(method.__mro__)):
-        source = inspect.getsource(cls).split("\n")
-        body = ast.parse(inspect.cleandoc("\n".join(source))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for node in body.body:
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                _, mark, comment = source[(node.end_lineno or node.lineno) - 1].partition("#")
-                found[node.target.id] = f"{mark}{comment}"
-    return found
+def _lines(part: Any, prefix: str) -> Iterator[str]:
+    meaning = {} if part is None else descriptions(type(part))
+    for key, kind in ({} if part is None else options(type(part))).items():
+        default = getattr(part, key)
+        others = [repr(c) for c in get_args(kind) if c != default] if get_origin(kind) is Literal else []
+        choices = f" (or {', '.join(others)})" if others else ""
+        comment = f"    # {meaning[key]}" if key in meaning else ""
+        yield f"{prefix}{key} = {default!r}{choices}{comment}"

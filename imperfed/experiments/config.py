@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
-import math
 import tomllib
-import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import tomli_w
 
 from imperfed.algorithms import catalogue, objectives
 from imperfed.attacks import attacks
@@ -38,9 +37,11 @@ from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.fairness import Fairness
 from imperfed.experiments.presets import preset
+from imperfed.experiments.values import typed
 from imperfed.models import ModelSpec
 from imperfed.repairs import repairs
 
+Precision = Literal["auto", "float32", "tf32", "bf16"]
 Scalar = str | int | float | bool | tuple[int, ...]
 FIXED: dict[str, type[Any]] = {
     "split": SplitConfig,
@@ -101,8 +102,8 @@ class RunConfig:
     defence: str = ""
     seed: int = 0  # initial weights, batches, who takes part
     data_seed: int = 0  # split and candidate sets
-    device: str = "auto"  # auto: a GPU where there is one
-    precision: str = "auto"  # of products on a GPU: float32, tf32 (auto) or bf16; weights are float32 in any case
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU where there is one
+    precision: Precision = "auto"  # of products on a GPU, where auto is tf32; weights are float32 in any case
     compile: bool = False  # torch.compile on a GPU: slow at the start (up to 40 s), pays on long runs of deep networks
     deterministic: bool = False  # the same seed, the same bits also of convolutions on a GPU, which take longer then
 
@@ -142,16 +143,12 @@ class Config:
         return flat
 
     def toml(self) -> str:
-        """The resolved settings as a file that `imperfed run` takes."""
-        lines: list[str] = []
-        section = ""
+        """Return the resolved settings as a file that `imperfed run` takes."""
+        sections: dict[str, dict[str, Scalar]] = {}
         for name, value in self.flat().items():
-            part, _, key = name.partition(".")
-            if part != section:
-                lines += ["", f"[{part}]"] if section else [f"[{part}]"]
-                section = part
-            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}")  # of finite values JSON is TOML
-        return "\n".join(lines) + "\n"
+            section, _, key = name.partition(".")
+            sections.setdefault(section, {})[key] = value
+        return tomli_w.dumps(sections)
 
     def digest(self) -> str:
         """A short name for exactly these settings."""
@@ -253,7 +250,7 @@ def _naming_words(spoken: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -
 def _generators(settings: Mapping[str, Any]) -> dict[str, type[DataGenerator]]:
     """Return the generator that the settings choose for each section of how the data are made."""
     names = {
-        section: _typed(settings.get(choice.setting, choice.default()), str, choice.setting)
+        section: typed(settings.get(choice.setting, choice.default()), str, choice.setting)
         for section, choice in GENERATORS.items()
     }
     return {section: find(choice.what, names[section], choice.known()) for section, choice in GENERATORS.items()}
@@ -353,42 +350,10 @@ def _refuse_unknown(flat: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -
 
 
 def _fill(schema: type[Any], values: Mapping[str, Any], section: str) -> Any:
-    types_of = options(schema)
-    typed = {}
+    kinds = options(schema)
+    filled = {}
     for key, value in values.items():
-        known = types_of.get(key)
-        if known is None and key != "objective":
-            raise unknown(f"setting in [{section}]", key, types_of)
-        typed[key] = value if known is None else _typed(value, known, f"{section}.{key}")
-    return schema(**typed)
-
-
-def _typed(value: Any, kind: Any, name: str) -> Any:
-    """A value of the field's type, from a word or from TOML."""
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[str(value).lower()]
-        if kind is int:
-            return _whole(value)
-        if kind is float and not isinstance(value, bool) and math.isfinite(float(value)):
-            return float(value)
-        if kind is str and isinstance(value, str):
-            return value
-        if isinstance(kind, types.GenericAlias):
-            items = value.split(",") if isinstance(value, str) else value
-            return tuple(_whole(item) for item in items if str(item).strip())
-    except (ValueError, KeyError, TypeError, OverflowError):
-        pass
-    wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(
-        kind, "whole numbers, as 1,2,3"
-    )
-    raise UsageError(f"setting {name} takes {wanted}; got {value!r}")
-
-
-def _whole(value: Any) -> int:
-    """A whole number, also one written as 1e3 or 2.0."""
-    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
-        return int(value)  # not by way of a float, which holds no more than 53 bits
-    if isinstance(value, bool) or float(value) != int(float(value)):
-        raise ValueError(value)
-    return value if isinstance(value, int) else int(float(value))
+        if key not in kinds and key != "objective":
+            raise unknown(f"setting in [{section}]", key, kinds)
+        filled[key] = typed(value, kinds[key], f"{section}.{key}") if key in kinds else value
+    return schema(**filled)

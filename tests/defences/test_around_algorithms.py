@@ -131,5 +131,3 @@ def test_bad_settings_are_refused():
         Median(adversaries=-1)
     with pytest.raises(UsageError, match=r"defence\.m"):
         MultiKrum(m=-2)
-    with pytest.raises(UsageError, match="n-f-2"):
-        Krum(neighbours="n-f")

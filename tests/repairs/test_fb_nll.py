@@ -84,7 +84,7 @@ def test_pca_uses_directions_that_the_server_sends() -> None:
 
 
 def test_bad_settings_are_refused() -> None:
-    for bad in ({"groups": 0}, {"gate": 0.0}, {"gate": 1.5}, {"linkage": "single"}, {"phase1": "both"}):
+    for bad in ({"groups": 0}, {"gate": 0.0}, {"gate": 1.5}):
         with pytest.raises(UsageError):
             FBNLL(**bad)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"split\.trusted"):

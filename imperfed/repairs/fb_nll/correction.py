@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ from imperfed.repairs.fb_nll.calibration import lead, log_projections, margins
 from imperfed.repairs.fb_nll.spectra import fewest, relevance, similarity, spectrum
 from imperfed.repairs.features import features, phi
 
-PHASE1 = ("margin", "paper", "off")
+Phase1 = Literal["margin", "paper", "off"]
 SURE = 0.95
 """Share of two-class mixtures that a whole label must outdo to be relabelled."""
 FOR_SITES = ("U", "margins", "rates", "leads", "V_clean")
@@ -43,7 +44,7 @@ class Correction:
 
     classes: tuple[str, ...]
     M: int
-    phase1: str
+    phase1: Phase1
     threshold: float
     gate: float
     rank: int

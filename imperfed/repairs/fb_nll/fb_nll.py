@@ -12,12 +12,12 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision, Repair
 from imperfed.core.context import ServerView, SiteView
-from imperfed.core.errors import UsageError, positive, unknown
+from imperfed.core.errors import UsageError, positive
 from imperfed.core.exchange import Query, Updates
 from imperfed.core.federation import TO_TRUST, Federation
 from imperfed.core.labels import Exact, Labels
-from imperfed.repairs.fb_nll.clusters import LINKAGES
-from imperfed.repairs.fb_nll.correction import KEPT, PHASE1, Correction
+from imperfed.repairs.fb_nll.clusters import Linkage
+from imperfed.repairs.fb_nll.correction import KEPT, Correction, Phase1
 from imperfed.repairs.fb_nll.grouping import Grouping
 from imperfed.repairs.fb_nll.spectra import spectrum
 
@@ -33,10 +33,10 @@ class FBNLL(Repair):
     labels: ClassVar[type[Labels]] = Exact
     groups: int = 1  # number of tasks; 1: no clustering
     M: int = 10  # directions compared
-    linkage: str = "average"  # average, complete, ward
+    linkage: Linkage = "average"  # between groups of sites
     center: bool = False  # centred second moments, for studies
     correct: bool = True  # False: FB-NLL(-)
-    phase1: str = "margin"  # whole labels: margin, paper (by threshold), off
+    phase1: Phase1 = "margin"  # whole labels: by margin, by threshold (paper), or not at all (off)
     threshold: float = 0.5  # phase1 = paper: the similarity that exactly one clean class must exceed
     gate: float = 0.05  # share of clean labels that phase 2 may change; 1: the paper
     rank: int = 10  # directions of a clean class in Eq. 7: at most d/4 and 3/4 of its rows; 5 where it has below 20
@@ -46,9 +46,6 @@ class FBNLL(Repair):
 
     def __post_init__(self) -> None:
         positive("repair", groups=self.groups, M=self.M, rank=self.rank, gate=self.gate)
-        for what, name, known in (("linkage", self.linkage, LINKAGES), ("phase1", self.phase1, PHASE1)):
-            if name not in known:
-                raise unknown(what, name, known)
         if self.gate > 1:
             raise UsageError(f"repair.gate is a share: at most 1; got {self.gate:g}")
 

@@ -17,7 +17,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.context import ServerView, SiteView
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Query, Updates
-from imperfed.repairs.fb_nll.clusters import cluster
+from imperfed.repairs.fb_nll.clusters import Linkage, cluster
 from imperfed.repairs.fb_nll.spectra import fewest, moments_of, relevance, similarity, spectrum
 from imperfed.repairs.features import phi
 
@@ -28,7 +28,7 @@ class Grouping:
 
     groups: int
     M: int
-    linkage: str
+    linkage: Linkage
     center: bool
     features: str
 
