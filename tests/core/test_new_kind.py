@@ -1,7 +1,7 @@
 """Kinds of labels that the package has never heard of: a class, an objective, and nothing else.
 
-`Ranked` goes all the way that a built-in kind goes: declared in a federation.toml, read from a table, checked, counted by
-the census, learned from, and written to a label file.
+`Ranked` goes all the way that a built-in kind goes: declared in a federation.toml, read from a table, checked, counted
+by the census, learned from, and written to a label file.
 """
 
 from __future__ import annotations
