@@ -22,7 +22,7 @@ from imperfed.core import labels as package
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.errors import DataError
 from imperfed.core.labels import KINDS, Cells, ClassCounts, Labels, UnreadableError
-from imperfed.core.labels.cells import NoteRow
+from imperfed.core.labels.label_cells import NoteRow
 from imperfed.core.objective import Objective
 from imperfed.core.registry import discover
 from imperfed.data.files.declaration import read_declaration

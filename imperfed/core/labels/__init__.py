@@ -12,9 +12,9 @@ from __future__ import annotations
 from imperfed.core.labels.annotated import Annotated
 from imperfed.core.labels.base import Labels
 from imperfed.core.labels.candidates import Candidates
-from imperfed.core.labels.cells import Cells, UnreadableError
 from imperfed.core.labels.counts import ClassCounts
 from imperfed.core.labels.exact import Exact
+from imperfed.core.labels.label_cells import Cells, UnreadableError
 from imperfed.core.labels.memberships import Memberships
 from imperfed.core.labels.one_class import OneClass
 from imperfed.core.labels.positive import Positive

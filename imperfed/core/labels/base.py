@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.core.labels.cells import Cells, NoteRow
 from imperfed.core.labels.counts import ClassCounts
+from imperfed.core.labels.label_cells import Cells, NoteRow
 
 SEPARATOR = "|"
 """Stands between the names of several classes in a table that is written."""

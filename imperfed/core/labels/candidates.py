@@ -13,7 +13,7 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.core.labels.candidate_sets import CandidateSets
-from imperfed.core.labels.cells import UNKNOWN, Cells, NoteRow, UnreadableError
+from imperfed.core.labels.label_cells import UNKNOWN, Cells, NoteRow, UnreadableError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.core.labels.base import Labels
-from imperfed.core.labels.cells import Cells
+from imperfed.core.labels.label_cells import Cells
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from imperfed.core.labels.base import Labels
-from imperfed.core.labels.cells import Cells, NoteRow
 from imperfed.core.labels.counts import ClassCounts
+from imperfed.core.labels.label_cells import Cells, NoteRow
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from imperfed.core.labels.cells import UNKNOWN, UnreadableError
+from imperfed.core.labels.label_cells import UNKNOWN, UnreadableError
 from imperfed.data.files.problems import Problems, listed, nearest, shown
 from imperfed.data.files.table import FileTable
 

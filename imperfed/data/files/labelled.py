@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.labels import KINDS, Annotated, Cells, Exact, Labels, Positives
-from imperfed.core.labels.cells import UNKNOWN, NoteRow
+from imperfed.core.labels.label_cells import UNKNOWN, NoteRow
 from imperfed.data.files.cells import mark, one_of, read_values, several_of, word
 from imperfed.data.files.declaration import LabelColumns
 from imperfed.data.files.problems import Problems, listed
