@@ -121,6 +121,7 @@ BROKEN = {
     'labels.classes = ["a", " b"]': ["without blanks around them"],
     'labels.columns = ["a", "b"]': ["column and columns", "labels are exact"],
     'labels.truth = ["a", "b"]': ["labels.truth", "the true class"],
+    'labels = {kind = "candidates", classes = ["a|b", "c"], column = "y"}': ["labels.separator", "class 'a|b'"],
     'labels.missing = ["NA"]': ["labels.missing", "annotated"],
     "labels.uncertain = {values = [-1]}": ["labels.uncertain", "annotated"],
     "labels.uncertain = 3": ["labels.uncertain", "a table of keys"],
