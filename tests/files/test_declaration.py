@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from imperfed.data.files.declaration import (
     LabelColumns,
     SensitiveColumn,
     Uncertain,
+    _filled,
     parse,
     read_declaration,
 )
+from imperfed.data.files.problems import Problems
 
 WHOLE = """
 name = "clinics"
@@ -180,6 +183,18 @@ def test_files_that_are_no_declarations(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(DataError, match=why):
             read_declaration(path)
+
+
+@pytest.mark.parametrize("odd", ['"', "'", "\\", "a.b", "# no", "\x7f", "tab\tbed", "two\nlines", "é ✓", "[x]", "="])
+def test_odd_strings_are_read_back(odd: str) -> None:
+    said = Declaration(
+        odd,
+        {odd: f"{odd}.csv"},
+        delimiter=odd,
+        inputs=Inputs(("age", odd), {f"{odd}2": (odd, "b")}),
+        labels=LabelColumns("exact", ("a", odd), "y"),
+    )
+    assert _filled(Declaration, tomllib.loads(said.toml()), "", Path(), Problems()) == said
 
 
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8).filter(lambda t: "|" not in t)
