@@ -27,6 +27,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/imports.py
+	$(BIN)/python tools/names.py
 	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)

@@ -51,7 +51,7 @@ class Runner(Protocol):
 
 def imperfed_engine(work: Work, workers: int) -> Any:
     """The same work as an `Engine`."""
-    from imperfed.algorithms import find_objective
+    from imperfed.algorithms import objectives
     from imperfed.algorithms.fedavg import FedAvg
     from imperfed.core.federation import Federation
     from imperfed.core.labels import Exact
@@ -75,7 +75,7 @@ def imperfed_engine(work: Work, workers: int) -> Any:
     )
     return Engine(
         FedAvg(),
-        find_objective("cross-entropy")(),
+        objectives()["cross-entropy"](),
         build(ModelSpec(work.model), work.shape, work.classes, 0),
         federation.check(),
         Evaluator(Oracle(None, (), ())),

@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks import gpu_table
 from benchmarks.raw import LR, MOMENTUM, Work, lenet5, mlp
-from imperfed.algorithms import find, find_objective
+from imperfed.algorithms import catalogue, objectives
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Exact
 from imperfed.core.network import Network
@@ -180,8 +180,8 @@ def engine(timed: Timed, make_backend: MakeBackend) -> Engine:
     net.halved = timed.precision == "bf16"
     local = Local(steps=work.steps, batch=work.batch, lr=LR, momentum=MOMENTUM)
     how = Rounds(participation=work.on_duty / work.sites)
-    evaluator, loss = Evaluator(Oracle(None, (), ())), find_objective("cross-entropy")()
-    return Engine(find("fedavg")(), loss, net, federation, evaluator, local, how, 0, None, make_backend, GPU)
+    evaluator, loss = Evaluator(Oracle(None, (), ())), objectives()["cross-entropy"]()
+    return Engine(catalogue()["fedavg"](), loss, net, federation, evaluator, local, how, 0, None, make_backend, GPU)
 
 
 def seconds(runner: Any, t: int) -> float:

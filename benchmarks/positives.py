@@ -23,14 +23,15 @@ import torch
 from torch import Tensor
 
 from benchmarks import positives_table as tables
-from imperfed.algorithms import find
+from imperfed.algorithms import catalogue
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import DivergedError
-from imperfed.data.candidates import LabelConfig
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.label import LabelPartition
 from imperfed.data.sources import load
 from imperfed.data.sparse import width
+from imperfed.data.split import SplitConfig
 from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.engine import Engine
 from imperfed.engine.local_training import Local
@@ -38,7 +39,7 @@ from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator, precision_at
 from imperfed.models import ModelSpec, build
 
-SPLIT = SplitConfig(partition="label", test=0.34, validation=0.1, public=0.0)
+SPLIT = SplitConfig(partition=LabelPartition(), test=0.34, validation=0.1, public=0.0)
 STEPS = {"one_pass": True, "lr_theta": 1.0}
 COUNTED = {"hashed": "input"}  # the counts are those of digested embeddings, without a pass through the model
 NEAR = STEPS | {"lr_w": 0.01, "lr_server": 0.01, "neighbours": 5}
@@ -156,7 +157,7 @@ def work(task: Task, device: str) -> dict[str, Any]:
     if task.line == GUESS:
         return record | {"figures": {str(stop): made.facts["most_frequent"] for stop in task.stops}}
     method, _ = (GRID | ABLATIONS)[task.line]
-    run = Run(find(method)(**task.settings), made, task.widths, task.seed, device)
+    run = Run(catalogue()[method](**task.settings), made, task.widths, task.seed, device)
     opened = time.perf_counter()
     found = run.course(task.stops, task.every)
     told = {"opening_s": round(opened - began, 2), "rounds_s": round(time.perf_counter() - opened, 2)}

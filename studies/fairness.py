@@ -113,9 +113,11 @@ def carry_out(cell: Cell) -> Record:
         personal = reports[-1].personal
         rows = sum(n for _, n in (scores["accuracy"] for scores in personal.values()))
         right = sum(value * n for value, n in (scores["accuracy"] for scores in personal.values()))
+        fairness = experiment.evaluator.fairness(list(personal.values()), cell.seed)
+        assert fairness is not None
         return asdict(cell) | {
             "accuracy": right / rows,
-            "fairness": experiment.evaluator.fairness(list(personal.values()), cell.seed),
+            "fairness": asdict(fairness),
             "adversaries": adversaries(experiment),
             "out": [[s.site for s in report.verdicts if s.out] for report in reports],
             "seconds": round(time.perf_counter() - begun, 2),

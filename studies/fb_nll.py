@@ -6,6 +6,7 @@ worked out once and take the place of its inputs. Needs mnist, cifar10, the labe
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -18,12 +19,15 @@ from torch import Tensor
 
 from imperfed.core.federation import Federation
 from imperfed.core.threads import one_thread
-from imperfed.data.candidates import LabelConfig
+from imperfed.data.corruption.noise import noises
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.noise import NOISES
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.iid import IIDPartition
+from imperfed.data.partitions.tasks import TasksPartition
 from imperfed.data.sources import load
+from imperfed.data.split import SplitConfig
+from imperfed.engine.conversation import repair_labels
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.repairs.fb_nll import FBNLL
 from imperfed.repairs.fb_nll.clusters import cluster
@@ -31,6 +35,7 @@ from imperfed.repairs.features import features
 from studies.controls import corrected_by, means, probe
 
 SITES, SEEDS, TASKS, IMPURITY = 20, (0, 1, 2), (2, 3, 5), 0.1
+NOISES = ("class-independent", "class-dependent", "uniform")
 NETWORK = "efficientnet-lite0"
 CLEAN = 500
 """Rows at the server, about 50 a class."""
@@ -82,10 +87,10 @@ def groups_table() -> Iterator[str]:
                 kinds = (base, replace(base, linkage="ward"), replace(base, center=True))
                 scores: list[list[float | None]] = [[], [], [], []]
                 for seed in SEEDS:
-                    split = SplitConfig(SITES, "tasks", tasks=tasks, impurity=IMPURITY, test=0)
+                    split = SplitConfig(SITES, TasksPartition(tasks, impurity=IMPURITY), test=0)
                     scene = federate(first(of_features(data, phi), SITES * rows), split, LabelConfig("exact"), seed)
-                    evaluator, draw = Evaluator(scene.oracle), torch.Generator()
-                    found = [repair.repair(scene.federation, draw)[0].groups for repair in kinds]
+                    evaluator = Evaluator(scene.oracle)
+                    found = [repair_labels(repair, scene.federation)[0].groups for repair in kinds]
                     found.append(mean_features(scene.federation, tasks))
                     for column, groups in zip(scores, found, strict=True):
                         column.append(evaluator.rand_index(groups))
@@ -106,17 +111,17 @@ class Setting:
 
     def scene(self, seed: int) -> FederatedData:
         """The federation with its noise."""
-        kind = "iid" if self.tasks == 1 else "tasks"
+        partition = IIDPartition() if self.tasks == 1 else TasksPartition(self.tasks, impurity=IMPURITY)
         dataset = of_features(self.data, self.phi)
         trusted = CLEAN / len(dataset)
-        split = SplitConfig(SITES, kind, tasks=self.tasks, impurity=IMPURITY, test=0, trusted=trusted)
-        return federate(dataset, split, LabelConfig("exact", noise=self.noise), seed)
+        split = SplitConfig(SITES, partition, test=0, trusted=trusted)
+        return federate(dataset, split, LabelConfig("exact", noise=noises()[self.noise]()), seed)
 
 
 SETTINGS = (
-    *(Setting("mnist", "hog", tasks, noise) for tasks in TASKS for noise in NOISES[1:]),
+    *(Setting("mnist", "hog", tasks, noise) for tasks in TASKS for noise in NOISES),
     Setting("mnist", "hog", 2, "none"),
-    *(Setting("cifar10", NETWORK, tasks, noise) for tasks in TASKS for noise in NOISES[1:]),
+    *(Setting("cifar10", NETWORK, tasks, noise) for tasks in TASKS for noise in NOISES),
     Setting("cifar10", NETWORK, 2, "none"),
     Setting("cifar10n-worse", NETWORK, 1, "none"),
     Setting("cifar10n-aggre", NETWORK, 1, "none"),
@@ -142,24 +147,26 @@ def one_seed(setting: Setting, seed: int) -> list[float]:
     """The figures of one row for one seed of the data."""
     data = setting.scene(seed)
     federation, evaluator, n = data.federation, Evaluator(data.oracle), len(data.federation.x)
-    draw, whole = torch.Generator(), FBNLL(features="raw")
-    _, full = whole.repair(federation, draw)
-    figures = evaluator.mended(0, n, full.given, full.suggested)
+    whole = FBNLL(features="raw")
+    _, full = repair_labels(whole, federation)
+    figures = evaluator.repaired(0, n, full.given, full.suggested)
     assert figures is not None
-    before, after, _, precision, recall, damage = figures.values()
+    shares = (figures.noise_before, figures.noise_after, figures.precision, figures.recall, figures.damage)
     rates = data.facts.get("noise_rates", [0.0] * SITES)
     off = statistics.fmean(abs((told or 0) - true) for told, true in zip(full.noise, rates, strict=True))
-    others = [replace(whole, phase1="off").repair(federation, draw)[1].suggested]
-    others.append(replace(whole, phase1="off", gate=1.0).repair(federation, draw)[1].suggested)
+    others = [repair_labels(replace(whole, phase1="off"), federation)[1].suggested]
+    others.append(repair_labels(replace(whole, phase1="off", gate=1.0), federation)[1].suggested)
     others += [corrected_by(control, federation, whole.gate) for control in (means, probe)]
-    return [before, after, precision, recall, damage, off, *(wrong(evaluator, full.given, labels) for labels in others)]
+    known = [math.nan if share is None else share for share in shares]
+    return [*known, off, *(wrong(evaluator, full.given, labels) for labels in others)]
 
 
 def wrong(evaluator: Evaluator, given: Tensor, labels: Tensor) -> float:
     """The share of wrong labels."""
-    figures = evaluator.mended(0, len(given), given, labels)
+    figures = evaluator.repaired(0, len(given), given, labels)
     assert figures is not None
-    return figures["noise after"]
+    assert figures.noise_after is not None
+    return figures.noise_after
 
 
 def spread(values: Sequence[float | None], digits: int = 2) -> str:

@@ -28,12 +28,14 @@ from imperfed.algorithms.ifca import IFCA
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Exact
-from imperfed.data.candidates import LabelConfig
+from imperfed.data.corruption.noise import noises
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate
-from imperfed.data.noise import NOISES
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.tasks import TasksPartition
 from imperfed.data.sources import load
+from imperfed.data.split import SplitConfig
+from imperfed.engine.conversation import repair_labels
 from imperfed.engine.engine import Engine
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
@@ -43,7 +45,7 @@ from imperfed.experiments.device import Hardware
 from imperfed.models import ModelSpec, build
 from imperfed.repairs.fb_nll import FBNLL
 from imperfed.repairs.features import features
-from studies.fb_nll import CLEAN, IMPURITY, NETWORK, SEEDS, SITES, TASKS, first, spread
+from studies.fb_nll import CLEAN, IMPURITY, NETWORK, NOISES, SEEDS, SITES, TASKS, first, spread
 
 ROWS = 8000
 CLEAN_LABELS = "FB-NLL(-) without noise"
@@ -111,12 +113,12 @@ def work(piece: Piece, device: str) -> dict[str, float]:
     """Every method's accuracy in per cent; without noise only the reference's."""
     torch.set_num_threads(1)
     dataset = rows(piece.data)
-    split = SplitConfig(SITES, "tasks", tasks=piece.tasks, impurity=IMPURITY, trusted=CLEAN / len(dataset))
-    data = federate(dataset, split, LabelConfig("exact", noise=piece.noise), piece.seed)
+    split = SplitConfig(SITES, TasksPartition(piece.tasks, impurity=IMPURITY), trusted=CLEAN / len(dataset))
+    data = federate(dataset, split, LabelConfig("exact", noise=noises()[piece.noise]()), piece.seed)
     evaluator, found = Evaluator(data.oracle), {}
     for name, (algorithm, repair) in methods(piece.data, piece.tasks).items():
         if piece.noise != "none" or name == "FB-NLL(-)":
-            federation = repair.repair(data.federation, torch.Generator())[0] if repair else data.federation
+            federation = repair_labels(repair, data.federation)[0] if repair else data.federation
             found[name] = trained(piece, algorithm, federation, evaluator, device)
     return found if piece.noise != "none" else {CLEAN_LABELS: found["FB-NLL(-)"]}
 
@@ -136,7 +138,7 @@ def trained(piece: Piece, algorithm: Algorithm, federation: Federation, evaluato
 
 def pieces(data: Iterable[str]) -> list[Piece]:
     """All splits of these datasets; the seeds of a row of the table one after the other."""
-    return [Piece(*one) for one in product(data, TASKS, NOISES, SEEDS)]
+    return [Piece(*one) for one in product(data, TASKS, ("none", *NOISES), SEEDS)]
 
 
 def study(given: argparse.Namespace) -> None:
@@ -166,7 +168,7 @@ def table(found: dict[Piece, dict[str, float]], data: Iterable[str]) -> Iterator
     columns = [*methods("mnist", 2), CLEAN_LABELS]
     yield "| data | tasks | noise | " + " | ".join(columns) + " |"
     yield "| --- " * (len(columns) + 3) + "|"
-    for name, tasks, noise in product(data, TASKS, NOISES[1:]):
+    for name, tasks, noise in product(data, TASKS, NOISES):
         kinds = [[found.get(Piece(name, tasks, kind, seed), {}) for kind in (noise, "none")] for seed in SEEDS]
         seeds = [noisy | clean for noisy, clean in kinds]
         whole = [all(column in one for one in seeds) for column in columns]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
+from imperfed.core.context import ServerView
 from imperfed.core.threads import one_thread
-from imperfed.data.noise import NOISES
+from imperfed.engine.conversation import ask_here, converse, repair_labels, views
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.repairs.fb_nll import FBNLL
-from imperfed.repairs.protocol import View, converse
-from studies.fb_nll import SITES, Setting
+from studies.fb_nll import NOISES, SITES, Setting
 
 COLOURS = ("#b8483b", "#3b6fb8")
 
@@ -20,18 +20,20 @@ COLOURS = ("#b8483b", "#3b6fb8")
 def similarities(setting: Setting) -> torch.Tensor:
     """R_ij of all sites (Eq. 6)."""
     federation = setting.scene(0).federation
-    parts = federation.x.split(federation.sizes())
-    views = [View(k, x, federation.labels.between(*federation.starts[k : k + 2])) for k, x in enumerate(parts)]  # type: ignore[arg-type]
-    return converse(FBNLL(groups=setting.tasks, features="raw").grouping.steps(), views, {}).server["R"]
+    exchanges = FBNLL(groups=setting.tasks, features="raw").grouping.exchanges()
+    ask = ask_here(exchanges, views(federation))
+    return converse(exchanges, {}, ServerView(), federation.sizes(), ask).server["R"]
 
 
 def noise(setting: Setting) -> tuple[float, float]:
     """Shares of wrong labels before and after."""
     data = setting.scene(0)
-    _, repair_result = FBNLL(features="raw").repair(data.federation, torch.Generator())
-    figures = Evaluator(data.oracle).mended(0, len(repair_result.given), repair_result.given, repair_result.suggested)
+    _, repair_result = repair_labels(FBNLL(features="raw"), data.federation)
+    figures = Evaluator(data.oracle).repaired(0, len(repair_result.given), repair_result.given, repair_result.suggested)
     assert figures is not None
-    return 100 * figures["noise before"], 100 * figures["noise after"]
+    assert figures.noise_before is not None
+    assert figures.noise_after is not None
+    return 100 * figures.noise_before, 100 * figures.noise_after
 
 
 def draw(path: Path) -> None:
@@ -47,12 +49,12 @@ def draw(path: Path) -> None:
     at = range(0, SITES, 5)
     left.set(title=f"Similarity of {SITES} sites, three tasks", xlabel="site", ylabel="site", xticks=at, yticks=at)
     figure.colorbar(shown, ax=left)
-    pairs = [noise(Setting("mnist", "hog", 3, kind)) for kind in NOISES[1:]]
+    pairs = [noise(Setting("mnist", "hog", 3, kind)) for kind in NOISES]
     for side, (label, colour) in enumerate(zip(("before", "after"), COLOURS, strict=True)):
         middle = [i + 0.4 * side - 0.2 for i in range(len(pairs))]
         bars = right.bar(middle, [pair[side] for pair in pairs], 0.36, color=colour, label=label)
         right.bar_label(bars, fmt="%.1f")
-    right.set(title="Wrong labels, %", xticks=range(len(pairs)), xticklabels=NOISES[1:], ylim=(0, 55))
+    right.set(title="Wrong labels, %", xticks=range(len(pairs)), xticklabels=NOISES, ylim=(0, 55))
     right.legend(frameon=False, ncols=2, loc="upper left")
     right.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, metadata={"Date": None})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.errors import UsageError, unknown
+from imperfed.core.errors import UsageError
 from imperfed.core.labels import Labels
 from imperfed.core.objective import Objective
 from imperfed.core.registry import discover
@@ -13,29 +13,19 @@ from imperfed.core.registry import discover
 
 @cache
 def catalogue() -> dict[str, type[Algorithm] | type[Objective]]:
-    """All methods by name. An objective's name runs it under plain averaging."""
+    """Return all methods by name. An objective's name runs it under plain averaging."""
     return discover(__name__, __path__, (Algorithm, Objective))
 
 
-def find(name: str) -> type[Algorithm] | type[Objective]:
-    """The method of this name, or an error that offers the nearest."""
-    if name not in catalogue():
-        raise unknown("algorithm", name, catalogue())
-    return catalogue()[name]
-
-
-def find_objective(name: str) -> type[Objective]:
-    """The objective of this name, or an error that offers the nearest."""
-    objectives = {n: c for n, c in catalogue().items() if issubclass(c, Objective)}
-    if name not in objectives:
-        raise unknown("objective", name, objectives)
-    return objectives[name]
+def objectives() -> dict[str, type[Objective]]:
+    """Return all objectives by name."""
+    return {name: method for name, method in catalogue().items() if issubclass(method, Objective)}
 
 
 def reference(kind: type[Labels]) -> Objective:
-    """What is minimised on this kind of labels when nothing else was chosen."""
-    for c in catalogue().values():
-        if issubclass(c, Objective) and c.reference and c.accepts(kind):
-            return c()
-    able = [name for name, c in catalogue().items() if issubclass(c, Objective) and c.accepts(kind)]
+    """Return what is minimised on this kind of labels when nothing else was chosen."""
+    able = {name: objective for name, objective in objectives().items() if objective.accepts(kind)}
+    for objective in able.values():
+        if objective.reference:
+            return objective()
     raise UsageError(f"on {kind.kind} labels the objective must be named. What learns from those: {', '.join(able)}")

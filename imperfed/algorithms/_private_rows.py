@@ -45,7 +45,7 @@ class PrivateRows:
         not_negative("method", noise_w=self.noise_w)
         positive("method", clip_w=self.clip_w, delta=self.delta)
         if self.noise_w:
-            accountant()
+            accounting()
 
     def nothing_released(self, label: Tensor, classes: int, one_pass: bool) -> Tree:
         """What the server remembers before round 0, given the classes that all sites hold."""
@@ -81,18 +81,23 @@ class PrivateRows:
         return {"epsilon_w": spent(self.noise_w, self.delta, releases), "delta": self.delta, "releases_w": releases}
 
 
-def accountant() -> Any:
-    """opacus's accountant of Renyi differential privacy."""
+def accounting() -> Any:
+    """Return the package that counts what noise costs; without it nothing is made private."""
     try:
-        from opacus.accountants import RDPAccountant
+        import dp_accounting.rdp
     except ImportError:
-        raise UsageError("noise needs opacus, which says how private the result is; install imperfed[dp]") from None
-    return RDPAccountant()
+        raise UsageError(
+            "noise needs dp-accounting, which says how private the result is; install imperfed[dp]"
+        ) from None
+    return dp_accounting
 
 
 def spent(noise: float, delta: float, releases: int = 1) -> float:
-    """epsilon of so many releases with this noise multiplier; all sites are in each, so nothing is gained by chance."""
-    book = accountant()
-    for _ in range(releases):
-        book.step(noise_multiplier=noise, sample_rate=1.0)
-    return float(book.get_epsilon(delta)) if releases else 0.0
+    """Return epsilon of so many releases with this noise multiplier, by Rényi differential privacy.
+
+    Every site is in each release, so that nothing is gained by chance.
+    """
+    if not releases:
+        return 0.0
+    dp = accounting()
+    return float(dp.rdp.RdpAccountant().compose(dp.GaussianDpEvent(noise), releases).get_epsilon(delta))

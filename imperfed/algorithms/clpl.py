@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Batch, Tree
-from imperfed.core.errors import unknown
 from imperfed.core.labels import Candidates, Labels, Memberships
 from imperfed.core.objective import Objective
 from imperfed.nn.losses import masked_softmax
@@ -40,12 +39,8 @@ class CLPL(Objective):
 
     name: ClassVar[str] = "clpl"
     labels: ClassVar[type[Candidates]] = Candidates
-    scores: str = "logits"  # g: "logits" or "softmax"
+    scores: Literal["logits", "softmax"] = "logits"  # g
     naive: bool = False  # the looser bound: every candidate's score must be high
-
-    def __post_init__(self) -> None:
-        if self.scores not in ("logits", "softmax"):
-            raise unknown("scores of clpl", self.scores, ("logits", "softmax"))
 
     @classmethod
     def accepts(cls, kind: type[Labels]) -> bool:

@@ -20,17 +20,15 @@ stragglers whose unfinished work would be kept.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalStep, ServerContext
-from imperfed.core.errors import not_negative, unknown
+from imperfed.core.errors import not_negative
 from imperfed.core.exchange import Updates
-
-AGGREGATIONS = ("weighted", "uniform")
 
 
 @dataclass(frozen=True)
@@ -39,12 +37,10 @@ class FedProx(Algorithm):
 
     name: ClassVar[str] = "fedprox"
     mu: float = 0.01  # mu; the paper tunes it in 0.001, 0.01, 0.1, 1
-    aggregation: str = "weighted"  # p_k: "weighted" n_k / n, or "uniform" 1/M
+    aggregation: Literal["weighted", "uniform"] = "weighted"  # p_k: "weighted" n_k / n, or "uniform" 1/M
 
     def __post_init__(self) -> None:
         not_negative("method", mu=self.mu)
-        if self.aggregation not in AGGREGATIONS:
-            raise unknown("aggregation of fedprox", self.aggregation, AGGREGATIONS)
 
     def correct(self, g: Tensor, step: LocalStep) -> Tensor:
         w_t = step.down["w"]

@@ -22,7 +22,7 @@ weight decay, which the paper does not use, acts on the two outer steps only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -30,14 +30,12 @@ from torch import Tensor
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteSetup
-from imperfed.core.errors import UsageError, not_negative
+from imperfed.core.errors import not_negative
 from imperfed.core.exchange import Updates
 from imperfed.core.labels import Annotated, Labels
 from imperfed.core.objective import Objective
 from imperfed.nn.double_backward import DoubleBackward
-
-B1, B2, EPS = 0.9, 0.999, 1e-8
-"""Adam's usual constants."""
+from imperfed.nn.optimizers import Adam
 
 
 @dataclass(frozen=True)
@@ -48,12 +46,10 @@ class FedPSL(Algorithm):
     made_for: ClassVar[type[Labels] | None] = Annotated
     tdma: bool = True  # task-dependent model aggregation, Eq. 9
     tadl: bool = True  # task-agnostic decoupling learning, Alg. 1
-    order: int = 2  # 2: the meta-gradient through theta'; 1: theta' taken as a constant shift
+    order: Literal[1, 2] = 2  # 2: the meta-gradient through theta'; 1: theta' taken as a constant shift
     a: float = 0.001  # alpha of line 6, the step inside theta'
 
     def __post_init__(self) -> None:
-        if self.order not in (1, 2):
-            raise UsageError(f"setting method.order of fedpsl must be 1 or 2; got {self.order}")
         not_negative("method", a=self.a)
 
     @property
@@ -79,11 +75,9 @@ class FedPSL(Algorithm):
         step.w.sub_(self.adam(g, step, slice(None)))
 
     def adam(self, g: Tensor, step: LocalStep, part: slice) -> Tensor:
-        """How far Adam moves this part of the weights along g."""
+        """Return how far Adam moves this part of the weights along g."""
         m, v, t = step.opt_state["m"][part], step.opt_state["v"][part], step.opt_state["t"]
-        m.lerp_(g, 1 - B1)
-        v.lerp_(g.square(), 1 - B2)
-        return step.lr * (m / (1 - B1**t)) / ((v / (1 - B2**t)).sqrt() + EPS)
+        return Adam(m, v).move(g, step.lr, t)
 
     def decoupled(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
         """Alg. 1, lines 4 to 9. Weights change only at the end: the graph of L_train still needs the old ones."""

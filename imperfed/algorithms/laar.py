@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ from torch import Tensor
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import LocalStep, ServerContext, SiteContext
-from imperfed.core.errors import UsageError, positive, unknown
+from imperfed.core.errors import UsageError, positive
 from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels import Candidates
 from imperfed.core.objective import Objective
@@ -78,11 +78,9 @@ class LAAR(Algorithm):
     alpha: float = 0.2  # alpha of Beta(alpha, alpha), from which gamma is drawn
     lambda_mix: float = 1.0  # weight of L_mix
     lambda_ga: float = 1.0  # weight of L_ga
-    global_grad: str = "pseudo"  # g_G: "pseudo" or "one-batch"
+    global_grad: Literal["pseudo", "one-batch"] = "pseudo"  # g_G
 
     def __post_init__(self) -> None:
-        if self.global_grad not in ("pseudo", "one-batch"):
-            raise unknown("global_grad of laar", self.global_grad, ("pseudo", "one-batch"))
         positive("method", alpha=self.alpha)
         if not isinstance(self.objective, Disambiguation):
             raise UsageError("laar mixes the labels that its own objective, laar-disambiguation, has worked out")

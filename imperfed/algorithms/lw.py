@@ -20,14 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from imperfed.core.batch import Batch, Tree
-from imperfed.core.errors import unknown
 from imperfed.core.labels import Candidates
 from imperfed.core.objective import Objective
 from imperfed.nn.losses import log1m_softmax, masked_softmax
@@ -39,12 +38,8 @@ class LW(Objective):
 
     name: ClassVar[str] = "lw"
     labels: ClassVar[type[Candidates]] = Candidates
-    psi: str = "ce"  # psi: "ce" is LWC, "sigmoid" is LWS
+    psi: Literal["sigmoid", "ce"] = "ce"  # psi: "ce" is LWC, "sigmoid" is LWS
     beta: float = 1.0  # beta, leverage of the non-candidates; the authors try 0, 1, 2
-
-    def __post_init__(self) -> None:
-        if self.psi not in ("sigmoid", "ce"):
-            raise unknown("psi of lw", self.psi, ("sigmoid", "ce"))
 
     def init_rows(self, labels: Candidates) -> Tree:
         return {"W": torch.full_like(labels.uniform(), 1 / labels.classes)}  # w_j = 1/C

@@ -27,7 +27,7 @@ fedjax (the paper's are uniform); full gradients are taken in training mode, in 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -35,11 +35,9 @@ from torch import Tensor
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalStep, ServerContext, SiteContext
-from imperfed.core.errors import fraction, positive, unknown
+from imperfed.core.errors import fraction, positive
 from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.objective import Objective
-
-FORMS = ("accumulate", "paper")
 
 
 @dataclass(frozen=True)
@@ -49,13 +47,11 @@ class Mime(Algorithm):
     name: ClassVar[str] = "mime"
     beta: float = 0.9  # beta, the momentum
     lite: bool = False  # MimeLite: no correction by g(x) and c
-    form: str = "accumulate"  # U and V: "accumulate" g + beta m, or "paper" (1 - beta) g + beta m
+    form: Literal["accumulate", "paper"] = "accumulate"  # U and V: g + beta m, or (1 - beta) g + beta m
     alpha: float = 1.0  # alpha, the server's step
 
     def __post_init__(self) -> None:
         fraction("method", beta=self.beta)
-        if self.form not in FORMS:
-            raise unknown("form of mime", self.form, FORMS)
         positive("method", alpha=self.alpha)
 
     def mix(self, g: Tensor, m: Tensor) -> Tensor:

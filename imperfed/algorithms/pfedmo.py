@@ -28,7 +28,7 @@ as in the thesis, by `split.public`); a loss that is not finite scores 0, as do 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -37,15 +37,10 @@ from torch.nn.functional import cross_entropy, softmax
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext
-from imperfed.core.errors import UsageError, positive, unknown
+from imperfed.core.errors import UsageError, positive
 from imperfed.core.exchange import Exchange, Train, Updates
 
-CHOICES = {
-    "reading": ("velocity", "mix", "printed"),
-    "representation": ("continue", "restart"),
-    "score_on": ("public", "test"),
-    "aggregation": ("weighted", "uniform"),
-}
+Reading = Literal["velocity", "mix", "printed"]
 
 
 @dataclass(frozen=True)
@@ -55,19 +50,16 @@ class PFedMo(Algorithm):
     name: ClassVar[str] = "pfedmo"
     gamma: float = 0.5  # gamma, the momentum factor
     pi: float = 1.0  # pi, how much a score counts
-    reading: str = "velocity"  # what m is: "velocity" w - y, "printed" y, "mix" y without the last terms of (3.8)
-    representation: str = "continue"  # w_r: "continue" from round to round, "restart" from the global model
-    score_on: str = "public"  # inputs scored: "public" the server's labelled rows, "test" test inputs it may look at
+    reading: Reading = "velocity"  # what m is: "velocity" w - y, "printed" y, "mix" y without the last terms of (3.8)
+    representation: Literal["continue", "restart"] = "continue"  # w_r: from round to round, or from the global model
+    score_on: Literal["public", "test"] = "public"  # inputs scored: the server's labelled rows, or test inputs
     scored: int = 64  # B, how many inputs are scored
-    aggregation: str = "weighted"  # of the workers: "weighted" D_i / D, or "uniform" 1/N
+    aggregation: Literal["weighted", "uniform"] = "weighted"  # of the workers: D_i / D, or 1/N
 
     def __post_init__(self) -> None:
         if not (0 <= self.gamma < 1 and 0 <= self.pi <= 1):
             raise UsageError(f"method.gamma must lie in 0 .. 1 without 1, method.pi in 0 .. 1; got {self}")
         positive("method", scored=self.scored)
-        for key, known in CHOICES.items():
-            if getattr(self, key) not in known:
-                raise unknown(f"{key} of pfedmo", getattr(self, key), known)
 
     @property
     def needs_server_rows(self) -> bool:

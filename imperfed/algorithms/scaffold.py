@@ -24,7 +24,7 @@ training mode, in slices.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ from torch import Tensor
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
-from imperfed.core.errors import UsageError, positive
+from imperfed.core.errors import positive
 from imperfed.core.exchange import Exchange, Train, Updates
 
 
@@ -41,12 +41,10 @@ class Scaffold(Algorithm):
     """Local steps corrected by how the site's gradients differ from everybody's."""
 
     name: ClassVar[str] = "scaffold"
-    option: int = 2  # c_k^+: 1 the gradient at x over all rows, 2 the mean gradient of the steps just made
+    option: Literal[1, 2] = 2  # c_k^+: 1 the gradient at x over all rows, 2 the mean gradient of the steps just made
     alpha: float = 1.0  # alpha, the server's step
 
     def __post_init__(self) -> None:
-        if self.option not in (1, 2):
-            raise UsageError(f"setting method.option of scaffold must be 1 or 2; got {self.option}")
         positive("method", alpha=self.alpha)
 
     def init_server(self, w: Tensor, sites: int) -> Tree:

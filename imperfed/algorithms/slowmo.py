@@ -22,7 +22,7 @@ paper's own choice differs by task).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -30,10 +30,10 @@ from torch import Tensor
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, ServerContext, SiteSetup
-from imperfed.core.errors import fraction, positive, unknown
+from imperfed.core.errors import fraction, positive
 from imperfed.core.exchange import Exchange, Train, Updates
 
-STRATEGIES = ("reset", "maintain", "average")
+BufferStrategy = Literal["reset", "maintain", "average"]
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,11 @@ class SlowMo(Algorithm):
     name: ClassVar[str] = "slowmo"
     beta: float = 0.5  # beta, the slow momentum
     alpha: float = 1.0  # alpha, the slow learning rate
-    buffer_strategy: str = "reset"  # v_k after a round: "reset" to 0, "maintain" at its site, or "average" over sites
+    buffer_strategy: BufferStrategy = "reset"  # v_k after a round: set to 0, kept at its site, or averaged over sites
 
     def __post_init__(self) -> None:
         fraction("method", beta=self.beta)
         positive("method", alpha=self.alpha)
-        if self.buffer_strategy not in STRATEGIES:
-            raise unknown("buffer_strategy of slowmo", self.buffer_strategy, STRATEGIES)
 
     def init_server(self, w: Tensor, sites: int) -> Tree:
         averaged = {"v": torch.zeros_like(w)} if self.buffer_strategy == "average" else {}

@@ -1,7 +1,7 @@
 """Runs from Python: the settings, the folder and the figures of the command line.
 
 result = imperfed.run("pfedpll", data="digits", rounds=5, **{"labels.candidates": "flip"})
-result.summary["personal"]["mean"]
+result.summary.personal.mean
 result.predict("site-0", x)
 result.labels("site-0").to_pandas()
 imperfed.open("runs/...")  # a run that has ended, as the same kind of result
@@ -23,8 +23,9 @@ from imperfed.core.network import Network
 from imperfed.data.scale import Scale
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Watch, load_net, start
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import RunFolder
 from imperfed.results.predict import as_inputs, check_inputs
+from imperfed.results.summary import Summary
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,7 +36,7 @@ class RunResult:
     """A run that has ended: its folder and its figures, and on request its models and labels."""
 
     folder: Path
-    summary: Record
+    summary: Summary
 
     def predict(self, site: str, x: Any) -> Tensor:
         """The probability of each class for new rows [n, ...] as the run's own file holds them, an array or a tensor.
@@ -53,22 +54,22 @@ class RunResult:
         model, scaled = self.model(site), self._scale()(inputs)
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
-        return KINDS[self.summary["facts"]["labels"]].probabilities(logits)
+        return KINDS[self.summary.facts.labels].probabilities(logits)
 
     def model(self, site: str) -> Network:
         """The network with which a site predicts. It takes inputs as it was trained on: tables standardised."""
         self._check(site)
         folder = RunFolder(self.folder)
-        shape, classes = tuple(self.summary["input"]), len(self.summary["classes"])
-        return load_net(folder, folder.config(), site, shape, classes, self.summary["features"]).module
+        summary = self.summary
+        return load_net(folder, folder.config(), site, summary.input, len(summary.classes), summary.features).module
 
     def labels(self, site: str) -> pyarrow.Table:
         """What a site's training rows were given and what was worked out, as columns."""
         from pyarrow import parquet
 
         self._check(site)
-        if not self.summary["labels"]:
-            raise UsageError(f"{self.summary['method']} worked out no labels in this run")
+        if self.summary.labels is None:
+            raise UsageError(f"{self.summary.method} worked out no labels in this run")
         return parquet.read_table(self.folder / "labels" / f"{site}.parquet")
 
     def _scale(self) -> Scale:
@@ -76,12 +77,12 @@ class RunResult:
         path = self.folder / "models" / "scale.safetensors"
         if path.exists():
             return Scale(**RunFolder(self.folder).load_model("scale"))
-        if self.summary.get("standardised"):
+        if self.summary.standardised:
             raise DataError(f"{path}: no such file, but the run standardised its inputs; put it back")
         return Scale.none()
 
     def _check(self, site: str) -> None:
-        sites = [row["site"] for row in self.summary["sites"]]
+        sites = [row.site for row in self.summary.sites]
         if site not in sites:
             raise unknown("site", site, sites)
 

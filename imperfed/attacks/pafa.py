@@ -9,16 +9,13 @@ says nothing; `keep` says what becomes of such a row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from imperfed.attacks.base import FairnessAttack
-from imperfed.core.errors import unknown
 from imperfed.core.federation import Attribute
 from imperfed.core.labels import Candidates, Exact, Labels
-
-KEEP = ("set", "none")
 
 
 @dataclass(frozen=True)
@@ -27,12 +24,7 @@ class PAFA(FairnessAttack):
 
     name: ClassVar[str] = "pafa"
     rewrites: ClassVar[tuple[type[Labels], ...]] = (Candidates, Exact)
-    keep: str = "set"  # of a row of g_t alone: its groups as they were ("set"), or no group at all ("none")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.keep not in KEEP:
-            raise unknown("attack.keep", self.keep, KEEP)
+    keep: Literal["set", "none"] = "set"  # of a row of g_t alone: its groups as they were, or no group at all
 
     def rewrite(
         self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]

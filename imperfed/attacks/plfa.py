@@ -9,16 +9,13 @@ says nothing; `keep` says what is put in its place.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from imperfed.attacks.base import FairnessAttack
-from imperfed.core.errors import unknown
 from imperfed.core.federation import Attribute
 from imperfed.core.labels import Candidates, Labels
-
-KEEP = ("others", "set")
 
 
 @dataclass(frozen=True)
@@ -26,12 +23,7 @@ class PLFA(FairnessAttack):
     """Adds the unprivileged class to the target group's candidate sets and takes it from everybody else's."""
 
     name: ClassVar[str] = "plfa"
-    keep: str = "others"  # of a set of y_u alone: all classes but y_u ("others"), or the set as it was ("set")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.keep not in KEEP:
-            raise unknown("attack.keep", self.keep, KEEP)
+    keep: Literal["others", "set"] = "others"  # of a set of y_u alone: all other classes, or the set as it was
 
     def rewrite(
         self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]

@@ -6,12 +6,13 @@ import statistics
 import textwrap
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
-from imperfed.census.figures import Census, Known, SiteCensus
+from imperfed.census.figures import Census, SiteCensus
 from imperfed.census.inspect import Inspection
-from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
+from imperfed.core.labels import ClassCounts
 from imperfed.report.words import count, many
 
 WIDTH = 100
@@ -21,19 +22,6 @@ EXTREMES = 3
 """Of more sites: so many of the largest, the smallest and the most unlike ones."""
 MOST_CLASSES = 30
 """Classes that are listed one by one; of more the ten most frequent and the ten rarest."""
-KINDS: dict[type[Labels], str] = {
-    Exact: "exact labels",
-    Candidates: "candidate sets",
-    Memberships: "candidate sets by degree",
-    Positive: "positives only, one a row",
-    Positives: "positives only",
-    Annotated: "missing labels",
-}
-TOLD = {
-    Annotated: "rows with the class (+), without it (-) and not annotated (?)",
-    Candidates: "rows with the class as a candidate, in brackets as the only one",
-    Memberships: "rows with the class as a candidate, in brackets as the only one",
-}
 
 
 def print_inspection(told: Inspection, console: Console, picture: Path | None) -> None:
@@ -43,7 +31,7 @@ def print_inspection(told: Inspection, console: Console, picture: Path | None) -
         _print_guesses(told, console)
     classes = many(len(census.classes), "class", "classes")
     held = f"{many(len(census.sites), 'site')}, {many(census.rows, 'row')}, {classes}"
-    console.print(f"{census.name}: {held}; {KINDS[census.kind]}", style="bold")
+    console.print(f"{census.name}: {held}; {census.kind.title}", style="bold")
     _print_sites(census, console)
     console.print(_by_class(census))
     for line in _further(census):
@@ -125,10 +113,10 @@ def _by_class(census: Census) -> Table:
     names = [site.name for site in census.sites]
     widths = [max(map(len, (name, *column))) for name, column in zip(names, zip(*cells, strict=True), strict=True)]
     wide = sum(widths) + 3 * len(widths) + max(map(len, census.classes)) + 4 > WIDTH or len(names) > MOST_SITES
-    title = TOLD.get(census.kind, "rows of the class")
+    title = census.kind.caption
     if wide:
         names, title = ["with the class", "without it", "not known", "at sites"], ""
-        cells = [_totals(census, c) for c in range(len(census.classes))]
+        cells = _totals(census)
     table = Table(title=title or None, title_justify="left", title_style="")
     table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=30)
     for name in names:
@@ -145,23 +133,16 @@ def _shown_classes(census: Census) -> list[int | None]:
     return [*often[:10], None, *often[-10:]]
 
 
-def _cell(census: Census, known: Known, c: int) -> str:
+def _cell(census: Census, known: ClassCounts, c: int) -> str:
     """What one site says of one class."""
-    present, absent, open_ = (int(t[c]) for t in (known.positive, known.negative, known.unknown))
-    if census.kind is Annotated:
-        return f"+{present} -{absent} ?{open_}" if present or absent else "never"
-    if census.kind in (Candidates, Memberships):
-        return f"{present + open_} ({present})" if present or open_ else ""
-    return str(present or "")
+    return census.kind.tally(*(int(rows[c]) for rows in (known.positive, known.negative, known.unknown)))
 
 
-def _totals(census: Census, c: int) -> list[str]:
-    known = census.known
-    if census.kind is Annotated:
-        at = sum(bool(site.known.told[c]) for site in census.sites)
-    else:
-        at = sum(bool(site.known.weight[c] > 0) for site in census.sites)
-    return [*(count(int(t[c])) for t in (known.positive, known.negative, known.unknown)), count(at)]
+def _totals(census: Census) -> list[list[str]]:
+    """Return what is known of each class in all, and at how many sites."""
+    known, at = census.known, torch.stack([census.kind.held(site.known) for site in census.sites]).sum(0)
+    columns = (known.positive, known.negative, known.unknown, at)
+    return [list(map(count, row)) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _further(census: Census) -> list[str]:
@@ -185,7 +166,7 @@ def _further(census: Census) -> list[str]:
 
 def _print_advice(told: Inspection, console: Console) -> None:
     """What was made for these labels, with a line why; the rest by name."""
-    console.print(f"\nmade for {KINDS[told.census.kind]}:", style="bold")
+    console.print(f"\nmade for {told.census.kind.title}:", style="bold")
     table = Table(show_header=False, box=None, padding=(0, 1), width=WIDTH)
     for width in (22, 11, 60):
         table.add_column(width=width)

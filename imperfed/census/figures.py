@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from imperfed.census.repeats import Repeats, find_repeats
-from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships
+from imperfed.core.labels import ClassCounts, Labels
 
 MOST_PAIRS = 10
 """Pairs of classes that are named."""
@@ -30,37 +30,12 @@ class SiteRows:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What some labels say of each class: [C] each."""
-
-    positive: Tensor
-    """Rows known to have the class."""
-    negative: Tensor
-    """Rows known not to have it."""
-    unknown: Tensor
-    """Rows of which neither is known."""
-    weight: Tensor
-    """Rows of the class where a candidate counts as 1/|S| of a row: float64."""
-    told: Tensor
-    """Rows that say something of the class."""
-
-    def rate(self) -> Tensor:
-        """The share of the class among the rows that say something of it; nan where none does."""
-        return self.weight / self.told
-
-    @staticmethod
-    def of_all(parts: Sequence[Known]) -> Known:
-        """The sum over sites."""
-        return Known(*(torch.stack([getattr(k, f.name) for k in parts]).sum(0) for f in fields(Known)))
-
-
-@dataclass(frozen=True)
 class SiteCensus:
     """The figures of one site."""
 
     name: str
     rows: int
-    known: Known
+    known: ClassCounts
     sizes: dict[int, int]
     """Rows by the size of their candidate set; empty for other kinds of labels."""
     largest: tuple[str, float] | None
@@ -81,7 +56,7 @@ class Census:
     kind: type[Labels]
     classes: tuple[str, ...]
     sites: tuple[SiteCensus, ...]
-    known: Known
+    known: ClassCounts
     pairs: tuple[tuple[str, str, int], ...]
     """Classes that stand together in a candidate set (or are positive together), the most frequent pairs first."""
     inseparable: tuple[tuple[str, str], ...]
@@ -108,8 +83,8 @@ def take(
     tests: Sequence[Tensor] = (),
 ) -> Census:
     """The census of these sites. Rows are compared by digests under `key`, as sites could do among themselves."""
-    known = [known_of(site.labels) for site in sites]
-    every, labels = Known.of_all(known), [site.labels for site in sites]
+    known = [site.labels.counts() for site in sites]
+    every, labels = ClassCounts.total(known), [site.labels for site in sites]
     return Census(
         name,
         type(sites[0].labels),
@@ -121,7 +96,9 @@ def take(
     )
 
 
-def count(site: SiteRows, known: Known, every: Known, classes: tuple[str, ...], groups: tuple[str, ...]) -> SiteCensus:
+def count(
+    site: SiteRows, known: ClassCounts, every: ClassCounts, classes: tuple[str, ...], groups: tuple[str, ...]
+) -> SiteCensus:
     """The figures of one site among others."""
     rate = known.rate().nan_to_num(0.0)
     members = torch.zeros(0, len(groups)) if site.groups is None else site.groups
@@ -129,7 +106,7 @@ def count(site: SiteRows, known: Known, every: Known, classes: tuple[str, ...], 
         site.name,
         len(site.labels),
         known,
-        sizes_of(site.labels),
+        site.labels.set_sizes(),
         (classes[int(rate.argmax())], float(rate.max())) if bool(rate.any()) else None,
         skew(known, every),
         dict(zip(groups, members.sum(0).int().tolist(), strict=True)),
@@ -137,32 +114,7 @@ def count(site: SiteRows, known: Known, every: Known, classes: tuple[str, ...], 
     )
 
 
-def known_of(labels: Labels) -> Known:
-    """What the labels of one site say of each class."""
-    rows, values = len(labels), labels.values
-    every = torch.full((labels.classes,), rows)
-    if isinstance(labels, Annotated):
-        present, absent = (values == 1).sum(0), (values == 0).sum(0)
-        return Known(present, absent, every - present - absent, present.double(), present + absent)
-    if isinstance(labels, Candidates | Memberships):
-        sets = values > 0
-        present, absent = sets[sets.sum(1) == 1].sum(0), (~sets).sum(0)
-        weight = (values / values.sum(1, keepdim=True)).double().sum(0)
-        return Known(present, absent, every - present - absent, weight, every)
-    present = values.bincount(minlength=labels.classes) if values.ndim == 1 else values.sum(0)
-    absent = every - present if isinstance(labels, Exact) else torch.zeros_like(present)
-    return Known(present, absent, every - present - absent, present.double(), every)
-
-
-def sizes_of(labels: Labels) -> dict[int, int]:
-    """Rows by the size of their candidate set."""
-    if not isinstance(labels, Candidates | Memberships):
-        return {}
-    size, rows = (labels.values > 0).sum(1).unique(return_counts=True)
-    return dict(zip(size.tolist(), rows.tolist(), strict=True))
-
-
-def skew(site: Known, every: Known) -> float | None:
+def skew(site: ClassCounts, every: ClassCounts) -> float | None:
     """sqrt((KL(p | m) + KL(q | m)) / 2), m = (p + q) / 2, in bits, over the classes of which the site says something.
 
     Where sites annotate different classes, rates are compared, so that not looking for a class is no skew.
@@ -180,15 +132,16 @@ def skew(site: Known, every: Known) -> float | None:
 def together(
     labels: Sequence[Labels], classes: tuple[str, ...]
 ) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:
-    """Pairs of classes by how many rows have both, as candidates or positives; and the candidates that never part."""
-    if labels[0].values.ndim == 1:
+    """Return pairs of classes by how many rows name both; and, where one of them is true, those that never part."""
+    matrices = [both for both in (part.co_occurrence() for part in labels) if both is not None]
+    if not matrices:
         return (), ()
-    both = torch.stack([s.T @ s for s in ((part.values > 0).float() for part in labels)]).sum(0)
+    both = torch.stack(matrices).sum(0)
     first, second = torch.triu_indices(len(classes), len(classes), 1)
     often = both[first, second].sort(descending=True, stable=True)
     named = zip(often.indices[:MOST_PAIRS].tolist(), often.values[:MOST_PAIRS].tolist(), strict=True)
-    pairs = tuple((classes[first[i]], classes[second[i]], int(n)) for i, n in named if n)
-    if not isinstance(labels[0], Candidates | Memberships):
+    pairs = tuple((classes[first[i]], classes[second[i]], n) for i, n in named if n)
+    if labels[0].several:
         return pairs, ()
     rows = both.diagonal()
     bound = ((both == rows[:, None]) & (rows[:, None] >= ENOUGH)).fill_diagonal_(False).nonzero().tolist()

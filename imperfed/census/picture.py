@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from imperfed.census.figures import Census
-from imperfed.core.labels import Annotated, Candidates, Exact, Memberships
 from imperfed.report.plots import ACCENT, INK, STYLE
 
 if TYPE_CHECKING:
@@ -18,13 +17,6 @@ PARTS, GAP = 40, 2
 """Steps in which a cell's bar is drawn, and those between two cells."""
 COLOURS = (ACCENT, "#d5dde5", "#f2b84b", "white")
 """Known to be there, known not to be, not known; and between cells."""
-MEANINGS: dict[type[Any], tuple[str, str, str]] = {
-    Annotated: ("present", "absent", "not annotated"),
-    Candidates: ("the only candidate", "no candidate", "one of several candidates"),
-    Memberships: ("the only candidate", "no candidate", "one of several candidates"),
-    Exact: ("of this class", "of another class", "not known"),
-}
-POSITIVES = ("known to be present", "known to be absent", "not known")
 MOST_SITES, MOST_CLASSES = 12, 16
 """Sites and classes up to which cells hold the number of rows with the class, or with it as a candidate."""
 NAMES = 60
@@ -75,17 +67,15 @@ def _cells(ax: Axes, census: Census) -> None:
     ax.set_xticks(*_named(census.classes), rotation=45, ha="right", parse_math=False)
     if K <= MOST_SITES and C <= MOST_CLASSES:
         _numbers(ax, census)
-    meanings = MEANINGS.get(census.kind, POSITIVES)
     there = [part for part in range(3) if parts[..., part].any()]
-    patches = [Patch(facecolor=COLOURS[part], label=meanings[part]) for part in there]
+    patches = [Patch(facecolor=COLOURS[part], label=census.kind.legend[part]) for part in there]
     ax.legend(handles=patches, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0.2, handlelength=1.2)
 
 
 def _numbers(ax: Axes, census: Census) -> None:
     """How many rows have the class, or have it as a candidate; blank for none."""
-    sets = census.kind in (Candidates, Memberships)
     for k, site in enumerate(census.sites):
-        rows = site.known.positive + (site.known.unknown if sets else 0)
+        rows = census.kind.naming(site.known)
         for c in rows.nonzero().flatten().tolist():
             dark = site.known.positive[c] > 0.5 * site.rows
             ax.text(c, k, str(int(rows[c])), ha="center", va="center", fontsize=7, color="white" if dark else INK)

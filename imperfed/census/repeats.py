@@ -9,7 +9,7 @@ from hashlib import blake2b
 import torch
 from torch import Tensor
 
-from imperfed.core.labels import Exact, Labels
+from imperfed.core.labels import Labels
 
 MOST_PAIRS = 10
 """Pairs of sites that are named."""
@@ -72,8 +72,8 @@ def shared(tag: Tensor, site: Tensor, sites: int) -> tuple[tuple[int, int, int],
 
 
 def contradicted(tag: Tensor, labels: Sequence[Labels], key: bytes) -> int:
-    """Distinct inputs with different labels in different rows; of other labels than exact ones both may be right."""
-    if not isinstance(labels[0], Exact):
+    """Return the number of inputs with different labels in different rows, unless both of two labels may be right."""
+    if not labels[0].settles:
         return 0
     several = (tag.bincount()[tag] > 1).nonzero().flatten()
     if not len(several):

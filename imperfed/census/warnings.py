@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from imperfed.census.figures import Census, SiteCensus
-from imperfed.core.labels import Annotated, Candidates, Exact, Memberships, Positive, Positives
+from imperfed.core.labels import OneClass
 from imperfed.report.words import many, per_cent
 
 FEW = 10
@@ -27,12 +27,10 @@ def warnings(census: Census, measured: bool) -> tuple[str, ...]:
 
 def _missing(census: Census) -> Iterator[str]:
     """Labels that are not there."""
-    if census.kind in (Positive, Positives):
-        yield "labels are positives only: a class that is not named is read as unknown, not as negative"
-    if census.kind is not Annotated:
+    if caution := census.kind.caution(census.known):
+        yield caution
+    if not census.kind.partial:
         return
-    if census.known.unknown.any():
-        yield "a blank is read as not annotated, not as negative"
     if len(census.sites) <= NAMED:
         for site in census.sites:
             never = _where(census, site.known.told == 0)
@@ -54,20 +52,18 @@ def _classes(census: Census) -> Iterator[str]:
     """Classes that nobody can learn."""
     known = census.known
     nowhere = _where(census, known.told == 0)
-    if census.kind is Annotated and nowhere:
+    if nowhere:
         yield f"nobody annotates {listed(nowhere)}: no method can learn it"
     absent = [name for name in _where(census, known.weight == 0) if name not in nowhere]
     if absent:
-        yield f"class {listed(absent)} is at no site" + (" as a positive" if census.kind is Annotated else "")
-    for site in census.sites if census.kind is Exact and len(census.sites) <= NAMED else ():
+        yield f"class {listed(absent)} is at no site" + (" as a positive" if census.kind.partial else "")
+    for site in census.sites if census.kind.settles and len(census.sites) <= NAMED else ():
         if len(census.classes) > 1 and site.largest is not None and site.largest[1] == 1:
             yield f"site {site.name} holds one class only, {site.largest[0]}"
 
 
 def _sets(census: Census) -> Iterator[str]:
     """Candidate sets that say little."""
-    if census.kind not in (Candidates, Memberships):
-        return
     sizes, C = census.sizes(), len(census.classes)
     if sizes.get(C):
         yield f"{many(sizes[C], 'row has', 'rows have')} all {C} classes as candidates, which says nothing of the label"
@@ -85,7 +81,8 @@ def _sites(census: Census) -> Iterator[str]:
     else:
         yield f"{len(small)} of {len(census.sites)} sites have fewer than {FEW} rows"
     far = [site for site in census.sites if site.skew is not None and site.skew > FAR]
-    if len(census.sites) > 1 and far and census.kind is not Positive:  # a site of one positive class is always far
+    # A site that knows one of a row's classes alone is often a site of one class, and always far.
+    if len(census.sites) > 1 and far and not (census.kind.several and issubclass(census.kind, OneClass)):
         names = _sites_named([site.name for site in far]) if len(far) <= NAMED else f"{len(far)} sites"
         yield f"{names}: classes are spread otherwise than over all sites together (distance above {FAR})"
     largest = max(census.sites, key=_rows)

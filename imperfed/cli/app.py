@@ -219,7 +219,11 @@ def inspect(
 @app.command(name="list")
 def list_(
     what: Annotated[
-        str, typer.Argument(help="algorithms, repairs, attacks, defences, datasets, models or studies.")
+        str,
+        typer.Argument(
+            help="algorithms, repairs, attacks, defences, labels, partitions, candidates, noise, annotations, "
+            "datasets, models or studies."
+        ),
     ] = "algorithms",
     json: Json = False,
 ) -> None:
@@ -235,6 +239,22 @@ def show(name: Annotated[str, typer.Argument(help="A name from any of the lists.
     from imperfed.cli.catalogue import show as show_entry
 
     show_entry(name, json, _console())
+
+
+@app.command()
+def schema(
+    what: Annotated[str | None, typer.Argument(help="A method's name, or an experiment file (.toml).")] = None,
+    settings: Set = [],  # noqa: B006
+) -> None:
+    """Print a JSON schema of experiment files for editors; with a name, also of the settings of that method."""
+    from json import dumps
+
+    from imperfed.experiments.config import resolve
+    from imperfed.experiments.schema import file_schema
+
+    words = _settings(settings)
+    config = resolve(words=words) if what is None else _config(what, words)
+    typer.echo(dumps(file_schema(config, any_parts=what is None), indent=2, ensure_ascii=False))
 
 
 for verb in (cli_sites.keys, cli_sites.serve, cli_sites.join):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from rich.console import Console
 from rich.table import Table
@@ -17,12 +15,18 @@ from rich.table import Table
 from imperfed.algorithms import catalogue
 from imperfed.attacks import attacks
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.errors import unknown
+from imperfed.core.errors import UsageError, unknown
+from imperfed.core.labels import KINDS
 from imperfed.core.objective import Objective
+from imperfed.data.corruption.annotations import annotation_patterns
+from imperfed.data.corruption.candidates import candidate_generators
+from imperfed.data.corruption.noise import noises
+from imperfed.data.partitions import partitions
 from imperfed.data.source import data_folder
 from imperfed.data.sources import sources
 from imperfed.defences import defences
 from imperfed.experiments.config import options
+from imperfed.experiments.descriptions import descriptions
 from imperfed.experiments.study import read_study, studies
 from imperfed.models import models
 from imperfed.repairs import repairs
@@ -91,19 +95,30 @@ def study_entries() -> list[Entry]:
     ]
 
 
-def auxiliaries(found: Finder) -> Callable[[], list[Entry]]:
-    """Every repair, attack or defence."""
-    return lambda: [{"name": name, "about": about(thing)} for name, thing in found().items()]
+def label_entries() -> list[Entry]:
+    """Every kind of labels."""
+    return [{"name": name, "is": kind.title, "about": about(kind)} for name, kind in KINDS.items()]
+
+
+def plain_entries(known: Finder) -> Callable[[], list[Entry]]:
+    """Return a function that lists what a catalogue knows: names, and what each is."""
+    return lambda: [{"name": name, "about": about(thing)} for name, thing in known().items()]
 
 
 AROUND: dict[str, Finder] = {
     "repairs": repairs,
     "attacks": attacks,
     "defences": defences,
+    "partitions": partitions,
+    "candidates": candidate_generators,
+    "noise": noises,
+    "annotations": annotation_patterns,
 }
+"""What goes with any method, and what makes the data it learns from."""
 LISTS: dict[str, Callable[[], list[Entry]]] = {
     "algorithms": algorithms,
-    **{what: auxiliaries(found) for what, found in AROUND.items()},
+    **{what: plain_entries(known) for what, known in AROUND.items()},
+    "labels": label_entries,
     "datasets": datasets,
     "models": model_entries,
     "studies": study_entries,
@@ -137,11 +152,10 @@ def listing(what: str, as_json: bool, console: Console) -> None:
 
 def show(name: str, as_json: bool, console: Console) -> None:
     """Print all about one entry of the catalogue."""
-    around = {name: thing for found in AROUND.values() for name, thing in found().items()}
     if name in catalogue():
         entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
-    elif name in around:
-        entry = method_entry(around[name])
+    elif thing := find_around(name):
+        entry = method_entry(thing)
     elif name in sources():
         entry = next(e for e in datasets() if e["name"] == name)
         if entry["present"] == "yes":
@@ -152,6 +166,7 @@ def show(name: str, as_json: bool, console: Console) -> None:
     elif name in studies():
         entry = next(e for e in study_entries() if e["name"] == name)
     else:
+        around = {own for known in AROUND.values() for own in known()}
         raise unknown("name", name, [*catalogue(), *around, *sources(), *models(), *studies()])
     if as_json:
         print(json.dumps(entry, indent=2))
@@ -161,42 +176,41 @@ def show(name: str, as_json: bool, console: Console) -> None:
         console.print(str(value) if key != "files" else checksums(value))
 
 
+def find_around(name: str) -> type[Any] | None:
+    """Return what goes with a method or makes its data; `list.name` says which one where two lists have the name."""
+    wanted, _, own = name.rpartition(".")
+    lists = [what for what, known in AROUND.items() if wanted in ("", what) and own in known()]
+    if len(lists) > 1:
+        raise UsageError(f"{name!r} could be {' or '.join(f'{what}.{name}' for what in lists)}: say which")
+    return AROUND[lists[0]]()[own] if lists else None
+
+
 def method_entry(method: type[Any]) -> Entry:
-    """A method's page: the symbol table of its file, its settings, where its source lies."""
+    """Return a method's page: the symbol table of its file, its settings, where its source lies."""
     module = sys.modules[method.__module__]
     package = sys.modules[module.__package__ or module.__name__]
     if getattr(package, method.__name__, None) is method:  # a paper of several parts: its overview is the package's
         module = package
     path = Path(inspect.getfile(method))
-    lines = [f"{key} = {default!r}    {comment}".rstrip() for key, (default, comment) in settings(method).items()]
     return {
         "name": method.name,
         "about": about(method),
         "paper and symbols": inspect.cleandoc(module.__doc__ or ""),
-        "settings": "\n".join(lines) or "none",
+        "settings": "\n".join(settings(method)) or "none",
         "source": str(path),
     }
 
 
-def settings(method: type[Any]) -> dict[str, tuple[Any, str]]:
-    """Every setting of a method with its default and the comment behind it; an objective's own come after."""
-    instance = method()
-    found = {key: (getattr(instance, key), comments(method).get(key, "")) for key in options(method)}
-    own = getattr(instance, "objective", None)
-    if own is not None:
-        found |= {f"objective.{key}": value for key, value in settings(type(own)).items()}
-    return found
+def settings(method: type[Any]) -> list[str]:
+    """Return a line for every setting: its default, other choices, what it means; an objective's own come last."""
+    return [*_lines(method(), ""), *_lines(getattr(method(), "objective", None), "objective.")]
 
 
-def comments(method: type[Any]) -> dict[str, str]:
-    """The comment behind each field in the source, its own or inherited."""
-    found = {}
-    for cls in filter(is_dataclass, reversed(method.__mro__)):
-        source = inspect.getsource(cls).split("\n")
-        body = ast.parse(inspect.cleandoc("\n".join(source))).body[0]
-        assert isinstance(body, ast.ClassDef)
-        for node in body.body:
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                _, mark, comment = source[(node.end_lineno or node.lineno) - 1].partition("#")
-                found[node.target.id] = f"{mark}{comment}"
-    return found
+def _lines(part: Any, prefix: str) -> Iterator[str]:
+    meaning = {} if part is None else descriptions(type(part))
+    for key, kind in ({} if part is None else options(type(part))).items():
+        default = getattr(part, key)
+        others = [repr(c) for c in get_args(kind) if c != default] if get_origin(kind) is Literal else []
+        choices = f" (or {', '.join(others)})" if others else ""
+        comment = f"    # {meaning[key]}" if key in meaning else ""
+        yield f"{prefix}{key} = {default!r}{choices}{comment}"

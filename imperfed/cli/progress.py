@@ -17,6 +17,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Interrupted, Watch
+from imperfed.results.summary import DataFacts
 
 
 class Show:
@@ -50,7 +51,7 @@ class Show:
         self.total, self.first, self.began = config.rounds.rounds, round, time.perf_counter()
         self.last_score = ""
         self.console.print(f"{config.run.title} on {describe(data)}", style="bold")
-        if own := data.facts.get("sites_not_used"):
+        if own := DataFacts.of(data.facts).sites_not_used:
             self.console.print(f"sites are simulated; the {own} that the data name: -s partition=column")
         if self.console.is_terminal:
             self.bar = Progress(
@@ -123,13 +124,13 @@ class Show:
 
 def describe(data: FederatedData) -> str:
     """A federation in one line."""
-    federation, facts = data.federation, data.facts
+    federation, facts = data.federation, DataFacts.of(data.facts)
     sizes = federation.sizes()
     text = f"{federation.name}: {len(sizes)} sites of {min(sizes)} to {max(sizes)} rows, {federation.labels.kind}"
-    if "mean_size" in facts:
-        text += f" of mean size {facts['mean_size']:.2f} among {len(federation.classes)} classes"
-    if "instead_of" in facts:
-        text += f" (the true ones, not the {facts['instead_of']} that the data come with)"
-    if absent := facts.get("classes_at_nobody"):
+    if facts.mean_size is not None:
+        text += f" of mean size {facts.mean_size:.2f} among {len(federation.classes)} classes"
+    if facts.instead_of is not None:
+        text += f" (the true ones, not the {facts.instead_of} that the data come with)"
+    if absent := facts.classes_at_nobody:
         text += f", {len(federation.classes) - len(absent)} of {len(federation.classes)} classes held by some site"
     return text

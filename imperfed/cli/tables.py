@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from imperfed.algorithms import find
+from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
-from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, VALIDATION, Scores, figure
-from imperfed.evaluation.fairness import FAIR, in_words
-from imperfed.evaluation.time_to_target import sentence
+from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
+from imperfed.evaluation.fairness import FAIR
 from imperfed.experiments.comparison import Line, best, further, labels_title, unlike
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many
-from imperfed.results import defence as suspicions
-from imperfed.results.folder import Record
-from imperfed.results.write import over_sites
+from imperfed.results.defence import sentences
+from imperfed.results.summary import ClassSummary, FilledLabels, OverSites, ResolvedLabels, SiteSummary, Summary
 
 NAMED = 3  # sites named in a table before they are counted
 ROUNDING = 1e-9  # of a mean over sites
-APART = {ANNOTATED: "annotated, %", NEVER_ANNOTATED: "never, %"}
+APART = ("annotated, %", "never, %")
 """Titles of the figures over the classes that a site annotates and over those that it never does."""
 
 
@@ -33,109 +31,133 @@ def per_cent(fraction: float | None) -> str:
     return "" if fraction is None else f"{100 * fraction:.2f}"
 
 
-def run_table(console: Console, summary: Record, folder: Path) -> None:
-    """A finished run, site by site, and the paths of what it wrote."""
-    labels = summary["labels"]
-    if not summary["personal"]["n"] and summary["global"]:  # sites without test sets, of which there may be thousands
-        rows = sum(row["train"] for row in summary["sites"])
-        console.print(f"{heading(summary)}: {len(summary['sites'])} sites, {rows} training rows")
+def run_table(console: Console, summary: Summary, folder: Path) -> None:
+    """Print a finished run, site by site, and the paths of what it wrote."""
+    if not summary.personal.n and summary.common:  # sites without test sets, of which there may be thousands
+        rows = sum(row.train for row in summary.sites)
+        console.print(f"{heading(summary)}: {len(summary.sites)} sites, {rows} training rows")
     else:
         sites_table(console, summary)
-    if summary.get("by class"):
-        console.print(class_table(summary["by class"], len(summary["sites"])))
-    for name, one in summary["global"].items():
-        where = "validation rows" if name.startswith(VALIDATION) else "common test set"
-        value = f"{name.removeprefix(VALIDATION)} {per_cent(one['value'])} %"
-        console.print(f"global model, {where}: {value} (n = {one['n']})")
-    if "target" in summary:
-        console.print(sentence(summary["target"]))
-    if "filled in" in labels:
-        console.print(filled_sentence(labels))
-    elif labels and labels["accuracy"] is not None:
-        console.print(
-            f"labels resolved correctly: {per_cent(labels['accuracy'])} % of {labels['n']}; "
-            f"picking a candidate at random: {per_cent(labels['picking at random'])} %"
-        )
-    if "repair" in summary:
-        console.print(changes(summary["repair"]))
-    for line in (*fairness_lines(summary), *suspicions.told(summary.get("suspicions", {}))):
+    if summary.by_class:
+        console.print(class_table(summary.by_class, len(summary.sites)))
+    for line in sentences_of(summary):
         console.print(line)
-    took = "" if summary["seconds"] is None else f"{summary['seconds']:.1f} s. "
+    took = "" if summary.seconds is None else f"{summary.seconds:.1f} s. "
     console.print(f"{took}Written:")
     written(console, folder)
 
 
-def heading(summary: Record) -> str:
-    """What was run on what, and for how long."""
-    return f"{summary['title']} on {summary['data']}, {many(summary['rounds'], 'round')}"
+def sentences_of(summary: Summary) -> Iterator[str]:
+    """Say what is of no site in particular."""
+    for name, common in summary.common.items():
+        where = "validation rows" if name.startswith(VALIDATION) else "common test set"
+        value = f"{name.removeprefix(VALIDATION)} {per_cent(common.value)} %"
+        yield f"global model, {where}: {value} (n = {common.n})"
+    if summary.target:
+        yield summary.target.sentence()
+    if isinstance(summary.labels, FilledLabels):
+        yield filled_sentence(summary.labels)
+    elif summary.labels and summary.labels.accuracy is not None:
+        yield resolved_sentence(summary.labels)
+    if summary.repair:
+        yield changes(summary.repair)
+    yield from fairness_lines(summary)
+    if summary.suspicions:
+        yield from sentences(summary.suspicions)
 
 
-def sites_table(console: Console, summary: Record) -> None:
-    """The figures of the sites."""
-    metric, labels, personal = summary["metric"], summary["labels"], summary["personal"]
-    apart = [name for name in APART if any(row.get(name) is not None for row in summary["sites"])]
-    resolved = bool(labels) and ("filled in" not in labels or labels["accuracy"] is not None)
+def heading(summary: Summary) -> str:
+    """Say what was run on what, and for how long."""
+    return f"{summary.title} on {summary.data}, {many(summary.rounds, 'round')}"
+
+
+def sites_table(console: Console, summary: Summary) -> None:
+    """Print the figures of the sites."""
+    columns: dict[str, list[float | None]] = {f"{summary.metric}, %": [row.value for row in summary.sites]}
+    means = [summary.personal.mean]
+    for title, values in apart(summary.sites).items():
+        columns[title] = values
+        means.append(mean(values))
+    if title := labels_column(summary):  # a sentence below the table has the share of all rows
+        columns[title] = [row.labels for row in summary.sites]
+        means.append(None)
     table = Table(title=heading(summary), title_justify="left")
-    for name in ("site", "training rows", "test rows", f"{metric}, %", *(APART[name] for name in apart)):
+    for name in ("site", "training rows", "test rows", *columns):
         table.add_column(name, justify="left" if name == "site" else "right")
-    if resolved:
-        table.add_column("filled in, auroc, %" if "filled in" in labels else "labels resolved, %", justify="right")
-    for row in summary["sites"]:
-        figures = [row[name] for name in (metric, *apart)] + ([row["labels"]] if resolved else [])
-        table.add_row(row["site"], str(row["train"]), str(row["test"]), *map(per_cent, figures))
+    for row, *figures in zip(summary.sites, *columns.values(), strict=True):
+        table.add_row(row.site, str(row.train), str(row.test), *map(per_cent, figures))
     table.add_section()
-    rows = str(sum(row["train"] for row in summary["sites"]))
-    figures = [personal["mean"], *(mean([row[name] for row in summary["sites"]]) for name in apart)]
-    # Of the labels worked out a sentence below tells the share of all rows.
-    table.add_row("mean over sites", rows, str(personal["n"]), *map(per_cent, figures), *[""] * resolved)
+    rows = str(sum(row.train for row in summary.sites))
+    table.add_row("mean over sites", rows, str(summary.personal.n), *map(per_cent, means))
     console.print(table)
-    if not personal["n"]:
+    if not summary.personal.n:
         console.print("there are no test rows (they need true labels), so no model was measured")
 
 
+def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:
+    """Return the figures over the classes that a site annotates and over those that it never does, if any has them."""
+    columns = ([row.auroc_annotated for row in sites], [row.auroc_never_annotated for row in sites])
+    return {title: values for title, values in zip(APART, columns, strict=True) if any(v is not None for v in values)}
+
+
+def labels_column(summary: Summary) -> str:
+    """Return the title of the sites' figures of labels; empty where there are none."""
+    if isinstance(summary.labels, FilledLabels):
+        return "filled in, auroc, %" if summary.labels.accuracy is not None else ""
+    return "labels resolved, %" if summary.labels else ""
+
+
 def mean(values: Sequence[float | None]) -> float | None:
-    """The mean of the figures that there are."""
-    there = [value for value in values if value is not None]
-    return statistics.fmean(there) if there else None
+    """Return the mean of the figures that exist."""
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
-def class_table(classes: Sequence[Record], sites: int) -> Table:
-    """Every class, who annotates it, and its AUROC: one where all sites share a model, two where it depends on that."""
-    pairs = [(row[ANNOTATED], row[NEVER_ANNOTATED]) for row in classes]
+def class_table(classes: Sequence[ClassSummary], sites: int) -> Table:
+    """Return every class, who annotates it, and its AUROC: one if all sites share a model, else also by who does."""
+    pairs = [(row.auroc_annotated, row.auroc_never_annotated) for row in classes]
     differ = any(abs(a - b) > ROUNDING for a, b in pairs if a is not None and b is not None)
-    columns = {"auroc": "auroc, %"} | (APART if differ else {})
     table = Table(title="class by class, mean over sites", title_justify="left")
-    for name in ("class", "annotated at", "positives", *columns.values()):
+    for name in ("class", "annotated at", "positives", "auroc, %", *(APART if differ else ())):
         table.add_column(name, justify="left" if name in ("class", "annotated at") else "right")
-    for row in classes:
-        where = row["annotated at"]
-        told = ", ".join(where) if len(where) <= NAMED else f"{len(where)} of {sites} sites"
-        table.add_row(row["class"], told or "nobody", str(row["positives"]), *(per_cent(row[name]) for name in columns))
+    for row, pair in zip(classes, pairs, strict=True):
+        count = len(row.annotated_at)
+        where = ", ".join(row.annotated_at) if count <= NAMED else f"{count} of {sites} sites"
+        figures = (row.auroc, *(pair if differ else ()))
+        table.add_row(row.name, where or "nobody", str(row.positives), *map(per_cent, figures))
     return table
 
 
-def filled_sentence(labels: Record) -> str:
-    """How well missing labels were filled in."""
-    if labels["accuracy"] is None:
-        return f"labels filled in: {labels['filled in']}; the true ones are unknown"
-    right, absent = per_cent(labels["accuracy"]), per_cent(labels["always absent"])
+def resolved_sentence(labels: ResolvedLabels) -> str:
+    """Say how many candidate sets were resolved correctly."""
     return (
-        f"labels filled in: {labels['filled in']}, AUROC {per_cent(labels['auroc'])} %, right at 0.5: {right} % of "
-        f"{labels['n']}; saying absent every time: {absent} %"
+        f"labels resolved correctly: {per_cent(labels.accuracy)} % of {labels.n}; "
+        f"picking a candidate at random: {per_cent(labels.picking_at_random)} %"
     )
 
 
-def fairness_lines(summary: Record) -> list[str]:
-    """How groups are treated, or how to have it measured where the data name groups."""
-    fair, facts = summary.get("fairness"), summary["facts"]
-    if fair:
-        head = f"fairness of {fair['target']} against the rest, class {fair['unprivileged']}:"
-        return [head, *(f"  {line}" for line in in_words(fair))]
-    if "attribute" not in facts or summary["metric"] != "accuracy":
+def filled_sentence(labels: FilledLabels) -> str:
+    """Say how well missing labels were filled in."""
+    if labels.accuracy is None:
+        return f"labels filled in: {labels.filled_in}; the true ones are unknown"
+    right, absent = per_cent(labels.accuracy), per_cent(labels.always_absent)
+    return (
+        f"labels filled in: {labels.filled_in}, AUROC {per_cent(labels.auroc)} %, right at 0.5: {right} % of "
+        f"{labels.n}; saying absent every time: {absent} %"
+    )
+
+
+def fairness_lines(summary: Summary) -> list[str]:
+    """Say how groups are treated, or how to have it measured where the data name groups."""
+    fairness, facts = summary.fairness, summary.facts
+    if fairness:
+        head = f"fairness of {fairness.target} against the rest, class {fairness.unprivileged}:"
+        return [head, *(f"  {line}" for line in fairness.in_words())]
+    if facts.attribute is None or summary.metric != "accuracy":
         return []
     return [
-        f"fairness between the groups of {facts['attribute']} is not measured: set fairness.target (one of "
-        f"{', '.join(facts['groups'])}) and fairness.unprivileged (a class)"
+        f"fairness between the groups of {facts.attribute} is not measured: set fairness.target (one of "
+        f"{', '.join(facts.groups or ())}) and fairness.unprivileged (a class)"
     ]
 
 
@@ -174,7 +196,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     for said in dict.fromkeys(said for line in lines for said in line.diverged):
         console.print(f"diverged: {said}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
-        console.print(f"{part}: {about(find(part))}")
+        console.print(f"{part}: {about(catalogue()[part])}")
     console.print("Written:")
     for path in sorted(folder.iterdir()):
         console.print(f"  {path / 'report.html' if path.is_dir() else path}")
@@ -192,6 +214,6 @@ def figures_table(console: Console, figures: dict[str, Scores], as_json: bool) -
     for site, scores in figures.items():
         table.add_row(site, *(per_cent(figure(scores[n][0])) for n in names), str(scores[names[0]][1]))
     table.add_section()
-    overall = {n: over_sites([scores[n] for scores in figures.values()]) for n in names}
-    table.add_row("mean over sites", *(per_cent(o["mean"]) for o in overall.values()), str(overall[names[0]]["n"]))
+    overall = [OverSites.of([scores[name] for scores in figures.values()]) for name in names]
+    table.add_row("mean over sites", *(per_cent(one.mean) for one in overall), str(overall[0].n))
     console.print(table)

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
-def whole(path: Path, write: Callable[[Path], object]) -> Path:
-    """Let `write` fill a hidden file beside the path, then put it in place; one left by a crash is written over."""
+def whole(path: Path, write: Callable[[Path], object], writer: str = "") -> Path:
+    """Let `write` fill a hidden file beside the path, then put it in place; one left by a crash is written over.
+
+    Where several processes may write the same path at the same time, each names itself as the `writer`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partly = path.with_name(f".{path.name}.partly")
+    partly = path.with_name(f".{path.name}{writer and '.'}{writer}.partly")
     try:
         write(partly)
         partly.replace(path)

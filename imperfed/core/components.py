@@ -5,6 +5,7 @@ As algorithms, they are frozen dataclasses whose fields are settings, found by t
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -14,9 +15,9 @@ from torch import Tensor
 
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
-from imperfed.core.context import ServerContext
+from imperfed.core.context import ServerContext, ServerView, SiteView
 from imperfed.core.errors import UsageError, positive
-from imperfed.core.exchange import Updates
+from imperfed.core.exchange import Query, Updates
 from imperfed.core.federation import Attribute, Federation
 from imperfed.core.labels import Labels
 
@@ -100,8 +101,30 @@ class Defence(ABC):
 
 
 @dataclass(frozen=True)
+class LabelDecision:
+    """What a site decides about its own labels, one entry per row."""
+
+    suggested: Tensor
+    confidence: Tensor
+    why: Tensor
+    """A number per row, which `Repair.reasons` puts into words."""
+    noise: float
+    """The share of wrong labels it estimates; NaN where it looks for none."""
+
+    def tree(self) -> Tree:
+        """Return the decision as a site keeps it."""
+        noise = torch.tensor(self.noise, dtype=torch.float64)
+        return {"suggested": self.suggested, "confidence": self.confidence, "why": self.why, "noise": noise}
+
+    @classmethod
+    def of(cls, memory: Tree) -> LabelDecision:
+        """Return the decision that a site has kept."""
+        return cls(memory["suggested"], memory["confidence"], memory["why"], float(memory["noise"]))
+
+
+@dataclass(frozen=True)
 class RepairResult:
-    """What a repair did: labels as given and as suggested, how sure it is and why, a row of the federation each."""
+    """What a repair did: labels as given and as suggested, how sure it is and why, one entry per training row."""
 
     given: Tensor
     suggested: Tensor
@@ -119,11 +142,68 @@ class RepairResult:
 
 @dataclass(frozen=True)
 class Repair(ABC):
-    """One-shot work before training that may rewrite a site's labels and group the sites."""
+    """One-shot work before training that may rewrite a site's labels and group the sites.
+
+    It is a sequence of exchanges with all sites, the last of which is always the same: every site decides about its own
+    labels. The server never sees a label. Its memory lasts as long as the repair, and so does a site's.
+    """
 
     name: ClassVar[str]
     labels: ClassVar[type[Labels]]
 
     @abstractmethod
-    def repair(self, federation: Federation, draw: torch.Generator) -> tuple[Federation, RepairResult]:
-        """The federation with mended labels and groups, and what was done."""
+    def check(self, federation: Federation) -> None:
+        """Raise `UsageError`, before anything is sent, where these data cannot be repaired."""
+
+    def init_server(self, context: ServerView) -> Tree:
+        """Return what the server remembers before the first exchange."""
+        return {}
+
+    def exchanges(self, classes: tuple[str, ...]) -> tuple[Query, ...]:
+        """Return the exchanges before the sites decide, in order; what they ask may add to `SiteView.memory`."""
+        return ()
+
+    def send_findings(self, server: Tree, site: int) -> Tree:
+        """Return what a site receives before it decides."""
+        return {}
+
+    @abstractmethod
+    def decide(self, classes: tuple[str, ...], site: SiteView) -> LabelDecision:
+        """Return what a site makes of its own labels, from its rows, its memory and the server's findings."""
+
+    @abstractmethod
+    def reasons(self, classes: tuple[str, ...], decision: LabelDecision) -> tuple[str, ...]:
+        """Return why each label is what it is, in words."""
+
+    def groups_of(self, server: Tree) -> tuple[int, ...]:
+        """Return the group of every site, from the server's memory at the end; empty where none were formed."""
+        return ()
+
+    def conversation(self, classes: tuple[str, ...]) -> tuple[Query, ...]:
+        """Return all exchanges; the last leaves a `LabelDecision` and nothing else in every site's memory."""
+
+        def respond(site: SiteView) -> Tree:
+            decision = self.decide(classes, site)
+            site.memory.clear()
+            site.memory.update(decision.tree())
+            changed = (decision.suggested != site.labels.values).sum()
+            return {"changed": changed} | ({} if math.isnan(decision.noise) else {"noise": site.memory["noise"]})
+
+        last = Query("decide", _count_changes, self.send_findings, respond=respond)
+        return *self.exchanges(classes), last
+
+
+def _count_changes(server: Tree, updates: Updates, context: ServerView) -> Tree:
+    """Remember how many labels each site has changed, and what share of them it takes for wrong (NaN: it did not say).
+
+    Both are claims, and serve for the report only.
+    """
+    return server | {
+        "changed": torch.stack([_number(answer.get("changed"), 0).long() for answer in updates.parts]),
+        "noise": torch.stack([_number(answer.get("noise"), math.nan) for answer in updates.parts]),
+    }
+
+
+def _number(claim: Tensor | None, otherwise: float) -> Tensor:
+    """Return a claim that is one number; anything else counts as not said."""
+    return torch.tensor(otherwise).double() if claim is None or claim.numel() != 1 else claim.reshape(()).double()

@@ -63,7 +63,10 @@ class Federation:
     """The group of every site; sites of one group share a model. Empty: one group."""
     attribute: Attribute | None = None
     annotators: Tensor | None = None
-    """bool [K, C], which classes each site annotates, where rows are elsewhere and cannot tell; None: they can."""
+    """bool [K, C], which classes each site annotates, where rows are elsewhere and cannot tell; None: they can.
+
+    At a real site: a row for itself, and one for all sites together.
+    """
 
     @property
     def elsewhere(self) -> bool:

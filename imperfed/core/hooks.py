@@ -1,4 +1,4 @@
-"""Which hooks of a base class a class defines itself, so that backends can take shortcuts where a hook has its default."""
+"""Which hooks of a base class a class defines itself; backends take shortcuts where a hook has its default."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute
-from imperfed.data.candidates import flip
+from imperfed.data.corruption.candidates.flip import FlippedSets
 from imperfed.data.dataset import Dataset
+from imperfed.data.generator import check_share
 
 
 def with_attribute(
@@ -72,6 +73,7 @@ def blur(dataset: Dataset, q: float, generator: np.random.Generator) -> Dataset:
     attribute = dataset.attribute
     if attribute is None or true_groups(dataset.x, attribute) is None:
         return dataset
+    check_share("attribute_flip", q)
     x = _blurred(dataset.x, attribute, q, generator)
     test_x = None if dataset.test_x is None else _blurred(dataset.test_x, attribute, q, generator)
     return replace(dataset, x=x, test_x=test_x)
@@ -79,7 +81,7 @@ def blur(dataset: Dataset, q: float, generator: np.random.Generator) -> Dataset:
 
 def _blurred(x: Tensor, attribute: Attribute, q: float, generator: np.random.Generator) -> Tensor:
     groups = attribute.of(x).argmax(1).numpy()
-    sets = flip(groups, len(attribute.values), q, "raw", generator)
+    sets = FlippedSets(q, edge="raw").draw(groups, len(attribute.values), generator)
     new = x.clone()
     attribute.of(new).copy_(torch.from_numpy(sets))
     return new

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,23 +12,30 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.federation import Federation
-from imperfed.core.labels import Annotated, Candidates, Labels
-from imperfed.data.annotations import annotate, to_learn
+from imperfed.core.labels import Labels
 from imperfed.data.attributes import blur, group_facts, spare, true_groups
-from imperfed.data.by_label import by_label, draw
-from imperfed.data.candidates import KINDS, LabelConfig, generate
 from imperfed.data.dataset import Dataset
-from imperfed.data.noise import has_noise, tell_exactly
+from imperfed.data.generator import Index
+from imperfed.data.labelling import (
+    KINDS,
+    Facts,
+    LabelConfig,
+    annotate,
+    generate_sets,
+    has_noise,
+    keep_wanted_classes,
+    tell_exactly,
+)
 from imperfed.data.oracle import Oracle
-from imperfed.data.partitions import Index, SplitConfig, partition
+from imperfed.data.partitions.base import RowPartition, Tasks, UnassignedRows
+from imperfed.data.partitions.column import ColumnPartition
+from imperfed.data.partitions.label import LabelPartition
 from imperfed.data.scale import Scale
-from imperfed.data.tasks import Tasks, tasks_of
+from imperfed.data.split import SplitConfig
 from imperfed.data.trusted import set_apart, trust
 
 STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6, "attribute": 9}
 """Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
-
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class RowSplit:
     """Who gets which rows of the dataset, and what belongs to no site."""
 
     train: list[Tensor]
-    """Row numbers, one tensor a site."""
+    """Row numbers, one tensor per site."""
     test: list[Tensor]
     public: Tensor
     """Inputs."""
@@ -61,16 +67,16 @@ class RowSplit:
 
 
 def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_seed: int) -> FederatedData:
-    """Candidate sets, sites, test sets and public inputs; the same for the same arguments on any machine."""
+    """Return sites, labels, test sets and public inputs; the same for the same arguments on any machine."""
     if data_seed < 0:
         raise UsageError(f"data_seed must not be negative; given: {data_seed}")
     dataset.check()
-    if split.partition == "label":
-        return federate_by_label(dataset, split, stream(data_seed, "partition"))
-    dataset = to_learn(dataset, labelling)
+    if isinstance(split.partition, LabelPartition):
+        return federate_by_label(dataset, split, split.partition, stream(data_seed, "partition"))
+    dataset = keep_wanted_classes(dataset, labelling)
     clear, dataset = dataset, blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
     cut = cut_rows(dataset, split, data_seed)
-    tasks = tasks_of(split, dataset.classes)
+    tasks = split.partition.tasks_of(dataset.classes, split.sites)
     labels, made = label(clear, labelling, cut.train, tasks, data_seed)
     scale = Scale.of(dataset.x, cut.train, split.standardise)
     spare(scale.mean, scale.spread, dataset.attribute)
@@ -81,13 +87,13 @@ def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_
         test_group=tested_groups(clear, cut),
     )
     facts = made | facts_of(federation, oracle, cut, len(dataset))
-    if dataset.column is not None and split.partition != "column":
+    if dataset.column is not None and not isinstance(split.partition, ColumnPartition):
         facts["sites_not_used"] = len(dataset.column.unique())
     return FederatedData(federation, oracle, facts, scale)
 
 
 def tested_groups(dataset: Dataset, cut: RowSplit) -> tuple[Tensor, ...]:
-    """The true group of every test row, a site each; none where rows name several groups."""
+    """Return the true groups of the test rows, one tensor per site; none where rows name several groups."""
     x, tested = dataset.x, cut.test
     if cut.common_test and dataset.test_x is not None and cut.common is not None:
         x, tested = dataset.test_x, [cut.common] * len(cut.test)
@@ -96,7 +102,7 @@ def tested_groups(dataset: Dataset, cut: RowSplit) -> tuple[Tensor, ...]:
 
 
 def gather(dataset: Dataset, cut: RowSplit, labels: Labels, scale: Scale, sites: tuple[str, ...]) -> Federation:
-    """What the sites hold: their rows of the cut, with what is told of them."""
+    """Return what the sites hold: their rows of the cut, with what is told of them."""
     order = torch.cat(cut.train)
     return Federation(
         name=dataset.name,
@@ -112,19 +118,20 @@ def gather(dataset: Dataset, cut: RowSplit, labels: Labels, scale: Scale, sites:
     ).check()
 
 
-def federate_by_label(dataset: Dataset, split: SplitConfig, generator: np.random.Generator) -> FederatedData:
-    """One site a label, with one label known of every row."""
-    apart = draw(dataset, split, generator)
-    scale = Scale.of(dataset.x, (apart.train,))
+def federate_by_label(
+    dataset: Dataset, split: SplitConfig, partition: LabelPartition, generator: np.random.Generator
+) -> FederatedData:
+    """Return one site per label, with one label known of every row."""
+    examples = partition.set_apart(dataset, split, generator)
+    scale = Scale.of(dataset.x, (examples.train,))
     test_x = None if dataset.test_x is None else scale(dataset.test_x)
-    return FederatedData(*by_label(replace(dataset, x=scale(dataset.x), test_x=test_x), apart), scale)
+    return FederatedData(*partition.federate(replace(dataset, x=scale(dataset.x), test_x=test_x), examples), scale)
 
 
 def label(
     dataset: Dataset, labelling: LabelConfig, sites: Sequence[Tensor], tasks: Tasks | None, data_seed: int
 ) -> tuple[Labels, Facts]:
-    """What is told about every row of the dataset, and how it came about."""
-    classes = len(dataset.classes)
+    """Return what is told about every row of the dataset, and how it came about."""
     if labelling.kind not in KINDS:
         raise unknown("kind of labels", labelling.kind, KINDS)
     several = dataset.y is not None and dataset.y.ndim == 2
@@ -133,27 +140,17 @@ def label(
     if labelling.kind == "exact" or (labelling.kind == "auto" and has_noise(labelling, dataset)):
         labels, made = tell_exactly(dataset, labelling, sites, tasks, stream(data_seed, "noise"))
         return labels, made if dataset.candidates is None else made | {"instead_of": "candidates"}
-    if labelling.candidates == "given" or (labelling.kind == "auto" and dataset.candidates is not None):
-        if dataset.candidates is None:
-            raise DataError(f"{dataset.name}: no candidate sets come with the data; name a generator instead of given")
-        return Candidates(dataset.candidates, classes), {"labels": "candidates", "sets": "given"}
-    if dataset.y is None:
-        raise DataError(f"{dataset.name}: no true classes to generate candidate sets from; use candidates = given")
-    if classes < 2:
-        raise DataError(f"{dataset.name}: candidate sets need at least two classes; the data hold one")
-    sets, temperature = generate(labelling, dataset.x, dataset.y, classes, data_seed, stream(data_seed, "sets"))
-    facts: Facts = {"labels": "candidates", "sets": labelling.candidates}
-    if temperature is not None:
-        facts["temperature"] = temperature
-    return Candidates(torch.from_numpy(sets), classes), facts
+    return generate_sets(dataset, labelling, data_seed, stream(data_seed, "sets"))
 
 
 def cut_rows(dataset: Dataset, split: SplitConfig, data_seed: int) -> RowSplit:
-    """Sites, their test rows, and the public inputs."""
+    """Return the rows of each site, its test rows, and the public inputs."""
+    assert isinstance(split.partition, RowPartition)
     check_shares(split)
     if split.validation:
         raise UsageError(
-            f"split.validation sets rows apart with partition = label only, not with {split.partition}; set it to 0"
+            "split.validation sets rows apart with partition = label only, not with "
+            f"{split.partition.name}; set it to 0"
         )
     if split.common_test and dataset.test_x is None:
         raise DataError(
@@ -169,8 +166,9 @@ def cut_rows(dataset: Dataset, split: SplitConfig, data_seed: int) -> RowSplit:
     trusted, rest = set_apart(dataset, split.trusted, stream(data_seed, "trusted"))
     # Where a row may have several classes, no partition can go by them.
     y, column = (None if t is None or t.ndim > 1 else t[rest] for t in (y, column))
-    task_of = (tasks_of(split, dataset.classes) or (None,))[0]
-    sites = [rest[rows] for rows in partition(split, len(rest), y, column, stream(data_seed, "partition"), task_of)]
+    unassigned = UnassignedRows(len(rest), dataset.classes, y, column)
+    parts = split.partition.divide(unassigned, split.sites, stream(data_seed, "partition"))
+    sites = [rest[rows] for rows in parts]
     train, test = keep_apart(dataset, test_share, sites, site_names(len(sites)), data_seed)
     cut = take_public(dataset, split, train, test, stream(data_seed, "public"))
     return replace(cut, trusted=torch.from_numpy(trusted), common_test=split.common_test)
@@ -189,12 +187,8 @@ def keep_apart(
     sites: Sequence[Index],
     names: Sequence[str],
     data_seed: int,
-    fix: str = "use fewer sites",
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The rows of each site that it trains on, in order, and those it is measured on, in random order.
-
-    `fix` is said where a site has too few rows for both.
-    """
+    """Return the rows that each site trains on, in order, and those it is tested on, in random order."""
     train, test = [], []
     generator, tested = stream(data_seed, "test"), None
     if dataset.group is not None:
@@ -202,15 +196,28 @@ def keep_apart(
         groups = torch.from_numpy(stream(data_seed, "groups").permutation(np.unique(dataset.group.numpy())))
         tested = torch.isin(dataset.group, groups[: share_of(share, len(groups))])
     for name, held in zip(names, sites, strict=True):
-        rows = torch.from_numpy(generator.permutation(held))
-        part = max(1, share_of(share, len(rows))) if share else 0
-        out = torch.arange(len(rows)) < part if tested is None else tested[rows]
-        if share and (out.all() or not out.any()):
-            count = "one row" if len(rows) == 1 else f"its {len(rows)} rows"
-            raise DataError(f"{dataset.name}, {name}: {count} cannot serve for training and for testing; {fix}")
-        train.append(rows[~out].sort().values)
-        test.append(rows[out])
+        rows, where = torch.from_numpy(held), f"{dataset.name}, {name}"
+        own, kept = cut_site(rows, share, generator, None if tested is None else tested[rows], where, "use fewer sites")
+        train.append(own)
+        test.append(kept)
     return train, test
+
+
+def cut_site(
+    rows: Tensor, share: float, generator: np.random.Generator, tested: Tensor | None, where: str, fix: str
+) -> tuple[Tensor, Tensor]:
+    """Return the rows that a site trains on, in order, and those it is tested on, in random order.
+
+    `tested`: whether each row is tested on, where that is settled; otherwise a share of them is drawn. `fix` is said
+    where there are too few rows for both.
+    """
+    order = torch.from_numpy(generator.permutation(len(rows)))
+    count = max(1, share_of(share, len(rows))) if share else 0
+    out = torch.arange(len(rows)) < count if tested is None else tested[order]
+    if share and (out.all() or not out.any()):
+        counted = "one row" if len(rows) == 1 else f"its {len(rows)} rows"
+        raise DataError(f"{where}: {counted} cannot serve for training and for testing; {fix}")
+    return rows[order[~out]].sort().values, rows[order[out]]
 
 
 def take_public(
@@ -261,17 +268,12 @@ def facts_of(federation: Federation, oracle: Oracle, cut: RowSplit, rows: int) -
         "public_from": cut.public_from if len(cut.public) else "nowhere",
         "trusted_rows": len(cut.trusted),
     }
-    if isinstance(federation.labels, Candidates):
-        sizes = federation.labels.values.sum(1)
-        facts |= {
-            "mean_size": float(sizes.double().mean()),
-            "min_size": int(sizes.min()),
-            "max_size": int(sizes.max()),
-            "singletons": float((sizes == 1).double().mean()),
-        }
-    if isinstance(federation.labels, Annotated):
-        parts = federation.labels.values.split(federation.sizes())
-        facts["annotated_rows"] = torch.stack([(y >= 0).sum(0) for y in parts], 1).tolist()  # [class][site]
+    return facts | label_facts(federation, oracle)
+
+
+def label_facts(federation: Federation, oracle: Oracle) -> Facts:
+    """Return the labels and groups in numbers, and the true classes where they are known."""
+    facts = federation.labels.facts(federation.sizes())
     facts |= group_facts(federation.x, federation.attribute)
     if oracle.truth is not None:
         sites = oracle.truth.split(federation.sizes())

@@ -1,87 +1,60 @@
-"""A federation of the user's own files: its sites are given, and nothing about their rows or labels is made up."""
+"""The user's own files: from rows as they were read to what each site and the server hold.
+
+A site's rows are cut into training and test rows site by site, by the same function whether the site is one of many in
+this process or alone with its rows on a machine of its own. Nothing about rows or labels is made up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from itertools import accumulate, pairwise
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from imperfed.core.errors import UsageError
-from imperfed.core.federation import Attribute, Federation
-from imperfed.core.labels import Annotated, Exact, Labels, Positive, Positives
+from imperfed.core.errors import DataError, UsageError
+from imperfed.core.federation import Attribute, Trusted
+from imperfed.core.labels import Exact
 from imperfed.data.attributes import spare, true_groups
-from imperfed.data.candidates import LabelConfig
-from imperfed.data.dataset import Dataset
-from imperfed.data.federate import (
-    Facts,
-    FederatedData,
-    RowSplit,
-    check_shares,
-    facts_of,
-    gather,
-    keep_apart,
-    seal,
-    stream,
-    take_public,
-)
+from imperfed.data.federate import FederatedData, check_shares, cut_site, label_facts, share_of, stream
 from imperfed.data.files.declaration import Declaration
-from imperfed.data.files.reading import Reading
+from imperfed.data.files.reading import Reading, SiteReading
 from imperfed.data.files.rows import FileRows
-from imperfed.data.oracle import Oracle
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import Facts, LabelConfig
 from imperfed.data.scale import Moments, Scale
-from imperfed.data.sparse import same_length
-from imperfed.data.trusted import set_apart
+from imperfed.data.site_files import ServerFiles, SiteFiles, put_together
+from imperfed.data.split import SplitConfig
+from imperfed.data.trusted import draw_rows
 
 COUNT = ("test", "public", "trusted")
 """The settings of a split that mean something where sites come as files."""
 
-UNKNOWN = -1
-"""The true group of a row whose file does not name it."""
 
-Part = tuple[str, int]
-"""What rows are for, and the number of the site if they are of one."""
-
-
-def federate_files(
-    found: Reading,
-    split: SplitConfig,
-    labelling: LabelConfig,
-    data_seed: int,
-    merged: Callable[[Sequence[Moments]], Scale] = Scale.merged,
-) -> FederatedData:
-    """The sites of a reading, their test sets, public inputs and rows at the server.
-
-    `merged` makes one scale of what the sites tell of their inputs; sites that are elsewhere can be asked by it.
-    """
+def federate_files(reading: Reading, split: SplitConfig, labelling: LabelConfig, data_seed: int) -> FederatedData:
+    """Return the sites of a reading with their test sets, public inputs and rows at the server."""
     if data_seed < 0:
-        raise UsageError(f"data_seed must not be negative; given: {data_seed}")
+        raise UsageError(f"data_seed must not be negative; got {data_seed}")
     check_shares(split)
-    refuse_settings(found.declaration, split, labelling)
-    parts = parts_of(found)
-    dataset, labels, at = join(found.check().declaration, parts)
-    cut = cut_files(found, dataset, at, split, data_seed)
-    scale = scale_of(found.declaration, dataset, cut, merged)
-    federation = gather(dataset, cut, labels, scale, tuple(site.name for site in found.sites))
-    oracle = seal(dataset, cut, scale)
-    if not told_truly(found):
-        oracle = replace(oracle, truth=None)
-    if isinstance(labels, Positive | Positives) and dataset.test_x is not None:
-        oracle = replace(oracle, test_x=(), test_y=())  # one short list of labels for all, as with one site a label
-    oracle = replace(oracle, test_group=true_test_groups(parts, dataset, cut))
-    facts = told(federation, oracle) | facts_of(federation, oracle, cut, len(dataset)) | {"rows_left_out": 0}
-    return FederatedData(federation, oracle, facts, scale)
+    declaration = reading.check().declaration
+    refuse_settings(declaration, split, labelling)
+    server = server_files(reading)
+    reading, server = lend_trusted(reading, server, split.trusted, data_seed)
+    tested = tested_groups(all_rows(reading), split.test, data_seed)
+    sites = [site_files(declaration, site, split.test, data_seed, tested) for site in reading.sites]
+    server, sites = lend_public(server, sites, split.public, stream(data_seed, "public"))
+    scale = scale_of(declaration, sites)
+    federation, oracle = put_together(server, sites, scale)
+    facts = {"labels": federation.labels.kind} | federation.labels.given_facts(federation.sizes(), oracle.truth)
+    return FederatedData(federation, oracle, facts | count_rows(server, sites) | label_facts(federation, oracle), scale)
 
 
 def refuse_settings(declaration: Declaration, split: SplitConfig, labelling: LabelConfig) -> None:
-    """Refuse what was set of a split or of labels that the files settle."""
-    for section, given in (("split", split), ("labels", labelling)):
-        for spec in fields(given):
-            name, value = spec.name, getattr(given, spec.name)
+    """Refuse settings of a split or of labels that the files settle."""
+    for section, config in (("split", split), ("labels", labelling)):
+        for spec in fields(config):
+            name, value = spec.name, getattr(config, spec.name)
             if value == spec.default or (section == "split" and name in COUNT):
                 continue
             if section == "labels" and (name, value) == ("kind", declaration.labels.kind):
@@ -93,155 +66,207 @@ def refuse_settings(declaration: Declaration, split: SplitConfig, labelling: Lab
             )
 
 
-def parts_of(found: Reading) -> dict[Part, FileRows]:
-    """All rows that were read, those of the sites first."""
-    parts: dict[Part, FileRows] = {("site", k): site.rows for k, site in enumerate(found.sites)}
-    parts |= {("test", k): site.test for k, site in enumerate(found.sites) if site.test is not None}
-    others = {"common": found.test, "public": found.public, "trusted": found.trusted}
-    return parts | {(name, 0): rows for name, rows in others.items() if rows is not None}
+# -- a site ------------------------------------------------------------------------------------------------------------
 
 
-def join(declaration: Declaration, parts: Mapping[Part, FileRows]) -> tuple[Dataset, Labels, dict[Part, Tensor]]:
-    """All rows as one dataset, what the sites are told of them, and the row numbers of each part."""
-    inputs = [rows.x for rows in parts.values()]
-    x = torch.cat(same_length(inputs) if declaration.inputs.sparse else inputs)
-    ends = accumulate((len(rows) for rows in parts.values()), initial=0)
-    at = {part: torch.arange(a, b) for part, (a, b) in zip(parts, pairwise(ends), strict=True)}
-    first = parts["site", 0].labels
-    assert first is not None
-    told = stacked(parts, lambda rows: None if rows.labels is None else rows.labels.values)
-    y, common = stacked(parts, measured_by), at.get(("common", 0))
-    dataset = Dataset(
-        declaration.name,
-        x,
-        y,
-        None,
+def site_files(
+    declaration: Declaration, site: SiteReading, share: float, data_seed: int, tested: frozenset[str]
+) -> SiteFiles:
+    """Return what a site holds. Without a declared test file, a share of its rows is kept apart for testing.
+
+    `tested`: the groups of rows that are tested on, where rows are declared to belong together.
+    """
+    rows, truth, group = site.rows, measured_by(site.rows), true_group(site.rows, declaration)
+    train, test, test_group = torch.arange(len(rows)), None, None
+    if share and declaration.measured and not declaration.test:
+        assert truth is not None
+        of_group = None if rows.together is None else torch.from_numpy(np.isin(rows.together, [*tested]))
+        fix = f"add rows to {rows.table.file}, take the site out, or declare a test file in federation.toml"
+        where = f"{declaration.name}, {site.name}"
+        train, kept = cut_site(torch.arange(len(rows)), share, stream(data_seed, "test"), of_group, where, fix)
+        test, test_group = (rows.x[kept], truth[kept]), None if group is None else group[kept]
+    elif site.test is not None:
+        test, test_group = measured_on(site.test), true_group(site.test, declaration)
+    ids = rows.ids()
+    assert rows.labels is not None
+    return SiteFiles(
+        site.name,
+        rows.x[train],
+        rows.labels.take(train),
+        tuple(ids[row] for row in train.tolist()),
         declaration.labels.classes,
-        test_x=None if common is None else x[common],
-        test_y=None if common is None else y[common],
-        ids=tuple(name for (part, _), rows in parts.items() for name in _ids(part, rows)),
-        attribute=_attribute(declaration, x),
-        group=_groups(parts) if declaration.group else None,
-    )
-    return dataset, replace(first, values=told), at
-
-
-def stacked(parts: Mapping[Part, FileRows], what: Callable[[FileRows], Tensor | None]) -> Tensor:
-    """Something of all parts, one after the other; 0 for the rows of parts that do not have it."""
-    values = [what(rows) for rows in parts.values()]
-    usual = next((v for v in values if v is not None), torch.zeros(0, dtype=torch.int64))
-    sizes = map(len, parts.values())
-    return torch.cat(
-        [usual.new_zeros(n, *usual.shape[1:]) if v is None else v for n, v in zip(sizes, values, strict=True)]
+        test,
+        test_group,
+        None if rows.truth is None else rows.truth[train],
+        attribute_of(declaration, rows.x),
+        scales=declaration.inputs.standardise is not False,
     )
 
 
 def measured_by(rows: FileRows) -> Tensor | None:
-    """The truth, or else labels that say all of a class."""
-    if rows.truth is None and isinstance(rows.labels, Exact | Annotated):
+    """Return what models are tested by: the truth, or else labels that can stand in for it."""
+    if rows.truth is None and rows.labels is not None and rows.labels.measurable:
         return rows.labels.values
     return rows.truth
 
 
-def _groups(parts: Mapping[Part, FileRows]) -> Tensor:
-    """A number for every name of a group; the same name is the same group at all sites."""
-    names = [np.full(len(rows), "") if rows.together is None else rows.together for rows in parts.values()]
-    return torch.from_numpy(np.unique(np.concatenate(names), return_inverse=True)[1])
+def measured_on(rows: FileRows | None) -> tuple[Tensor, Tensor] | None:
+    """Return inputs and true classes; None where there are none."""
+    truth = None if rows is None else measured_by(rows)
+    return None if rows is None or truth is None else (rows.x, truth)
 
 
-def _attribute(declaration: Declaration, x: Tensor) -> Attribute | None:
-    said = declaration.attribute
-    return None if said is None else Attribute(said.column, said.values, x.shape[1] - len(said.values))
+def true_group(rows: FileRows, declaration: Declaration) -> Tensor | None:
+    """Return the true group of every row, as a column says or as the rows themselves do; None where nobody knows."""
+    if declaration.attribute is None or declaration.attribute.truth:
+        return rows.group
+    return true_groups(rows.x, attribute_of(declaration, rows.x))
 
 
-def _ids(part: str, rows: FileRows) -> tuple[str, ...]:
-    return rows.ids() if part == "site" else ("",) * len(rows)
+def attribute_of(declaration: Declaration, x: Tensor | None) -> Attribute | None:
+    """Return the sensitive attribute: its groups are the last columns, after the numbers and the categories.
+
+    `x`: any rows; None where all of them are elsewhere.
+    """
+    if (said := declaration.attribute) is None:
+        return None
+    inputs = declaration.inputs
+    first = len(inputs.numeric) + sum(map(len, inputs.categorical.values()))
+    return Attribute(said.column, said.values, first if x is None else x.shape[1] - len(said.values))
 
 
-def told_truly(found: Reading) -> bool:
-    """Whether the truth about the sites' rows is known."""
-    return all(site.rows.truth is not None for site in found.sites)
+def tested_groups(parts: Iterable[FileRows], share: float, data_seed: int) -> frozenset[str]:
+    """Draw the groups of rows that are tested on, for all sites together: two of them may hold rows of one group."""
+    names: list[npt.NDArray[np.str_]] = [
+        np.full(len(rows), "") if rows.together is None else rows.together for rows in parts
+    ]
+    distinct = np.unique(np.concatenate(names))
+    drawn = stream(data_seed, "groups").permutation(len(distinct))[: share_of(share, len(distinct))]
+    return frozenset(distinct[drawn].tolist())
 
 
-def cut_files(
-    found: Reading, dataset: Dataset, at: Mapping[Part, Tensor], split: SplitConfig, data_seed: int
-) -> RowSplit:
-    """Which rows the sites train on, and which they are measured on."""
-    nobody = torch.empty(0, dtype=torch.int64)
-    names = [site.name for site in found.sites]
-    trusted, rest = _trusted(found, dataset, at, split, data_seed)
-    left = torch.zeros(len(dataset), dtype=torch.bool)
-    left[rest] = True
-    train = [at["site", k][left[at["site", k]]] for k in range(len(names))]
-    test = [at.get(("test", k), nobody) for k in range(len(names))]
-    if split.test and found.declaration.measured and not found.declaration.test:
-        # Each site by itself, so that it cuts its rows the same way where it is alone with them.
-        fix = "add rows to {}, take the site out, or declare a test file in federation.toml"
-        cuts = [
-            keep_apart(dataset, split.test, [x.numpy()], [site.name], data_seed, fix.format(site.rows.table.file))
-            for x, site in zip(train, found.sites, strict=True)
-        ]
-        train, test = [own for [own], _ in cuts], [own for _, [own] in cuts]
-    share = replace(split, public=0.0) if found.public is not None else split
-    cut = take_public(dataset, share, train, test, stream(data_seed, "public"))
-    if found.public is not None:
-        cut = replace(cut, public=dataset.x[at["public", 0]], public_from="a file")
-    return replace(cut, trusted=trusted, common_test=dataset.test_x is not None)
+# -- the server --------------------------------------------------------------------------------------------------------
 
 
-def _trusted(
-    found: Reading, dataset: Dataset, at: Mapping[Part, Tensor], split: SplitConfig, data_seed: int
-) -> tuple[Tensor, Tensor]:
-    """The rows that only the server holds, and those that are left to the sites."""
-    sites = sum(len(site.rows) for site in found.sites)
-    if split.trusted and (found.trusted is not None or not told_truly(found)):
+def server_files(reading: Reading) -> ServerFiles:
+    """Return what the server holds itself: a test set for all sites, public inputs, trusted rows."""
+    declaration, parts = reading.declaration, [*all_rows(reading)]
+    classes = declaration.labels.classes
+    return ServerFiles(
+        declaration.name,
+        classes,
+        None if reading.public is None else reading.public.x,
+        trusted_rows(reading.trusted, len(classes)),
+        measured_on(reading.test),
+        attribute=attribute_of(declaration, parts[0].x if parts else None),
+        one_test=reading.test is not None,
+        common_group=None if reading.test is None else true_group(reading.test, declaration),
+        public_from="a file",
+    )
+
+
+def all_rows(reading: Reading) -> Iterable[FileRows]:
+    """Yield all that was read, the sites' rows first."""
+    for site in reading.sites:
+        yield site.rows
+    for rows in (*(site.test for site in reading.sites), reading.test, reading.public, reading.trusted):
+        if rows is not None:
+            yield rows
+
+
+def trusted_rows(rows: FileRows | None, classes: int) -> Trusted | None:
+    """Return rows at the server, each with its true class."""
+    if rows is None:
+        return None
+    if rows.truth is None or rows.truth.ndim > 1:
+        raise DataError(f"{rows.table.file}: rows at the server need one true class each")
+    return Trusted(rows.x, Exact(rows.truth, classes))
+
+
+# -- rows that simulated sites give away -------------------------------------------------------------------------------
+
+
+def lend_trusted(reading: Reading, server: ServerFiles, share: float, data_seed: int) -> tuple[Reading, ServerFiles]:
+    """Move a share of the sites' rows, with their truth, to the server."""
+    if not share:
+        return reading, server
+    declaration = reading.declaration
+    known = all(site.rows.truth is not None for site in reading.sites)
+    if reading.trusted is not None or not known:
+        reason = "has a trusted file already" if reading.trusted is not None else "has no truth for such rows"
         raise UsageError(
-            f"split.trusted = {split.trusted}: {found.declaration.name} "
-            + ("has a trusted file already" if found.trusted is not None else "has no truth for such rows")
-            + f'; leave it out, or declare trusted = "trusted.csv" or truth in {found.declaration.file}'
+            f"split.trusted = {share}: {declaration.name} {reason}; leave it out, or declare trusted = "
+            f'"trusted.csv" or truth in {declaration.file}'
         )
-    theirs = replace(dataset, x=dataset.x[:sites], y=None if dataset.y is None else dataset.y[:sites])
-    drawn, rest = set_apart(theirs, split.trusted, stream(data_seed, "trusted"))
-    return at.get(("trusted", 0), torch.from_numpy(drawn)), torch.from_numpy(rest)
+    sizes = [len(site.rows) for site in reading.sites]
+    lent, kept = (
+        np.split(rows, np.searchsorted(rows, np.cumsum(sizes)[:-1]))
+        for rows in draw_rows(sum(sizes), share, stream(data_seed, "trusted"))
+    )
+    firsts = np.cumsum([0, *sizes[:-1]])
+    parts = [site.rows.take(rows - first) for site, rows, first in zip(reading.sites, lent, firsts, strict=True)]
+    truth = torch.cat([part.truth for part in parts if part.truth is not None])
+    if truth.ndim > 1:
+        raise DataError(
+            f"{declaration.name}: rows at the server are labelled with their true class, and rows here may have "
+            "several; leave split.trusted out"
+        )
+    trusted = Trusted(torch.cat([part.x for part in parts]), Exact(truth, len(server.classes)))
+    sites = tuple(
+        replace(site, rows=site.rows.take(rows - first))
+        for site, rows, first in zip(reading.sites, kept, firsts, strict=True)
+    )
+    return replace(reading, sites=sites), replace(server, trusted=trusted)
 
 
-def scale_of(
-    declaration: Declaration, dataset: Dataset, cut: RowSplit, merged: Callable[[Sequence[Moments]], Scale]
-) -> Scale:
-    """As declared: tables are standardised unless told otherwise, images where told so."""
+def lend_public(
+    server: ServerFiles, sites: Sequence[SiteFiles], share: float, generator: np.random.Generator
+) -> tuple[ServerFiles, list[SiteFiles]]:
+    """Let the server look at a share of the test inputs, which are then no longer tested on, unless it has a file."""
+    file, share = server.public, share if server.public is None else 0.0
+    origin, taken, left = "the test rows of the sites", list[Tensor](), list[SiteFiles]()
+    if server.common is not None:
+        origin, (x, y) = "the official test set", server.common
+        public, common = torch.from_numpy(generator.permutation(len(x))).tensor_split([share_of(share, len(x))])
+        group = None if server.common_group is None else server.common_group[common]
+        server, taken = replace(server, common=(x[common], y[common]), common_group=group), [x[public]]
+        left = list(sites)
+    for site in sites if server.common is None else ():
+        if site.test is not None:
+            x, y = site.test  # in random order already
+            cut = share_of(share, len(x))
+            taken.append(x[:cut])
+            group = None if site.test_group is None else site.test_group[cut:]
+            site = replace(site, test=(x[cut:], y[cut:]), test_group=group)
+        left.append(site)
+    if file is None and taken:
+        server = replace(server, public=torch.cat(taken), public_from=origin)
+    return server, left
+
+
+# -- all together ------------------------------------------------------------------------------------------------------
+
+
+def scale_of(declaration: Declaration, sites: Sequence[SiteFiles]) -> Scale:
+    """Return the scale that is declared: tables are standardised unless told otherwise, images where told so."""
     wanted = declaration.inputs.standardise
-    if wanted is False or (wanted is None and dataset.x.ndim != 2):
+    if wanted is False or (wanted is None and sites[0].x.ndim != 2):
         return Scale.none()
-    scale = merged([Moments.of(dataset.x[rows]) for rows in cut.train])
-    spare(scale.mean, scale.spread, dataset.attribute)
+    scale = Scale.merged([Moments.of(site.x) for site in sites])
+    spare(scale.mean, scale.spread, sites[0].attribute)
     return scale
 
 
-def true_test_groups(parts: Mapping[Part, FileRows], dataset: Dataset, cut: RowSplit) -> tuple[Tensor, ...]:
-    """The true group of every test row, a site each: as a column says, or as all rows of all files do."""
-    known = true_groups(dataset.x, dataset.attribute)
-    if any(rows.group is not None for rows in parts.values()):
-        known = torch.cat(
-            [torch.full((len(rows),), UNKNOWN) if rows.group is None else rows.group for rows in parts.values()]
-        )
-    if known is None:
-        return ()
-    tested = [known[rows] for rows in cut.test]
-    if cut.common is not None:
-        of = dict(zip(parts, known.split([len(rows) for rows in parts.values()]), strict=True))
-        tested = [of["common", 0][cut.common]] * len(cut.test)
-    return () if any((groups == UNKNOWN).any() for groups in tested) else tuple(tested)
-
-
-def told(federation: Federation, oracle: Oracle) -> Facts:
-    """What the labels are, and how many are wrong where that is known."""
-    labels = federation.labels
-    facts: Facts = {"labels": labels.kind}
-    if labels.kind == "candidates":
-        facts["sets"] = "given"
-    if isinstance(labels, Annotated):
-        facts["annotates"] = "given"
-    if isinstance(labels, Exact) and oracle.truth is not None:
-        wrong = (labels.values != oracle.truth).double().split(federation.sizes())
-        facts |= {"noise": "given", "noise_rates": [float(site.mean()) for site in wrong]}
-    return facts
+def count_rows(server: ServerFiles, sites: Sequence[SiteFiles]) -> Facts:
+    """Return how many rows there are of each sort."""
+    public = 0 if server.public is None else len(server.public)
+    return {
+        "rows": [len(site.x) for site in sites],
+        "test_rows": [0 if site.test is None else len(site.test[0]) for site in sites],
+        "common_test": server.one_test,
+        "common_test_rows": 0 if server.common is None else len(server.common[0]),
+        "rows_left_out": 0,
+        "public_rows": public,
+        "public_from": server.public_from if public else "nowhere",
+        "trusted_rows": 0 if server.trusted is None else len(server.trusted.x),
+    }

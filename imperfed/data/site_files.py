@@ -1,4 +1,4 @@
-"""A scene taken apart: what each site holds, what the coordinator holds, and what sites tell of themselves."""
+"""Federated data taken apart: what each site holds, what the coordinator holds, and what sites tell of themselves."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute, Federation, Trusted
-from imperfed.core.labels import KINDS, Annotated, Labels
+from imperfed.core.labels import KINDS, Labels
 from imperfed.data.attributes import spare
 from imperfed.data.federate import FederatedData
 from imperfed.data.oracle import Oracle
 from imperfed.data.scale import Scale
-from imperfed.data.sparse import width
+from imperfed.data.sparse import same_length, width
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SiteFiles:
 
     def info(self, standardise: bool = False) -> SiteInfo:
         """What leaves the site before a run; `standardise` also images."""
-        known = {"classes": (self.labels.values >= 0).any(0)} if isinstance(self.labels, Annotated) else {}
+        known = {"classes": self.labels.annotated_classes()} if self.labels.partial else {}
         return SiteInfo(
             self.name,
             len(self.x),
@@ -75,46 +75,32 @@ class SiteFiles:
             known,
         )
 
-    def scene(self, index: int, scale: Scale, annotated: Tree | None = None) -> FederatedData:
-        """As if all rows of all sites were here and the others had none: the site keeps the number it has.
-
-        `annotated`: the classes that any site annotates.
-        """
-        n, nobody = len(self.x), index * ("",)
+    def data(self, scale: Scale, annotated: Tree | None = None) -> FederatedData:
+        """Return the site as a federation of one; `annotated`: the classes that any site of the run annotates."""
         federation = Federation(
             f"the data of {self.name}",
             scale(self.x),
             self.labels,
-            (0, n),
+            (0, len(self.x)),
             (self.name,),
             self.classes,
             self.ids,
             public=scale(self.x[:0]),
             attribute=self.attribute,
+            annotators=self._annotators(annotated),
         ).check()
-        federation = replace(
-            federation,
-            starts=(*(0 for _ in nobody), 0, n),
-            sites=(*nobody, self.name),
-            annotators=self._annotators(index, annotated),
-        )
         x, y = self.test if self.test is not None else (self.x[:0], torch.empty(0, dtype=torch.int64))
-        tests = 0 if self.test is None else index + 1
-        oracle = Oracle(
-            self.truth,
-            (*(x[:0] for _ in nobody), scale(x))[:tests],
-            (*(y[:0] for _ in nobody), y)[:tests],
-            test_group=() if self.test_group is None else (*(self.test_group[:0] for _ in nobody), self.test_group),
+        tests = 0 if self.test is None else 1
+        groups = () if self.test_group is None else (self.test_group,)
+        return FederatedData(
+            federation, Oracle(self.truth, (scale(x),)[:tests], (y,)[:tests], test_group=groups), {}, scale
         )
-        return FederatedData(federation, oracle, {}, scale)
 
-    def _annotators(self, index: int, annotated: Tree | None) -> Tensor | None:
-        """The classes that the site annotates at its number; at all others those that anybody does."""
-        if not isinstance(self.labels, Annotated) or not annotated:
+    def _annotators(self, annotated: Tree | None) -> Tensor | None:
+        """Return which classes the site annotates, and in a second row which ones any site does."""
+        if not self.labels.partial or not annotated:
             return None
-        table = annotated["classes"].repeat(index + 2, 1)
-        table[index] = (self.labels.values >= 0).any(0)
-        return table
+        return torch.stack([self.labels.annotated_classes(), annotated["classes"]])
 
 
 @dataclass(frozen=True)
@@ -132,6 +118,10 @@ class ServerFiles:
     tasks: tuple[int, ...] = field(default=())
     one_test: bool = False
     """Whether the sites' test sets are all the common one."""
+    common_group: Tensor | None = None
+    """The true group of every row of the common test set, where it is known."""
+    public_from: str = ""
+    """Where the public inputs come from, in words."""
 
     def scale(self, infos: Sequence[SiteInfo]) -> Scale:
         """From the sums of all sites."""
@@ -141,7 +131,7 @@ class ServerFiles:
             spare(scale.mean, scale.spread, self.attribute)
         return scale
 
-    def scene(self, infos: Sequence[SiteInfo], scale: Scale, groups: tuple[int, ...] = ()) -> FederatedData:
+    def data(self, infos: Sequence[SiteInfo], scale: Scale, groups: tuple[int, ...] = ()) -> FederatedData:
         """The federation as far as the coordinator knows it: so many rows at each site, and none of them here."""
         first = infos[0]
         nothing = torch.empty(0, *first.shape)
@@ -150,7 +140,7 @@ class ServerFiles:
         federation = Federation(
             self.name,
             nothing,
-            no_labels(first.kind, len(self.classes)),
+            KINDS[first.kind].empty(len(self.classes)),
             tuple(accumulate((info.rows for info in infos), initial=0)),
             tuple(info.name for info in infos),
             self.classes,
@@ -204,14 +194,6 @@ def shapes(tree: Tree) -> dict[str, tuple[int, ...] | str]:
     return {name: tuple(t.shape) if torch.isfinite(t).all() else "not finite" for name, t in tree.items()}
 
 
-def no_labels(kind: str, classes: int) -> Labels:
-    """Labels of no rows."""
-    made = KINDS[kind]
-    dtype = {"annotated": torch.int8, "memberships": torch.float32}.get(kind, torch.bool)
-    one = kind in ("exact", "positive")
-    return made(torch.empty(0, dtype=torch.int64) if one else torch.empty(0, classes, dtype=dtype), classes)
-
-
 def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
     """What the coordinator and each site would hold of a scene whose rows are all here, scaled as they are."""
     fed, oracle = data.federation, data.oracle
@@ -239,3 +221,46 @@ def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
             )
         )
     return central, holdings
+
+
+def put_together(server: ServerFiles, sites: Sequence[SiteFiles], scale: Scale) -> tuple[Federation, Oracle]:
+    """Return what all hold as one federation in this process and the truth about it, every input scaled.
+
+    Labels of sites whose classes are ranked are tested on one list for all, and no site has a test set of its own.
+    """
+    inputs = [site.x for site in sites]
+    x = scale(torch.cat(same_length(inputs) if width(inputs[0]) else inputs))
+    labels = replace(sites[0].labels, values=torch.cat([site.labels.values for site in sites]))
+    federation = Federation(
+        name=server.name,
+        x=x,
+        labels=labels,
+        starts=tuple(accumulate((len(site.x) for site in sites), initial=0)),
+        sites=tuple(site.name for site in sites),
+        classes=server.classes,
+        ids=tuple(name for site in sites for name in site.ids),
+        public=x[:0] if server.public is None else scale(server.public),
+        trusted=server.trusted and replace(server.trusted, x=scale(server.trusted.x)),
+        attribute=server.attribute,
+    ).check()
+    truths = [site.truth for site in sites if site.truth is not None]
+    truth = torch.cat(truths) if len(truths) == len(sites) else None
+    oracle = Oracle(truth, (), ())
+    if server.common is not None:
+        common = scale(server.common[0]), server.common[1]
+        oracle = replace(oracle, common_x=common[0], common_y=common[1], one_test=server.one_test)
+        tests, groups = [common] * len(sites), [server.common_group] * len(sites)
+        if labels.ranked:
+            return federation, oracle
+    else:
+        several = labels.several and (labels.measurable or truth is not None)
+        no_truth = torch.empty(0, labels.classes, dtype=torch.int8) if several else torch.empty(0, dtype=torch.int64)
+        tests = [(x[:0], no_truth) if site.test is None else (scale(site.test[0]), site.test[1]) for site in sites]
+        groups = [site.test_group for site in sites]
+    known = tuple(group for group in groups if group is not None)
+    return federation, replace(
+        oracle,
+        test_x=tuple(x for x, _ in tests),
+        test_y=tuple(y for _, y in tests),
+        test_group=known if len(known) == len(sites) else (),
+    )

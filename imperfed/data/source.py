@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from imperfed.core.cache import cache_folder
 from imperfed.core.errors import DataError
 from imperfed.data import readers
 from imperfed.data.dataset import Dataset
@@ -43,12 +44,9 @@ class Source:
 
 
 def data_folder() -> Path:
-    """`$IMPERFED_DATA`, or else `imperfed` in the user's cache folder."""
+    """Return `$IMPERFED_DATA`, or else `imperfed` in the user's cache folder."""
     own = os.environ.get("IMPERFED_DATA")
-    if own:
-        return Path(own).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "imperfed"
+    return Path(own).expanduser() if own else cache_folder()
 
 
 def _digest(path: Path) -> str:

@@ -29,8 +29,13 @@ def set_apart(dataset: Dataset, share: float, generator: np.random.Generator) ->
             f"{dataset.name}: rows at the server are labelled with their true class, which is not known; mark rows "
             "whose labels are right as `trusted` in the file"
         )
+    return draw_rows(len(rows), share, generator)
+
+
+def draw_rows(rows: int, share: float, generator: np.random.Generator) -> tuple[Index, Index]:
+    """Draw a share of the rows, at least one and never all; return these and all others, both in order."""
     order = generator.permutation(rows)
-    cut = min(max(1, round(share * len(rows))), len(rows) - 1)
+    cut = min(max(1, round(share * rows)), rows - 1)
     return np.sort(order[:cut]), np.sort(order[cut:])
 
 

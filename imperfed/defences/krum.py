@@ -18,12 +18,12 @@ used: where several answers are kept they count alike.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from imperfed.core.errors import not_negative, unknown
+from imperfed.core.errors import not_negative
 from imperfed.core.exchange import Updates
 from imperfed.defences.robust import Robust
 
@@ -35,12 +35,7 @@ class Krum(Robust):
     """Keep the one answer that lies nearest to its neighbours."""
 
     name: ClassVar[str] = "krum"
-    neighbours: str = "n-f-2"  # how many of the nearest others a score counts; also n-f-1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.neighbours not in NEIGHBOURS:
-            raise unknown("number of neighbours", self.neighbours, NEIGHBOURS)
+    neighbours: Literal["n-f-2", "n-f-1"] = "n-f-2"  # how many of the nearest others a score counts; also n-f-1
 
     def needs(self) -> int:
         return 2 * self.adversaries + 3

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from imperfed.core.context import SiteVerdict
-from imperfed.core.errors import UsageError, not_negative, positive, unknown
+from imperfed.core.errors import UsageError, not_negative, positive
 from imperfed.engine.failures import Failure
 from imperfed.engine.population import Scores
-
-POLICIES = ("skip", "retry", "stop")
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Rounds:
     workers: int = 0  # worker processes; 0: one a core; 1: the calling process
     evaluate_every: int = 1
     checkpoint_every: int = 10
-    on_failure: str = "skip"  # leave a failed site out of the round; "retry": ask it again; "stop": end the run
+    on_failure: Literal["skip", "retry", "stop"] = "skip"  # a failed site: leave it out, ask it again, or end the run
     retries: int = 2
     quorum: float = 0.5  # share of a round's sites that must answer
     target: float = 0.0  # figure, as a fraction, of which the first round and the time until then are told; 0: none
@@ -37,8 +36,6 @@ class Rounds:
         not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
         if max(self.participation, self.quorum, self.target) > 1:
             raise UsageError("rounds.participation, rounds.quorum and rounds.target are shares: at most 1")
-        if self.on_failure not in POLICIES:
-            raise unknown("failure policy", self.on_failure, POLICIES)
 
 
 @dataclass

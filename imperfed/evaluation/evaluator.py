@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
-from imperfed.core.labels import Annotated
 from imperfed.core.network import Net
 from imperfed.data.oracle import Oracle
-from imperfed.evaluation.fairness import Between, summary
+from imperfed.evaluation.fairness import Between, FairnessSummary
 
 Scores = dict[str, tuple[float, int]]
 Metric = Callable[[Tensor, Tensor], float]
@@ -101,21 +100,51 @@ def class_aurocs(scores: Tensor, y: Tensor) -> Tensor:
     return areas
 
 
-def mending_figures(given: Tensor, suggested: Tensor, truth: Tensor) -> dict[str, float]:
-    """Shares of wrong labels before and after a repair, and of what it changed; NaN for a share of nothing.
+@dataclass(frozen=True)
+class RepairFigures:
+    """Shares of wrong labels before and after a repair, and of what it changed; None for a share of nothing."""
 
-    precision: of the labels changed, those that were wrong; recall: of the wrong labels, those changed; damage: of the
-    right labels, those changed.
-    """
-    wrong, changed = given != truth, suggested != given
-    return {
-        "noise before": float(wrong.double().mean()),
-        "noise after": float((suggested != truth).double().mean()),
-        "changed": float(changed.double().mean()),
-        "precision": float(wrong[changed].double().mean()),
-        "recall": float(changed[wrong].double().mean()),
-        "damage": float(changed[~wrong].double().mean()),
-    }
+    noise_before: float | None
+    noise_after: float | None
+    changed: float | None
+    precision: float | None
+    """Of the labels changed, those that were wrong."""
+    recall: float | None
+    """Of the wrong labels, those changed."""
+    damage: float | None
+    """Of the right labels, those changed."""
+
+    @classmethod
+    def of(cls, given: Tensor, suggested: Tensor, truth: Tensor) -> RepairFigures:
+        """Compare labels before and after a repair with the true ones."""
+        wrong, changed = given != truth, suggested != given
+        return cls(
+            noise_before=share(wrong),
+            noise_after=share(suggested != truth),
+            changed=share(changed),
+            precision=share(wrong[changed]),
+            recall=share(changed[wrong]),
+            damage=share(changed[~wrong]),
+        )
+
+
+@dataclass(frozen=True)
+class FillingFigures:
+    """How well missing labels were filled in."""
+
+    accuracy: float
+    """The share that is right when probabilities are cut at 0.5."""
+    always_absent: float
+    """The share that would be right if every missing label were taken for absent."""
+    auroc: float | None
+    """The mean over classes; None where no class has both present and absent labels among them."""
+    n: int
+    """The number of labels filled in whose truth is known."""
+
+
+def share(flags: Tensor) -> float | None:
+    """Return the share of flags that are set; None where there are no flags."""
+    return figure(float(flags.double().mean()))
 
 
 ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
@@ -134,6 +163,16 @@ def _metrics(y: Tensor) -> dict[str, Metric]:
     return ONE_CLASS if y.ndim == 1 else SEVERAL_CLASSES
 
 
+def annotators(federation: Federation) -> Tensor | None:
+    """Return which classes each site annotates, bool [K, C]; None for labels that leave out no class."""
+    if not federation.labels.partial:
+        return None
+    if federation.annotators is not None:
+        return federation.annotators
+    labels = federation.labels
+    return torch.stack([labels.between(a, b).annotated_classes() for a, b in pairwise(federation.starts)])
+
+
 @dataclass(frozen=True)
 class Evaluator:
     """Figures by name, from an oracle that nobody else may read."""
@@ -149,12 +188,7 @@ class Evaluator:
         """With what the federation's labels say about who annotates what."""
         if between is not None and any(y.ndim > 1 for y in oracle.test_y):
             raise UsageError(f"fairness is measured of one class a row; rows of {federation.name} may have several")
-        if not isinstance(federation.labels, Annotated):
-            return cls(oracle, between=between)
-        if federation.annotators is not None:
-            return cls(oracle, federation.annotators, between)
-        sites = federation.labels.values.split(federation.sizes())
-        return cls(oracle, torch.stack([(values >= 0).any(0) for values in sites]), between)
+        return cls(oracle, annotators(federation), between)
 
     def to(self, device: torch.device) -> Evaluator:
         """With the inputs on a device; the truth stays in the host's memory, where figures are worked out."""
@@ -233,8 +267,8 @@ class Evaluator:
         """The AUROC of every class on one site's own test set; NaN where there is none."""
         return class_aurocs(_logits(net, self.oracle.test_x[site]), self.oracle.test_y[site])
 
-    def filled_in(self, start: int, stop: int, missing: Tensor, belief: Tensor) -> dict[str, float | None] | None:
-        """How well missing labels (a mask) of these training rows were filled in; None where no truth is known."""
+    def filled_in(self, start: int, stop: int, missing: Tensor, belief: Tensor) -> FillingFigures | None:
+        """Judge how missing labels (a mask) of these training rows were filled in; None where no truth is known."""
         if self.oracle.truth is None:
             return None
         truth = torch.where(missing, self.oracle.truth[start:stop], -1)
@@ -242,26 +276,26 @@ class Evaluator:
         if not known.any():
             return None
         right = (belief >= 0.5) == (truth == 1)
-        return {
-            "accuracy": float(right[known].double().mean()),
-            "always absent": float((truth == 0)[known].double().mean()),
-            "auroc": figure(float(class_aurocs(belief, truth).nanmean())),
-            "n": int(known.sum()),
-        }
+        return FillingFigures(
+            accuracy=float(right[known].double().mean()),
+            always_absent=float((truth == 0)[known].double().mean()),
+            auroc=figure(float(class_aurocs(belief, truth).nanmean())),
+            n=int(known.sum()),
+        )
 
-    def fairness(self, sites: Sequence[Scores], seed: int) -> dict[str, Any]:
-        """Fairness on the test rows of all sites together, from their figures; empty where it is not measured."""
-        return {} if self.between is None else summary(self.between, sites, seed, self.one_test)
+    def fairness(self, sites: Sequence[Scores], seed: int) -> FairnessSummary | None:
+        """Measure fairness on the test rows of all sites together, from their figures; None if nobody asked for it."""
+        return None if self.between is None else FairnessSummary.of(self.between, sites, seed, self.one_test)
 
     def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
         """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
         truth = self.oracle.truth
         return None if truth is None else accuracy_of(suggested, truth[start:stop])
 
-    def mended(self, start: int, stop: int, given: Tensor, suggested: Tensor) -> dict[str, float] | None:
-        """How far a repair set the labels of these training rows right; None where truth is unknown."""
+    def repaired(self, start: int, stop: int, given: Tensor, suggested: Tensor) -> RepairFigures | None:
+        """Judge what a repair did to the labels of these training rows; None where the truth is unknown."""
         truth = self.oracle.truth
-        return None if truth is None else mending_figures(given, suggested, truth[start:stop])
+        return None if truth is None else RepairFigures.of(given, suggested, truth[start:stop])
 
     def rand_index(self, groups: tuple[int, ...]) -> float | None:
         """The adjusted Rand index of groups of sites against their tasks; None where sites have no tasks."""

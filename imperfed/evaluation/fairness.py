@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -200,38 +199,96 @@ def course(sites: Sequence[Mapping[str, tuple[float, int]]], one_test: bool = Fa
     return found
 
 
-def summary(
-    between: Between, sites: Sequence[Mapping[str, tuple[float, int]]], seed: int, one_test: bool = False
-) -> dict[str, Any]:
-    """Figures by candidate group and by true group, with intervals and the counts behind them; ready for JSON."""
-    found: dict[str, Any] = {"target": between.names.target, "unprivileged": between.names.unprivileged}
-    for by in BY:
+# -- the end of a run --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FairnessFigure:
+    """A figure on the test rows of all sites together; None where it is undefined."""
+
+    value: float | None
+    interval: tuple[float, float] | None
+    """At 95 %, by the bootstrap over rows; None where there are too few of them."""
+
+    @classmethod
+    def of(cls, figure: Cells, counts: Tensor, seed: int) -> FairnessFigure:
+        """Measure a figure from counts."""
+        return cls(measure(figure, counts), interval(figure, counts, seed))
+
+
+@dataclass(frozen=True)
+class GroupSummary:
+    """The test rows of the target group, or those of everybody else."""
+
+    rows: int
+    unprivileged: int
+    """Rows of the unprivileged class."""
+    accuracy: float | None
+
+
+@dataclass(frozen=True)
+class FairnessBetween:
+    """Both figures between the target group and everybody else, and the counts behind them."""
+
+    eod: FairnessFigure
+    spd: FairnessFigure
+    rest: GroupSummary
+    target: GroupSummary
+
+    @classmethod
+    def of(
+        cls, by: str, sites: Sequence[Mapping[str, tuple[float, int]]], seed: int, one_test: bool
+    ) -> FairnessBetween | None:
+        """Combine the rates of all sites; None where no site has any of this grouping."""
         counts = pooled(by, sites, one_test)
-        if counts is not None:
-            found[by] = {
-                name: {"value": measure(figure, counts), "interval": interval(figure, counts, seed)}
-                for name, figure in FIGURES.items()
-            } | {
-                group: {
-                    "rows": rows_in(counts[g]),
-                    "unprivileged": rows_in(counts[g, 1]),
-                    "accuracy": mean_accuracy(by, group, sites),
-                }
-                for g, group in enumerate(GROUPS)
-            }
-    return found
+        if counts is None:
+            return None
+        rest, target = (
+            GroupSummary(rows_in(counts[g]), rows_in(counts[g, 1]), mean_accuracy(by, group, sites))
+            for g, group in enumerate(GROUPS)
+        )
+        return cls(FairnessFigure.of(eod, counts, seed), FairnessFigure.of(spd, counts, seed), rest, target)
+
+    def in_words(self, by: str) -> list[str]:
+        """Say each figure in one sentence."""
+        cells = (
+            ("EOD", self.eod, self.target.unprivileged, self.rest.unprivileged),
+            ("SPD", self.spd, self.target.rows, self.rest.rows),
+        )
+        lines = []
+        for name, figure, inside, outside in cells:
+            value = "undefined" if figure.value is None else f"{figure.value:+.3f}"
+            span = "" if figure.interval is None else " [{:+.3f}, {:+.3f}]".format(*figure.interval)
+            lines.append(f"{name} by {by} group: {value}{span}, n = {inside} against {outside}")
+        return lines
 
 
-def in_words(found: Mapping[str, Any]) -> list[str]:
-    """A summary in sentences, one a figure."""
-    if not found:
-        return []
-    lines = []
-    for by in BY:
-        for name in FIGURES if by in found else ():
-            one, target, rest = found[by][name], found[by]["target"], found[by]["rest"]
-            of = "unprivileged" if name == "eod" else "rows"
-            value = "undefined" if one["value"] is None else f"{one['value']:+.3f}"
-            span = "" if one["interval"] is None else " [{:+.3f}, {:+.3f}]".format(*one["interval"])
-            lines.append(f"{name.upper()} by {by} group: {value}{span}, n = {target[of]} against {rest[of]}")
-    return lines
+@dataclass(frozen=True)
+class FairnessSummary:
+    """Fairness at the end of a run, by candidate group and by true group; None where no site knows the groups."""
+
+    target: str
+    unprivileged: str
+    candidate: FairnessBetween | None
+    true: FairnessBetween | None
+
+    @classmethod
+    def of(
+        cls,
+        between: Between,
+        sites: Sequence[Mapping[str, tuple[float, int]]],
+        seed: int,
+        one_test: bool = False,
+    ) -> FairnessSummary:
+        """Combine the rates of all sites."""
+        names, (candidate, true) = between.names, (FairnessBetween.of(by, sites, seed, one_test) for by in BY)
+        return cls(names.target, names.unprivileged, candidate, true)
+
+    def groupings(self) -> list[tuple[str, FairnessBetween]]:
+        """Return the figures that there are, each with who belongs to the target group."""
+        both = zip(BY, (self.candidate, self.true), strict=True)
+        return [(by, between) for by, between in both if between is not None]
+
+    def in_words(self) -> list[str]:
+        """Say all figures in sentences."""
+        return [line for by, between in self.groupings() for line in between.in_words(by)]

@@ -9,18 +9,19 @@ import statistics
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 
 from imperfed.core.atomic import whole
 from imperfed.core.errors import UsageError
 from imperfed.data.files.declaration import read_declaration
+from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Watch, is_own
 from imperfed.experiments.parallel import Outcome, ParallelRuns
-from imperfed.results.folder import Record, free
-from imperfed.results.write import headline
+from imperfed.results.folder import free
+from imperfed.results.summary import FilledLabels, Summary
 
 SITES = "mean over sites"
 
@@ -36,7 +37,7 @@ class Line:
     paper: float | None
     common: tuple[float, ...] = ()
     """Of the global model on the common test set."""
-    targets: tuple[Record, ...] = ()
+    targets: tuple[TargetReached, ...] = ()
     """When each run reached the target, where one was set."""
     diverged: tuple[str, ...] = ()
     """What was said of the runs that diverged; they are in no figure."""
@@ -117,28 +118,28 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
     """A method's line from what came of its runs."""
     summaries = [one for one in outcomes if not isinstance(one, str)]
     diverged = [one for one in outcomes if isinstance(one, str)]
-    filled = any("filled in" in s["labels"] for s in summaries)
-    resolved = [s["labels"].get("auroc" if filled else "accuracy") for s in summaries]
-    common = [s["global"][s["metric"]]["value"] for s in summaries if s["global"]]
+    labels = [s.labels for s in summaries if s.labels is not None]
+    seconds = [s.seconds for s in summaries if s.seconds is not None]
+    common = [s.common[s.metric].value for s in summaries if s.common]
     return Line(
         method,
-        tuple(value for value in map(headline, summaries) if value is not None),
-        tuple(share for share in resolved if share is not None),
-        statistics.fmean(s["seconds"] for s in summaries) if summaries else math.nan,
+        tuple(s.headline for s in summaries if s.headline is not None),
+        tuple(one.leading for one in labels if one.leading is not None),
+        statistics.fmean(seconds) if seconds else math.nan,
         paper.get(method),
-        tuple(common),
-        tuple(s["target"] for s in summaries if "target" in s),
+        tuple(value for value in common if value is not None),
+        tuple(s.target for s in summaries if s.target is not None),
         tuple(diverged),
-        filled,
+        any(isinstance(one, FilledLabels) for one in labels),
         over(summaries),
-        next((s["facts"].get("labels", "") for s in summaries), ""),
+        next((s.facts.labels for s in summaries), ""),
     )
 
 
-def over(summaries: Sequence[Record]) -> str:
-    """What a run's leading figure is of."""
-    common = bool(summaries) and not summaries[0]["personal"]["n"]
-    return f"{summaries[0]['metric']} on the common test set" if common else SITES
+def over(summaries: Sequence[Summary]) -> str:
+    """Say what a run's leading figure is of."""
+    common = bool(summaries) and not summaries[0].personal.n
+    return f"{summaries[0].metric} on the common test set" if common else SITES
 
 
 def unlike(lines: Sequence[Line]) -> str:
@@ -170,24 +171,24 @@ def further(lines: Sequence[Line]) -> dict[str, list[str]]:
     """Columns that only some comparisons have: time to the target, and runs that diverged."""
     columns: dict[str, list[str]] = {}
     if targets := [target for line in lines for target in line.targets]:
-        goal = f"to {100 * targets[0]['value']:g} %"
-        usual = min(target["of"] for target in targets)  # the global model, where any line has one
-        for title, key in ((f"rounds {goal}", "round"), (f"s {goal}", "seconds")):
-            columns[title] = [_mean_of(line.targets, key, usual) for line in lines]
+        goal = f"to {100 * targets[0].value:g} %"
+        usual = min(target.of for target in targets)  # the global model, where any line has one
+        columns[f"rounds {goal}"] = [_mean_of([t.round for t in x.targets], x.targets, usual) for x in lines]
+        columns[f"s {goal}"] = [_mean_of([t.seconds for t in x.targets], x.targets, usual) for x in lines]
     if any(line.diverged for line in lines):
         counts = [(len(line.diverged), len(line.diverged) + len(line.values)) for line in lines]
         columns["diverged"] = [f"{bad} of {runs}" if bad else "" for bad, runs in counts]
     return columns
 
 
-def _mean_of(targets: Sequence[Record], key: str, usual: str) -> str:
-    """The mean over the runs that reached the target, how many did where some did not, and by which other figure."""
-    there = [target[key] for target in targets if target[key] is not None]
-    if not there:
+def _mean_of(values: Sequence[float | None], targets: Sequence[TargetReached], usual: str) -> str:
+    """Return the mean over the runs that reached the target, how many did if not all, and by which other figure."""
+    reached = [value for value in values if value is not None]
+    if not reached:
         return "not reached" if targets else ""
-    some = f" ({len(there)} of {len(targets)})" if len(there) < len(targets) else ""
-    other = "" if targets[0]["of"] == usual else f" ({targets[0]['of']})"
-    return f"{statistics.fmean(there):.1f}{some}{other}"
+    some = f" ({len(reached)} of {len(targets)})" if len(reached) < len(targets) else ""
+    other = "" if targets[0].of == usual else f" ({targets[0].of})"
+    return f"{statistics.fmean(reached):.1f}{some}{other}"
 
 
 def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
@@ -219,9 +220,18 @@ def caption(seeds: Sequence[int]) -> str:
 
 def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
     """`table.md` and `results.json`, anew after every seed, so that nothing is lost."""
-    keys = {"method": "method", "values": "values", "labels": "labels", "paper": "paper"}
-    keys |= {"global": "common", "targets": "targets", "diverged": "diverged"}
-    results = [{key: getattr(one, name) for key, name in keys.items()} for one in lines]
+    results = [
+        {
+            "method": one.method,
+            "values": one.values,
+            "labels": one.labels,
+            "paper": one.paper,
+            "global": one.common,
+            "targets": [asdict(target) for target in one.targets],
+            "diverged": one.diverged,
+        }
+        for one in lines
+    ]
     whole(
         out / "results.json",
         lambda path: path.write_text(json.dumps({"seeds": list(seeds), "lines": results}, indent=2)),

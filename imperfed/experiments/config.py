@@ -1,36 +1,47 @@
 """Settings of an experiment: typed fields in sections, from defaults, a preset, a TOML file and `key=value` words.
 
-The schema is the dataclasses themselves: `method` and `objective` take the fields of whatever was chosen by name.
+The schema is the dataclasses themselves: sections such as `method`, `attack` and `partition` take the fields of what
+was chosen by name.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
-import math
 import tomllib
-import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from imperfed import attacks, defences, repairs
-from imperfed.algorithms import find, find_objective
+import tomli_w
+
+from imperfed.algorithms import catalogue, objectives
+from imperfed.attacks import attacks
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.components import Attack, Defence, Repair
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.objective import Objective
-from imperfed.data.candidates import LabelConfig
-from imperfed.data.partitions import SplitConfig
+from imperfed.core.registry import find
+from imperfed.data.corruption.annotations import annotation_patterns
+from imperfed.data.corruption.annotations.listed import ListedAnnotation
+from imperfed.data.corruption.candidates import candidate_generators
+from imperfed.data.corruption.noise import noises
+from imperfed.data.generator import DataGenerator
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions import partitions
+from imperfed.data.split import SplitConfig
+from imperfed.defences import defences
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.fairness import Fairness
 from imperfed.experiments.presets import preset
+from imperfed.experiments.values import typed
 from imperfed.models import ModelSpec
+from imperfed.repairs import repairs
 
+Precision = Literal["auto", "float32", "tf32", "bf16"]
 Scalar = str | int | float | bool | tuple[int, ...]
 FIXED: dict[str, type[Any]] = {
     "split": SplitConfig,
@@ -40,12 +51,43 @@ FIXED: dict[str, type[Any]] = {
     "rounds": Rounds,
     "fairness": Fairness,
 }
-CHOSEN: dict[str, Callable[[str], type[Any]]] = {
-    "repair": repairs.find,
-    "attack": attacks.find,
-    "defence": defences.find,
+Catalogue = Callable[[], Mapping[str, type[Any]]]
+CHOSEN: dict[str, Catalogue] = {"repair": repairs, "attack": attacks, "defence": defences}
+"""Sections of what a run may have besides its method, each chosen by the setting of the same name in `run`."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a generator of data is chosen by name."""
+
+    record: str
+    key: str
+    """The setting that names it, `record.key`; the generator itself is that field of the record."""
+    what: str
+    """What one is called in messages."""
+    known: Catalogue
+
+    @property
+    def setting(self) -> str:
+        """Return the full name of the setting that chooses."""
+        return f"{self.record}.{self.key}"
+
+    def default(self) -> str:
+        """Return the name of the one that counts where none is chosen."""
+        return str(getattr(FIXED[self.record](), self.key).name)
+
+    def holders(self, key: str) -> list[str]:
+        """Return the names of those that have a setting of this name."""
+        return [name for name, generator in self.known().items() if key in options(generator)]
+
+
+GENERATORS: dict[str, Choice] = {
+    "partition": Choice("split", "partition", "partition", partitions),
+    "candidates": Choice("labels", "candidates", "kind of candidate sets", candidate_generators),
+    "noise": Choice("labels", "noise", "noise", noises),
+    "annotation": Choice("labels", "annotates", "annotation pattern", annotation_patterns),
 }
-"""Sections of what a run may have besides its method, and how each is found by name."""
+"""Sections of how the data are made, and what chooses each generator."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +102,8 @@ class RunConfig:
     defence: str = ""
     seed: int = 0  # initial weights, batches, who takes part
     data_seed: int = 0  # split and candidate sets
-    device: str = "auto"  # auto: a GPU where there is one
-    precision: str = "auto"  # of products on a GPU: float32, tf32 (auto) or bf16; weights are float32 in any case
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU where there is one
+    precision: Precision = "auto"  # of products on a GPU, where auto is tf32; weights are float32 in any case
     compile: bool = False  # torch.compile on a GPU: slow at the start (up to 40 s), pays on long runs of deep networks
     deterministic: bool = False  # the same seed, the same bits also of convolutions on a GPU, which take longer then
 
@@ -93,23 +135,20 @@ class Config:
         for section in (f.name for f in dataclasses.fields(self)):
             part = getattr(self, section)
             if part is not None:
-                flat |= {f"{section}.{key}": getattr(part, key) for key in options(type(part))}
+                flat |= _settings_of(part, section)
+        for section, choice in GENERATORS.items():
+            flat |= _settings_of(getattr(getattr(self, choice.record), choice.key), section)
         if self.method.objective is not None:
-            chosen = self.method.objective
-            flat |= {f"objective.{key}": getattr(chosen, key) for key in options(type(chosen))}
+            flat |= _settings_of(self.method.objective, "objective")
         return flat
 
     def toml(self) -> str:
-        """The resolved settings as a file that `imperfed run` takes."""
-        lines: list[str] = []
-        section = ""
+        """Return the resolved settings as a file that `imperfed run` takes."""
+        sections: dict[str, dict[str, Scalar]] = {}
         for name, value in self.flat().items():
-            part, _, key = name.partition(".")
-            if part != section:
-                lines += ["", f"[{part}]"] if section else [f"[{part}]"]
-                section = part
-            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}")  # of finite values JSON is TOML
-        return "\n".join(lines) + "\n"
+            section, _, key = name.partition(".")
+            sections.setdefault(section, {})[key] = value
+        return tomli_w.dumps(sections)
 
     def digest(self) -> str:
         """A short name for exactly these settings."""
@@ -121,45 +160,111 @@ SCHEMAS: dict[type[Any], Mapping[str, Any]] = {}
 
 
 def options(schema: type[Any]) -> Mapping[str, Any]:
-    """The settings of a dataclass and their types; an algorithm's objective is a section of its own."""
+    """Return the settings of a dataclass and their types.
+
+    What is a section of its own is named here at most: a generator of data is, an algorithm's objective is not.
+    """
     if schema not in SCHEMAS:
         hints = typing.get_type_hints(schema)
-        names = (f.name for f in dataclasses.fields(schema))
-        SCHEMAS[schema] = {name: hints[name] for name in names if hints[name] != Objective | None}
+        kinds = {f.name: hints[f.name] for f in dataclasses.fields(schema) if hints[f.name] != Objective | None}
+        SCHEMAS[schema] = {name: str if _is_generator(kind) else kind for name, kind in kinds.items()}
     return SCHEMAS[schema]
 
 
+def _is_generator(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, DataGenerator)
+
+
+def _settings_of(part: Any, section: str) -> dict[str, Scalar]:
+    """Return the settings of a part as section.key; a generator stands there by its name."""
+    values = {f"{section}.{key}": getattr(part, key) for key in options(type(part))}
+    return {name: value.name if isinstance(value, DataGenerator) else value for name, value in values.items()}
+
+
 def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | None = None) -> Config:
-    """Settings from a file's sections and from `key=value` words, the words last."""
-    given: dict[str, Any] = {}
-    for section, entries in (file or {}).items():
-        if not isinstance(entries, Mapping):
-            raise UsageError(f"{section!r} must be a section: write [{section}] with keys below it")
-        given |= {f"{section}.{key}": value for key, value in entries.items()}
-    spoken = dict(words or {})
+    """Return settings from a preset, a file's sections and `key=value` words, the words last."""
+    given, spoken = _lists_expanded(_flattened(file or {})), _lists_expanded(words or {})
     said = {key: spoken.pop(word) for key in options(RunConfig) for word in (key, f"run.{key}") if word in spoken}
-    run = _fill(RunConfig, _chosen("run", given) | said, "run")
-    if "+" in run.method:
-        name, _, minimises = run.method.partition("+")
-        if run.objective not in ("", minimises):
-            raise UsageError(f"{run.method} names an objective, and setting run.objective another: {run.objective}")
-        run = dataclasses.replace(run, method=name, objective=minimises)
+    run = _run(_chosen("run", given) | said)
     method, objective = _method(run)
     own = objective() if objective else method().objective
     schemas: dict[str, type[Any]] = {"run": RunConfig, "method": method, **FIXED}
     if own is not None:
         schemas["objective"] = type(own)
-    chosen = {part: find_part(getattr(run, part)) for part, find_part in CHOSEN.items() if getattr(run, part)}
-    schemas |= chosen
-    start = _fitting(preset(run.data, run.method), schemas)
-    flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | start | given
+    chosen = {part: find(part, getattr(run, part), CHOSEN[part]()) for part in CHOSEN if getattr(run, part)}
+    start = preset(run.data, run.method)
+    before = _generators(start | given)
+    generators = _generators(start | given | _naming_words(spoken, schemas | chosen))
+    schemas |= chosen | generators
+    replaced = {section for section in GENERATORS if generators[section] is not before[section]}
+    given = {name: value for name, value in given.items() if name.partition(".")[0] not in replaced}
+    flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | _fitting(start, schemas) | given
     flat |= {_full(word, schemas): value for word, value in spoken.items()}
     flat = _aims(flat, chosen) | flat
     _refuse_unknown(flat, schemas)
-    parts = {name: _fill(schema, _chosen(name, flat), name) for name, schema in (FIXED | chosen).items()}
+    parts = {name: _fill(schema, _chosen(name, flat), name) for name, schema in chosen.items()}
     if own is not None:
         own = _fill(type(own), _chosen("objective", flat), "objective")
-    return Config(run, _fill(method, _chosen("method", flat) | {"objective": own}, "method"), **parts)
+    method_object = _fill(method, _chosen("method", flat) | {"objective": own}, "method")
+    return Config(run, method_object, **_records(flat, generators), **parts)
+
+
+def _flattened(file: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file's settings as section.key."""
+    flat: dict[str, Any] = {}
+    for section, entries in file.items():
+        if not isinstance(entries, Mapping):
+            raise UsageError(f"{section!r} must be a section: write [{section}] with keys below it")
+        flat |= {f"{section}.{key}": value for key, value in entries.items()}
+    return flat
+
+
+def _lists_expanded(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with `annotates = "a, b; b, c"` written out: lists of classes are a pattern's parameter."""
+    expanded: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name in ("annotates", "labels.annotates") and isinstance(value, str) and value not in annotation_patterns():
+            expanded |= {name: ListedAnnotation.name, "annotation.lists": value}
+        else:
+            expanded[name] = value
+    return expanded
+
+
+def _run(values: Mapping[str, Any]) -> RunConfig:
+    """Return which run this is, with the objective of `method+objective` in its place."""
+    run: RunConfig = _fill(RunConfig, values, "run")
+    if "+" not in run.method:
+        return run
+    name, _, minimises = run.method.partition("+")
+    if run.objective not in ("", minimises):
+        raise UsageError(f"{run.method} names an objective, and setting run.objective another: {run.objective}")
+    return dataclasses.replace(run, method=name, objective=minimises)
+
+
+def _naming_words(spoken: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> dict[str, Any]:
+    """Return the words that choose generators, as section.key; the others cannot be read before that is known."""
+    keys = {choice.key for choice in GENERATORS.values()}
+    return {_full(word, schemas): value for word, value in spoken.items() if word.rpartition(".")[2] in keys}
+
+
+def _generators(settings: Mapping[str, Any]) -> dict[str, type[DataGenerator]]:
+    """Return the generator that the settings choose for each section of how the data are made."""
+    names = {
+        section: typed(settings.get(choice.setting, choice.default()), str, choice.setting)
+        for section, choice in GENERATORS.items()
+    }
+    return {section: find(choice.what, names[section], choice.known()) for section, choice in GENERATORS.items()}
+
+
+def _records(flat: Mapping[str, Any], generators: Mapping[str, type[DataGenerator]]) -> dict[str, Any]:
+    """Return the sections that every run has; the generators take the places of their names."""
+    naming = {choice.setting for choice in GENERATORS.values()}
+    plain = {name: value for name, value in flat.items() if name not in naming}
+    records = {name: _fill(schema, _chosen(name, plain), name) for name, schema in FIXED.items()}
+    for section, choice in GENERATORS.items():
+        generator = _fill(generators[section], _chosen(section, plain), section)
+        records[choice.record] = dataclasses.replace(records[choice.record], **{choice.key: generator})
+    return records
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -173,20 +278,24 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def _fitting(preset: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> dict[str, Any]:
-    """A preset without the settings of methods other than the one chosen."""
-    own = {f"method.{key}" for key in options(schemas["method"])}
-    return {name: value for name, value in preset.items() if name in own or not name.startswith("method.")}
+    """Return a preset without the settings of methods and generators other than those chosen."""
+    fits = {}
+    for name, value in preset.items():
+        section, _, key = name.partition(".")
+        if section not in ("method", *GENERATORS) or key in options(schemas[section]):
+            fits[name] = value
+    return fits
 
 
 def _method(run: RunConfig) -> tuple[type[Algorithm], type[Objective] | None]:
     """What was chosen by name; an objective's name alone means plain averaging."""
-    method = find(run.method)
-    objective = find_objective(run.objective) if run.objective else None
+    method = find("algorithm", run.method, catalogue())
+    objective = find("objective", run.objective, objectives()) if run.objective else None
     if issubclass(method, Algorithm):
         return method, objective
     if objective not in (None, method):
         raise UsageError(f"{run.method!r} is an objective already and takes no second one ({run.objective!r})")
-    return typing.cast(type[Algorithm], find("fedavg")), method
+    return typing.cast(type[Algorithm], catalogue()["fedavg"]), method
 
 
 def _aims(flat: Mapping[str, Any], chosen: Mapping[str, type[Any]]) -> dict[str, Any]:
@@ -216,7 +325,18 @@ def _full(word: str, schemas: Mapping[str, type[Any]]) -> str:
         return matches[0]
     if matches:
         raise UsageError(f"setting {word!r} could be {' or '.join(matches)}: say which")
+    _refuse_of_another_generator(word, schemas)
     raise unknown("setting", word, {n.partition(".")[2] if "." not in word else n for n in known})
+
+
+def _refuse_of_another_generator(word: str, schemas: Mapping[str, type[Any]]) -> None:
+    """Refuse a setting of a generator that was not chosen, and say which has it."""
+    for section, choice in GENERATORS.items():
+        if holders := choice.holders(word.removeprefix(f"{section}.")):
+            raise UsageError(
+                f"setting {word!r} is one of {choice.key} = {' or '.join(holders)}, and {choice.key} is "
+                f"{schemas[section].name} here: choose it, or leave the setting out"
+            )
 
 
 def _refuse_unknown(flat: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> None:
@@ -225,46 +345,15 @@ def _refuse_unknown(flat: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -
         if section not in schemas:
             raise unknown("section", section, schemas)
         if key not in options(schemas[section]):
+            _refuse_of_another_generator(name, schemas)
             raise unknown(f"setting in [{section}]", key, options(schemas[section]))
 
 
 def _fill(schema: type[Any], values: Mapping[str, Any], section: str) -> Any:
-    types_of = options(schema)
-    typed = {}
+    kinds = options(schema)
+    filled = {}
     for key, value in values.items():
-        known = types_of.get(key)
-        if known is None and key != "objective":
-            raise unknown(f"setting in [{section}]", key, types_of)
-        typed[key] = value if known is None else _typed(value, known, f"{section}.{key}")
-    return schema(**typed)
-
-
-def _typed(value: Any, kind: Any, name: str) -> Any:
-    """A value of the field's type, from a word or from TOML."""
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[str(value).lower()]
-        if kind is int:
-            return _whole(value)
-        if kind is float and not isinstance(value, bool) and math.isfinite(float(value)):
-            return float(value)
-        if kind is str and isinstance(value, str):
-            return value
-        if isinstance(kind, types.GenericAlias):
-            items = value.split(",") if isinstance(value, str) else value
-            return tuple(_whole(item) for item in items if str(item).strip())
-    except (ValueError, KeyError, TypeError, OverflowError):
-        pass
-    wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}.get(
-        kind, "whole numbers, as 1,2,3"
-    )
-    raise UsageError(f"setting {name} takes {wanted}; got {value!r}")
-
-
-def _whole(value: Any) -> int:
-    """A whole number, also one written as 1e3 or 2.0."""
-    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
-        return int(value)  # not by way of a float, which holds no more than 53 bits
-    if isinstance(value, bool) or float(value) != int(float(value)):
-        raise ValueError(value)
-    return value if isinstance(value, int) else int(float(value))
+        if key not in kinds and key != "objective":
+            raise unknown(f"setting in [{section}]", key, kinds)
+        filled[key] = typed(value, kinds[key], f"{section}.{key}") if key in kinds else value
+    return schema(**filled)

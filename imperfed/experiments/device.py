@@ -7,16 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
-from imperfed.core.errors import UsageError, unknown
+from imperfed.core.errors import UsageError
 from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.engine import MakeBackend
 from imperfed.experiments.config import RunConfig
 
 # CUDA computes on at most so many streams at once; it reads the variable when a process first uses the GPU.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-
-DEVICES = ("auto", "cpu", "cuda")
-PRECISIONS = ("auto", "float32", "tf32", "bf16")
 
 
 @dataclass(frozen=True)
@@ -32,10 +29,6 @@ class Hardware:
     def of(cls, run: RunConfig) -> Hardware:
         """From the settings; `auto` is a GPU where there is one, and there products in TF32."""
         device, precision = run.device, run.precision
-        if device not in DEVICES:
-            raise unknown("device", device, DEVICES)
-        if precision not in PRECISIONS:
-            raise unknown("precision", precision, PRECISIONS)
         there = torch.cuda.is_available()
         if device == "cuda" and not there:
             raise UsageError("device = cuda: this machine has no GPU that torch can use; leave it at auto, or cpu")

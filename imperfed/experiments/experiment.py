@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from imperfed.algorithms import catalogue, reference
+from imperfed.algorithms import objectives, reference
 from imperfed.core.components import RepairResult, apply_attack
 from imperfed.core.errors import DataError, DivergedError, ImperfedError, UsageError
 from imperfed.core.federation import TO_TRUST, Federation
@@ -20,25 +20,28 @@ from imperfed.core.labels import Annotated, Exact
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
-from imperfed.data.candidates import LabelConfig
 from imperfed.data.federate import FederatedData, federate
 from imperfed.data.files.declaration import FILE, is_federation, read_declaration
 from imperfed.data.files.reading import read_sites
+from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
 from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
+from imperfed.engine.conversation import repair_labels
 from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.evaluation.evaluator import Evaluator, Scores
-from imperfed.evaluation.time_to_target import reached, time_taken
+from imperfed.evaluation.time_to_target import TargetReached, time_taken
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 from imperfed.models import build
 from imperfed.report import write_report
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import RunFolder
+from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.repair import write_repair
-from imperfed.results.write import log_lines, metrics, summarise
+from imperfed.results.summary import DataFacts, Summary
+from imperfed.results.write import finish_simulation, write_summary
 
 
 @dataclass
@@ -89,8 +92,8 @@ class Experiment:
             self.hardware.device,
         )
 
-    def go(self, folder: RunFolder, watch: Watch) -> Record:
-        """Train to the end, write the products and return the summary."""
+    def go(self, folder: RunFolder, watch: Watch) -> Summary:
+        """Train to the end, write the results and return the summary."""
         engine, trained = self.engine, self.engine.population.federation.sites
         begun = lap = time.perf_counter()
         watch.begin(self.config, self.data, engine.state.round)
@@ -116,13 +119,7 @@ class Experiment:
         if not ended:
             folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
             raise Interrupted(f"interrupted; go on with: imperfed resume {folder.path}")
-        head = self._head() | {"seconds": round(time.perf_counter() - begun, 3)}
-        if target := self.config.rounds.target:
-            head["target"] = reached(folder.records(), self.evaluator.metric, target)
-        if self.repair_result is not None and self.config.repair is not None:
-            name, federation = self.config.repair.name, self.data.federation
-            head["repair"] = write_repair(folder, name, self.repair_result, federation, self.evaluator)
-        summary = summarise(folder, engine, self.data, self.evaluator, head)
+        summary = self._write_results(folder, round(time.perf_counter() - begun, 3))
         write_report(folder)
         return summary
 
@@ -130,16 +127,17 @@ class Experiment:
         """Let the workers go."""
         self.engine.close()
 
-    def _head(self) -> Record:
-        run = self.config.run
-        return {
-            "title": run.title,
-            "method": run.method,
-            "objective": self.objective.name,
-            "data": self.data.federation.name,
-            "seed": run.seed,
-            "data_seed": run.data_seed,
-        }
+    def _write_results(self, folder: RunFolder, seconds: float) -> Summary:
+        """Write labels, models and the summary."""
+        target = repair = None
+        if self.config.rounds.target:
+            target = TargetReached.find(folder.records(), self.evaluator.metric, self.config.rounds.target)
+        if self.repair_result is not None and self.config.repair is not None:
+            name, federation = self.config.repair.name, self.data.federation
+            repair = write_repair(folder, name, self.repair_result, federation, self.evaluator)
+        outcome = finish_simulation(folder, self.engine, self.data, self.evaluator, self.config.run)
+        outcome = replace(outcome, seconds=seconds, target=target, repair=repair)
+        return write_summary(folder, self.data, self.evaluator, outcome)
 
 
 def is_own(data: str) -> bool:
@@ -181,11 +179,10 @@ def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairR
     if config.repair is not None:
         if type(data.federation.labels) is not config.repair.labels:
             raise UsageError(
-                f"repair {config.repair.name} mends {config.repair.labels.kind} labels, but {data.federation.name} "
+                f"repair {config.repair.name} corrects {config.repair.labels.kind} labels, but {data.federation.name} "
                 f"comes with {data.federation.labels.kind} labels here"
             )
-        draw = generator(config.run.seed, 0, SERVER, "repair")
-        federation, repair_result = config.repair.repair(data.federation, draw)
+        federation, repair_result = repair_labels(config.repair, data.federation)
         data = replace(data, federation=federation.check())
     return data, repair_result
 
@@ -200,7 +197,7 @@ def choose_objective(config: Config, data: FederatedData) -> Objective:
     kind = type(data.federation.labels)
     objective = config.method.objective or reference(kind)
     if not objective.accepts(kind):
-        able = [n for n, c in catalogue().items() if issubclass(c, Objective) and c.accepts(kind)]
+        able = [name for name, known in objectives().items() if known.accepts(kind)]
         raise UsageError(
             f"{config.run.method}: its objective {objective.name!r} learns from {objective.labels.kind} labels, but "
             f"{data.federation.name} comes with {kind.kind} labels here. Objectives that learn from those: "
@@ -235,7 +232,7 @@ def make_network(config: Config, shape: tuple[int, ...], classes: int, features:
     return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
 
 
-def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = None) -> tuple[RunFolder, Record]:
+def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = None) -> tuple[RunFolder, Summary]:
     """A new run in a new folder below `out`; `scene`: its data, where they have been prepared already."""
     if data is None:
         watch.prepare(config)
@@ -243,7 +240,7 @@ def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = 
         folder = RunFolder.create(out, anywhere(config), experiment.hardware.described())
         if is_own(config.run.data):  # new rows are read by it, whatever becomes of the files
             folder.write(FILE, read_declaration(config.run.data).toml())
-        for note in experiment.data.facts.get("attack", ()):
+        for note in DataFacts.of(experiment.data.facts).attack:
             folder.log(note)
         folder.save_split(split_of(experiment.data.federation))
         return folder, experiment.go(folder, watch)
@@ -257,7 +254,7 @@ def anywhere(config: Config) -> Config:
     return replace(config, run=replace(config.run, data=path))
 
 
-def resume(folder: RunFolder, watch: Watch) -> Record:
+def resume(folder: RunFolder, watch: Watch) -> Summary:
     """Go on from a run's last checkpoint, or from its beginning if it had none yet."""
     config = folder.config()
     watch.prepare(config)

@@ -19,11 +19,11 @@ from imperfed.data.federate import FederatedData
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import Interrupted, Watch, load_data, refuse_other_labels, same_data, start
-from imperfed.results.folder import Record
+from imperfed.results.summary import Summary
 
 ON_A_GPU, ROOM = 3, 40e9
 """Processes that pay on one GPU: what one of them does on the host, another covers. Bytes it must have for them."""
-Outcome = Record | str
+Outcome = Summary | str
 """A run's summary, or what was said of it where it diverged."""
 LOOK = 0.1
 """Seconds between two looks whether to stop."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 Value = str | int | float
 
-_IMAGES: dict[str, Value] = {"local.batch": 256, "rounds.rounds": 100, "labels.rho": 0.4}
+_IMAGES: dict[str, Value] = {"local.batch": 256, "rounds.rounds": 100, "candidates.rho": 0.4}
 _REAL_SETS: dict[str, Value] = {"model.name": "mlp", "model.hidden": 256, "local.batch": 32, "rounds.rounds": 100}
 _XRAYS: dict[str, Value] = {
     "split.partition": "iid",
@@ -29,16 +29,16 @@ _XRAYS: dict[str, Value] = {
     "local.lr": 0.001,
     "rounds.rounds": 10,
 }
-_GRAY: dict[str, Value] = {**_IMAGES, "model.name": "lenet5", "labels.mean_size": 4.93}
+_GRAY: dict[str, Value] = {**_IMAGES, "model.name": "lenet5", "candidates.mean_size": 4.93}
 _SENSITIVE: dict[str, Value] = {
     "split.sites": 10,
     "split.partition": "iid",
-    "split.beta": 1.0,
+    "partition.beta": 1.0,
     "split.test": 0.3,
     "split.public": 0.0,
     "labels.candidates": "flip",
-    "labels.flip": 0.3,
-    "labels.edge": "raw",
+    "candidates.flip": 0.3,
+    "candidates.edge": "raw",
     "model.name": "mlp",
     "model.hidden": 64,
     "local.epochs": 1,
@@ -67,7 +67,7 @@ _ONE_A_LABEL: dict[str, Value] = {
 }
 
 PRESETS: dict[str, dict[str, Value]] = {
-    "digits": {"model.name": "mlp", "model.hidden": 64, "rounds.rounds": 20, "labels.mean_size": 3.0},
+    "digits": {"model.name": "mlp", "model.hidden": 64, "rounds.rounds": 20, "candidates.mean_size": 3.0},
     "mnist": _GRAY,
     "fashion-mnist": _GRAY,
     "cifar10": {**_IMAGES, "model.name": "resnet34"},
@@ -91,7 +91,7 @@ METHODS: dict[str, dict[str, Value]] = {"fedaws": {"method.neighbours": 0, "meth
 def preset(data: str, method: str) -> dict[str, Value]:
     """The preset of a dataset; empty for one that has none, such as the user's own file.
 
-    What it says of a method counts where the method has such a setting.
+    What it says of a method or of a generator counts if the one that was chosen has such a setting.
     """
     found = PRESETS.get(data, {})
     return found | {name: value for name, value in METHODS.get(method, {}).items() if name in found}

@@ -16,26 +16,34 @@ from rich.console import Console
 
 from imperfed.cli.progress import Show
 from imperfed.core.errors import ImperfedError
+from imperfed.data.site_files import SiteFiles
+from imperfed.experiments.config import Config
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.coordinator.serving import Service, home_of
 from imperfed.flower.messages.transport import Timeouts
 from imperfed.flower.processes.child import alone
 from imperfed.flower.processes.supernode import SITE
 from imperfed.flower.site.handlers import make_app
+from imperfed.flower.site.rows_cache import read_once
 from imperfed.flower.site.runtime import LocalSite
-from imperfed.flower.site.site_data import central_of, holding_of
+from imperfed.flower.site.site_data import central_of, read_files
 from imperfed.results.folder import RunFolder
 
 AFTER_A_KILL = 30.0  # seconds that the process before this one may take to end
 
 
 def place_of(node: Mapping[str, object]) -> LocalSite:
-    """The site of this process, as `imperfed join` told it."""
-    told = json.loads(os.environ[SITE])
-    secret = bytes.fromhex(Path(told["secret"]).read_text()) if told["secret"] else b""
-    test = Path(told["test"]) if told["test"] else None
-    holding = partial(holding_of, told["name"], Path(told["data"]), test)
-    return LocalSite(told["name"], holding, Path(told["state"]), secret)
+    """Return the site of this process, as `imperfed join` described it."""
+    said = json.loads(os.environ[SITE])
+    secret = bytes.fromhex(Path(said["secret"]).read_text()) if said["secret"] else b""
+    data, test, state = Path(said["data"]), Path(said["test"]) if said["test"] else None, Path(said["state"])
+
+    def files(config: Config, declaration: str) -> SiteFiles:
+        sources, about = (data, *([test] if test else [])), f"{declaration}\n{config.split}\n{config.run.data_seed}"
+        read = partial(read_files, said["name"], data, test, config, declaration)
+        return read_once(state, sources, f"{said['name']}\n{about}", read)
+
+    return LocalSite(said["name"], files, state, secret)
 
 
 site = make_app(place_of)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from imperfed.core.errors import UsageError, not_negative, positive, unknown
+from imperfed.core.loading import blaming, current_folder_importable, load_function
 from imperfed.core.network import Network
 from imperfed.models import densenet, zoo
 from imperfed.models.zoo import Shape
@@ -26,15 +25,13 @@ class ModelSpec:
     name: str = "mlp"
     hidden: int = 256  # mlp: width of every hidden layer
     layers: int = 2  # mlp: linear layers, so that 2 is one hidden layer
-    norm: str = "group"  # cnn, resnets, vgg16, densenet121: group or batch
+    norm: Literal["group", "batch"] = "group"  # cnn, resnets, vgg16, densenet121
     features: int = 0  # text: how many features the sparse inputs count; 0: as the data say
     widths: tuple[int, ...] = (512, 1024, 1024, 512)  # text: of the sparse layer and the linear layers behind it
 
     def __post_init__(self) -> None:
         positive("model", hidden=self.hidden, layers=self.layers, widths=min(self.widths, default=0))
         not_negative("model", features=self.features)
-        if self.norm not in zoo.NORMS:
-            raise unknown("norm", self.norm, zoo.NORMS)
 
 
 @dataclass(frozen=True)
@@ -152,9 +149,9 @@ def _resnet(title: str, blocks: tuple[int, ...]) -> Model:
 
 def _own(name: str, shape: Shape, classes: int) -> Network:
     """What the user's function returns, cut at its head and tried out."""
-    with _current_directory_importable():
-        function = _import(name)
-        with _blaming(
+    with current_folder_importable():
+        function = load_function("model", name)
+        with blaming(
             f"model {name!r}: the function failed; it is called with as many of shape= and classes= as it has"
         ):
             module = function(**_accepted(function, {"shape": shape, "classes": classes}))
@@ -164,36 +161,6 @@ def _own(name: str, shape: Shape, classes: int) -> Network:
         # Such a layer counts batches in an integer buffer, and integer buffers are no part of a site's row.
         raise UsageError(f"model {name!r}: momentum=None in a normalisation layer is not supported; give it a number")
     return _tried(name, module, shape, classes)
-
-
-@contextmanager
-def _current_directory_importable() -> Iterator[None]:
-    """As under `python -m`; an installed command does not have it so."""
-    sys.path.insert(0, "")
-    try:
-        yield
-    finally:
-        sys.path.remove("")
-
-
-@contextmanager
-def _blaming(problem: str) -> Iterator[None]:
-    """Turn whatever the user's code raises into an error that says where it happened."""
-    try:
-        yield
-    except Exception as error:
-        raise UsageError(f"{problem} ({type(error).__name__}: {error})") from error
-
-
-def _import(name: str) -> Callable[..., object]:
-    path, _, attribute = name.partition(":")
-    with _blaming(f"model {name!r}: cannot import {path!r}; run from the folder that holds it, or install it"):
-        module = importlib.import_module(path)
-    functions: dict[str, Callable[..., object]] = {key: thing for key, thing in vars(module).items() if callable(thing)}
-    if attribute not in functions:
-        public = [key for key in functions if not key.startswith("_")]
-        raise unknown(f"function in module {path!r}", attribute, public)
-    return functions[attribute]
 
 
 def _accepted(function: Callable[..., object], arguments: dict[str, object]) -> dict[str, object]:
@@ -208,7 +175,7 @@ def _tried(name: str, module: nn.Module, shape: Shape, classes: int) -> Network:
     """The module as a `Network`, once a made-up batch of two has gone through it before and after the cut alike."""
     x = torch.rand(2, *shape)
     module.eval()
-    with _blaming(f"model {name!r}: it cannot take a batch of shape {[*x.shape]}"):
+    with blaming(f"model {name!r}: it cannot take a batch of shape {[*x.shape]}"):
         before = module(x)
     if not isinstance(before, Tensor) or before.shape != (2, classes):
         found = f"shape {[*before.shape]}" if isinstance(before, Tensor) else f"type {type(before).__name__}"
@@ -218,7 +185,7 @@ def _tried(name: str, module: nn.Module, shape: Shape, classes: int) -> Network:
         )
     network = Network.around(module)
     advice = "end forward with the last linear layer that is defined (no softmax), or return Network(rep, head)"
-    with _blaming(f"model {name!r}: it cannot be cut before its last linear layer; {advice}"):
+    with blaming(f"model {name!r}: it cannot be cut before its last linear layer; {advice}"):
         z, after = network(x, features=True), network(x)
     if z.shape != (2, network.head.in_features) or not torch.allclose(before, after, equal_nan=True):
         raise UsageError(f"model {name!r}: its last linear layer is not its last operation; {advice}")

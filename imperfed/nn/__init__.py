@@ -1,1 +1,1 @@
-"""Numerical pieces that several methods share: losses, embeddings, second derivatives."""
+"""Numerical pieces that several methods share: losses, embeddings, optimizers, second derivatives."""

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-
-def folder(name: str) -> Path:
-    """Where features of this name are kept; it may be deleted at any time."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "imperfed" / "features" / name
+from imperfed.core.cache import cache_folder, keep
 
 
 def remembered(name: str, x: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
@@ -24,7 +18,8 @@ def remembered(name: str, x: Tensor, compute: Callable[[Tensor], Tensor]) -> Ten
     keys = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in x.contiguous().numpy()]
     wanted = set(keys)
     rows: dict[bytes, Tensor] = {}
-    for known, values in kept(folder(name)):
+    folder = cache_folder("features") / name
+    for known, values in kept(folder):
         rows |= {key: torch.from_numpy(values[i].copy()) for i, key in enumerate(known) if key in wanted}
     new = sorted({key: i for i, key in enumerate(keys) if key not in rows}.values())
     if new:
@@ -32,13 +27,13 @@ def remembered(name: str, x: Tensor, compute: Callable[[Tensor], Tensor]) -> Ten
         if computed.ndim != 2 or len(computed) != len(new):
             return computed  # the caller says what is wrong with it
         rows |= {keys[i]: row for i, row in zip(new, computed, strict=True)}
-        keep(folder(name), [keys[i] for i in new], computed)
+        keep_features(folder, [keys[i] for i in new], computed)
     return torch.stack([rows[key] for key in keys])
 
 
-def kept(place: Path) -> Iterator[tuple[list[bytes], np.ndarray]]:
+def kept(folder: Path) -> Iterator[tuple[list[bytes], np.ndarray]]:
     """The digests of inputs and their features, file by file; what cannot be read is passed over."""
-    for path in sorted(place.glob("*.keys.npy")):
+    for path in sorted(folder.glob("*.keys.npy")):
         try:
             known = [row.tobytes() for row in np.load(path)]
             values = np.load(path.with_name(path.name.replace(".keys", "")), mmap_mode="r")
@@ -48,21 +43,8 @@ def kept(place: Path) -> Iterator[tuple[list[bytes], np.ndarray]]:
             yield known, values
 
 
-def keep(place: Path, keys: list[bytes], values: Tensor) -> None:
-    """Write whole or not at all; a folder that cannot be written costs time and nothing else."""
+def keep_features(folder: Path, keys: list[bytes], values: Tensor) -> None:
+    """Write two files; the keys come last, since without them the values are not looked at."""
     name = hashlib.blake2b(b"".join(keys), digest_size=8).hexdigest()
-    arrays = {
-        f"{name}.npy": values.numpy(),
-        f"{name}.keys.npy": np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16),
-    }
-    for file, array in arrays.items():  # the keys last: without them the rest is not looked at
-        part = place / f"{file}.{os.getpid()}.part"
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            with part.open("wb") as opened:
-                np.save(opened, array)
-            part.replace(place / file)
-        except OSError:
-            with suppress(OSError):
-                part.unlink()
-            return
+    if keep(folder / f"{name}.npy", values.numpy()):
+        keep(folder / f"{name}.keys.npy", np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16))

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, interpolate
 
-from imperfed.core.batch import Tree
+from imperfed.core.context import SiteView
 from imperfed.core.errors import UsageError, unknown
+from imperfed.core.loading import current_folder_importable, load_function
 from imperfed.repairs.feature_cache import remembered
-from imperfed.repairs.protocol import View
 
 NETWORK = "efficientnet-lite0"
 NAMES = ("auto", "raw", "pca", "hog", NETWORK)
@@ -41,16 +41,16 @@ def features(name: str, x: Tensor, basis: Tensor | None = None) -> Tensor:
     F = _compute(resolved(name, x), x, basis)
     if F.ndim != 2 or len(F) != len(x) or not F.isfinite().all():
         raise UsageError(
-            f"features {name!r}: {len(x)} rows gave {tuple(F.shape)}; expected finite numbers, one row an example"
+            f"features {name!r}: {len(x)} rows gave {tuple(F.shape)}; expected finite numbers, one row per example"
         )
     return F.double()
 
 
-def phi(name: str, view: View, received: Tree) -> Tensor:
-    """A site's features, worked out once."""
-    if name not in view.memory:
-        view.memory[name] = features(name, view.x, received.get("basis"))
-    return view.memory[name]
+def phi(name: str, site: SiteView) -> Tensor:
+    """Return a site's features, worked out once; a basis that the server sent is in the site's memory."""
+    if name not in site.memory:
+        site.memory[name] = features(name, site.x, site.memory.get("basis"))
+    return site.memory[name]
 
 
 def resolved(name: str, x: Tensor) -> str:
@@ -78,7 +78,8 @@ def _compute(name: str, x: Tensor, basis: Tensor | None) -> Tensor:
             raise UsageError("features 'pca' need directions that the server works out from its clean rows")
         return x.flatten(1).double() @ basis.double()
     function, key = own(name)
-    return remembered(key, x, function)
+    with current_folder_importable():
+        return remembered(key, x, function)
 
 
 def hog(x: Tensor) -> Tensor:
@@ -131,16 +132,9 @@ def _network() -> Callable[[Tensor], Tensor]:
 
 
 def own(name: str) -> tuple[Callable[[Tensor], Tensor], str]:
-    """The user's function, and a name for it that changes with the file it is in."""
+    """Return the user's function, and a name for it that changes with the file it is in."""
+    function = load_function("features", name)
     path, _, attribute = name.partition(":")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # run from the folder that holds it
-    try:
-        module = importlib.import_module(path)
-    except ImportError as error:
-        raise UsageError(f"features {name!r}: cannot import {path!r} ({error})") from error
-    functions = {key: thing for key, thing in vars(module).items() if callable(thing)}
-    if attribute not in functions:
-        raise unknown(f"function in module {path!r}", attribute, [key for key in functions if not key.startswith("_")])
-    source = Path(module.__file__).read_bytes() if module.__file__ else b""
-    return functions[attribute], f"{path}-{attribute}-{hashlib.sha256(source).hexdigest()[:16]}"
+    file = sys.modules[path].__file__
+    source = Path(file).read_bytes() if file else b""
+    return function, f"{path}-{attribute}-{hashlib.sha256(source).hexdigest()[:16]}"

@@ -15,6 +15,7 @@ from imperfed.report.fairness_section import fairness
 from imperfed.report.run_files import Event, RunFiles
 from imperfed.report.sections import Picture
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
+from imperfed.results.summary import FilledLabels
 
 FOLDED = 30  # sites beyond which their table is folded
 EVENTS = 20  # kinds of events told
@@ -35,7 +36,7 @@ def content(run: RunFiles) -> dict[str, Any]:
     own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
     later = (sections.candidate_sets(run), *own, sections.confidence(run), sections.data(run))
     return {
-        "title": f"{settings.method} on {run.summary['data'] if run.summary else called(settings.data)}",
+        "title": f"{settings.method} on {run.summary.data if run.summary else called(settings.data)}",
         "about": about(run),
         "unfinished": "" if run.summary else f"not finished: round {run.round} of {run.config.rounds.rounds}",
         "tiles": tiles(run),
@@ -53,30 +54,31 @@ def content(run: RunFiles) -> dict[str, Any]:
         "further_events": further(run.events),
         "settings": run.settings,
         "environment": run.environment,
-        "seconds": run.summary["seconds"] if run.summary else None,
+        "seconds": run.summary.seconds if run.summary else None,
         "per_cent": per_cent,
         "count": count,
     }
 
 
 def label_sentence(run: RunFiles) -> str:
-    """What became of the imperfect labels."""
-    labels = run.summary["labels"] if run.summary else {}
-    return missing.filled_sentence(labels) if "filled in" in labels else sections.label_sentence(run)
+    """Say what became of the imperfect labels."""
+    labels = run.summary.labels if run.summary else None
+    return missing.filled_sentence(labels) if isinstance(labels, FilledLabels) else sections.label_sentence(run)
 
 
 def resolved(run: RunFiles) -> str:
     """What the figure of the labels at a site is called; nothing where there is none."""
     if all(row.labels is None for row in run.sites):
         return ""
-    return "labels filled in, AUROC" if run.summary and "filled in" in run.summary["labels"] else "labels resolved"
+    filled = run.summary and isinstance(run.summary.labels, FilledLabels)
+    return "labels filled in, AUROC" if filled else "labels resolved"
 
 
 def about(run: RunFiles) -> list[str]:
     """What kind of run this is, in a few words each."""
     config = run.config
     own = config.method.objective.name if config.method.objective else ""
-    objective = run.summary["objective"] if run.summary else config.run.objective or own
+    objective = run.summary.objective if run.summary else config.run.objective or own
     return [
         *([f"objective {objective}"] if objective else []),
         many(len(run.sites) or config.split.sites, "site"),
@@ -93,24 +95,24 @@ def tiles(run: RunFiles) -> list[Tile]:
     when = "" if run.summary else f", after round {run.measured}"
     if not measured:
         return [common_tile(what, *run.common, when)] if run.common else []
-    n = f"n = {count(overall['n'])}"
+    n = f"n = {count(overall.n)}"
     worst = min(measured, key=lambda row: row.value or 0.0)
-    found = [
+    tiles = [
         Tile(
             f"{what}, mean over sites",
-            per_cent(overall["mean"]),
+            per_cent(overall.mean),
             f"{n} test rows at {many(len(measured), 'site')}{when}",
         ),
-        Tile("weighted by test rows", per_cent(overall["weighted"]), n),
-        Tile("worst site", per_cent(overall["worst"]), f"{worst.site}, n = {count(worst.test)}"),
+        Tile("weighted by test rows", per_cent(overall.weighted), n),
+        Tile("worst site", per_cent(overall.worst), f"{worst.site}, n = {count(worst.test)}"),
     ]
     if run.common:
-        found.append(common_tile("global model", *run.common))
-    if target := (run.summary or {}).get("target"):
-        rounds = "not reached" if target["round"] is None else count(target["round"])
-        spent = "" if target["round"] is None else f", {target['seconds']:.1f} s of training"
-        found.append(Tile(f"rounds to {100 * target['value']:g} %", rounds, f"{target['of']}{spent}"))
-    return found
+        tiles.append(common_tile("global model", *run.common))
+    if run.summary and (target := run.summary.target):
+        rounds = "not reached" if target.round is None else count(target.round)
+        spent = "" if target.seconds is None else f", {target.seconds:.1f} s of training"
+        tiles.append(Tile(f"rounds to {100 * target.value:g} %", rounds, f"{target.of}{spent}"))
+    return tiles
 
 
 def common_tile(name: str, value: float, rows: int, when: str = "") -> Tile:

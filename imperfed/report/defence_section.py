@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from imperfed.report import plots
 from imperfed.report.run_files import Course, RunFiles
 from imperfed.report.sections import Picture, Section
-from imperfed.results.defence import CONFIDENCE, OUT, SCORE, told
+from imperfed.results.defence import CONFIDENCE, OUT, SCORE, sentences
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def suspicions(run: RunFiles) -> Section | None:
     """Who was left out, since when and why; None where no defence looked at single sites."""
-    if run.summary is None or not (found := run.summary.get("suspicions")):
+    if run.summary is None or (defence := run.summary.suspicions) is None:
         return None
-    sentences = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in told(found)]
+    told = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences(defence)]
     points = []
-    for line in found["out"]:
-        score = "no score" if line["score"] is None else f"score {line['score']:.3f}"
-        points.append(f"{line['site']}: out since round {line['since']}, {score}, confidence {line['confidence']:.2f}")
-    accused = {line["site"] for line in found["out"]}
+    for one in defence.out:
+        score = "no score" if one.score is None else f"score {one.score:.3f}"
+        points.append(f"{one.site}: out since round {one.since}, {score}, confidence {one.confidence:.2f}")
+    accused = {one.site for one in defence.out}
     pictures = []
     for name, metric, caption in (
         ("scores", SCORE, "What speaks against each site, smoothed over rounds; dark: those out in the end."),
@@ -32,7 +32,7 @@ def suspicions(run: RunFiles) -> Section | None:
         if course := run.history.get(metric, {}):
             pictures.append(Picture(lines(name, metric, course, accused), caption))
     out = max(sum(value for value, _ in sites.values()) for sites in run.history[OUT].values())
-    text = f"{' '.join(sentences)} At most {out:.0f} sites were left out in one round."
+    text = f"{' '.join(told)} At most {out:.0f} sites were left out in one round."
     return Section("Suspicions", text, pictures, "Out in the end" if points else "", points)
 
 

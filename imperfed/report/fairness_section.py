@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from imperfed.evaluation.fairness import BY, FAIR, FIGURES, GROUPS, in_words
+from imperfed.evaluation.fairness import BY, FAIR, FIGURES, FairnessSummary
 from imperfed.report import plots
 from imperfed.report.run_files import RunFiles
 from imperfed.report.sections import Picture, Section
 from imperfed.report.words import count, per_cent
-from imperfed.results.folder import Record
 
 
 def fairness(run: RunFiles) -> Section | None:
     """Equal opportunity and statistical parity; None where they were not measured."""
-    if run.summary is None or not run.summary.get("fairness"):
+    if run.summary is None or run.summary.fairness is None:
         return None
-    found, facts = run.summary["fairness"], run.summary["facts"]
+    figures, facts = run.summary.fairness, run.summary.facts
     text = (
-        f"How much more often {found['target']} is given “{found['unprivileged']}” than everybody else: among the rows "
+        f"How much more often {figures.target} is given “{figures.unprivileged}” than everybody else: among the rows "
         "whose class it is (EOD, equal opportunity difference) and among all rows (SPD, statistical parity "
         "difference). 0 is fair. Test rows of all sites together, with 95 % bootstrap intervals over rows; a figure of "
         "no rows is undefined."
     )
-    points = in_words(found) + accuracies(found)
-    if facts.get("adversaries"):
-        points += [f"Adversaries of the simulated attack: {', '.join(facts['adversaries'])}", *facts["attack"]]
+    points = figures.in_words() + accuracies(figures)
+    if facts.adversaries:
+        points += [f"Adversaries of the simulated attack: {', '.join(facts.adversaries)}", *facts.attack]
     return Section("Fairness", text, pictures(run), "Figures", points)
 
 
-def accuracies(found: Record) -> list[str]:
-    """Accuracy group by group."""
-    names = dict(zip(GROUPS, ("everybody else", found["target"]), strict=True))
+def accuracies(figures: FairnessSummary) -> list[str]:
+    """Say the accuracy group by group."""
     return [
-        f"Accuracy by {by} group, {names[group]}: {per_cent(found[by][group]['accuracy'])}, "
-        f"n = {count(found[by][group]['rows'])}"
-        for by in BY
-        if by in found
-        for group in GROUPS
+        f"Accuracy by {by} group, {name}: {per_cent(group.accuracy)}, n = {count(group.rows)}"
+        for by, between in figures.groupings()
+        for name, group in (("everybody else", between.rest), (figures.target, between.target))
     ]
 
 

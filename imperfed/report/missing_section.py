@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED
 from imperfed.report import plots
 from imperfed.report.run_files import RunFiles
 from imperfed.report.sections import Picture, Section
 from imperfed.report.words import count, many, per_cent
-from imperfed.results.folder import Record
+from imperfed.results.summary import ClassSummary, DataFacts, FilledLabels, SiteSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,60 +19,61 @@ SHOWN = 30  # classes in a figure
 
 def missing_labels(run: RunFiles) -> Section | None:
     """None where no site leaves a class out."""
-    if run.summary is None or not run.summary.get("by class"):
+    if run.summary is None or not run.summary.by_class:
         return None
-    classes, facts = run.summary["by class"], run.summary["facts"]
-    unheard = [row["class"] for row in classes if not row["annotated at"]]
-    known, rows = sum(row["annotations"] for row in classes), sum(facts["rows"])
+    classes, sites, facts = run.summary.by_class, run.summary.sites, run.summary.facts
+    unheard = [row.name for row in classes if not row.annotated_at]
+    known, rows = sum(row.annotations for row in classes), sum(facts.rows)
     text = (
         f"What a site does not annotate is unknown there, not absent. {count(rows * len(classes) - known)} of "
         f"{count(rows * len(classes))} labels are missing."
     )
-    alone = len(run.summary["sites"]) == 1  # a site's own report: what others annotate is not in it
+    alone = len(sites) == 1  # a site's own report: what others annotate is not in it
     if unheard and alone:
         text += f" This site never annotates {', '.join(unheard)}."
     elif unheard:
         text += f" Nobody annotates {', '.join(unheard)}: left out of every mean."
-    pictures = [_annotations(run), _aurocs(classes)]
+    pictures = [_annotations(classes, sites, facts), _aurocs(classes)]
     points = [_class_sentence(row, "not annotated here" if alone else "annotated at nobody") for row in classes[:SHOWN]]
-    points += [_site_sentence(row) for row in run.summary["sites"][:SHOWN]]
+    points += [_site_sentence(row) for row in sites[:SHOWN]]
     return Section("Missing labels", text, pictures, "Class by class, site by site", points)
 
 
-def filled_sentence(labels: Record) -> str:
-    """How many labels were filled in, and how well."""
-    filled = many(labels["filled in"], "missing label")
-    if labels["accuracy"] is None:
+def filled_sentence(labels: FilledLabels) -> str:
+    """Say how many labels were filled in, and how well."""
+    filled = many(labels.filled_in, "missing label")
+    if labels.accuracy is None:
         return f"{filled} were filled in. The true ones are unknown, so nobody can say how many are right."
     return (
-        f"{filled} were filled in: AUROC {per_cent(labels['auroc'])}; cut at 0.5, {per_cent(labels['accuracy'])} of "
-        f"{count(labels['n'])} are right, where saying absent every time would get {per_cent(labels['always absent'])}."
+        f"{filled} were filled in: AUROC {per_cent(labels.auroc)}; cut at 0.5, {per_cent(labels.accuracy)} of "
+        f"{count(labels.n)} are right, where saying absent every time would get {per_cent(labels.always_absent)}."
     )
 
 
-def _annotations(run: RunFiles) -> Picture:
-    assert run.summary
-    classes, names = [row["class"] for row in run.summary["by class"]], [row.site for row in run.sites]
+def _annotations(classes: Sequence[ClassSummary], sites: Sequence[SiteSummary], facts: DataFacts) -> Picture:
     svg = plots.heat_map(
         "annotations",
         "annotations by class and site",
-        run.summary["facts"]["annotated_rows"],
-        ("class", classes),
-        ("", names),
+        facts.annotated_rows or (),
+        ("class", [row.name for row in classes]),
+        ("", [row.site for row in sites]),
     )
     return Picture(svg, "Training rows annotated for each class at each site; blank: the site never looks for it.")
 
 
-def _aurocs(classes: list[Record]) -> Picture:
-    shown = [row for row in classes if row["auroc"] is not None][:SHOWN]
+def _aurocs(classes: Sequence[ClassSummary]) -> Picture:
+    shown = [row for row in classes if row.auroc is not None][:SHOWN]
+    here, elsewhere = [row.auroc_annotated for row in shown], [row.auroc_never_annotated for row in shown]
 
     def draw(ax: Axes) -> None:
-        for name, marker, words in ((ANNOTATED, "o", "at sites that annotate it"), (NEVER_ANNOTATED, "x", "elsewhere")):
-            points = [(100 * row[name], i) for i, row in enumerate(shown) if row[name] is not None]
-            colour = plots.ACCENT if name == ANNOTATED else plots.INK
+        for values, marker, colour, words in (
+            (here, "o", plots.ACCENT, "at sites that annotate it"),
+            (elsewhere, "x", plots.INK, "elsewhere"),
+        ):
+            points = [(100 * value, i) for i, value in enumerate(values) if value is not None]
             ax.scatter([x for x, _ in points], [y for _, y in points], marker=marker, s=28, color=colour, label=words)
         ax.axvline(50, color=plots.QUIET, linewidth=0.8, linestyle=(0, (4, 2)))
-        ax.set_yticks(range(len(shown)), [row["class"] for row in shown], parse_math=False)
+        ax.set_yticks(range(len(shown)), [row.name for row in shown], parse_math=False)
         ax.invert_yaxis()
         ax.set(xlabel="AUROC, %")
         ax.grid(axis="x", color=plots.QUIET, alpha=0.2, linewidth=0.6)
@@ -82,14 +83,14 @@ def _aurocs(classes: list[Record]) -> Picture:
     return Picture(svg, "Test AUROC of every class, mean over the sites' models; the dashed line is guessing.")
 
 
-def _site_sentence(row: Record) -> str:
+def _site_sentence(row: SiteSummary) -> str:
     return (
-        f"{row['site']}: AUROC {per_cent(row[ANNOTATED])} over the classes it annotates, "
-        f"{per_cent(row[NEVER_ANNOTATED])} over those that only others do"
+        f"{row.site}: AUROC {per_cent(row.auroc_annotated)} over the classes it annotates, "
+        f"{per_cent(row.auroc_never_annotated)} over those that only others do"
     )
 
 
-def _class_sentence(row: Record, nowhere: str) -> str:
-    where = f"annotated at {', '.join(row['annotated at'])}" if row["annotated at"] else nowhere
-    figures = f"AUROC {per_cent(row['auroc'])}" if row["auroc"] is not None else "no AUROC: its test rows are all alike"
-    return f"{row['class']}: {where}, {many(row['positives'], 'positive')}; {figures}"
+def _class_sentence(row: ClassSummary, nowhere: str) -> str:
+    where = f"annotated at {', '.join(row.annotated_at)}" if row.annotated_at else nowhere
+    figures = f"AUROC {per_cent(row.auroc)}" if row.auroc is not None else "no AUROC: its test rows are all alike"
+    return f"{row.name}: {where}, {many(row.positives, 'positive')}; {figures}"

@@ -12,8 +12,9 @@ import numpy as np
 
 from imperfed.core.errors import DataError
 from imperfed.experiments.config import Config
-from imperfed.results.folder import Record, RunFolder, read_json
-from imperfed.results.write import over_sites, sent
+from imperfed.results.folder import Record, RunFolder
+from imperfed.results.metrics import sent
+from imperfed.results.summary import OverSites, ResolvedLabels, Summary
 
 Figure = tuple[float, int]
 """A value and the number of examples it was measured on."""
@@ -53,15 +54,14 @@ class RunFiles:
 
     config: Config
     settings: str
-    environment: Record
-    summary: Record | None
+    environment: dict[str, Any]
+    summary: Summary | None
     """None until the run has ended."""
     history: Mapping[str, Course]
     metric: str | None
     """The name of the leading figure; None where nothing was measured."""
     sites: Sequence[SiteRow]
-    overall: Record
-    """The leading figure over the sites: mean, weighted, worst, n."""
+    overall: OverSites
     common: Figure | None
     """The leading figure of the global model on a test set of no site in particular."""
     sent: Mapping[str, Sequence[int]]
@@ -86,21 +86,21 @@ class RunFiles:
 def read_run(folder: RunFolder) -> RunFiles:
     """Everything at once; files that a run writes at its end may be missing."""
     records = list(folder.records())
-    history, summary, env = by_metric(records), folder.summary(), folder.path / "env.json"
-    metric = summary["metric"] if summary else leading(history)
+    history, summary = by_metric(records), folder.summary()
+    metric = summary.metric if summary else leading(history)
     sites = rows_of(summary) if summary else rows_so_far(folder, history.get(f"{PERSONAL}{metric}", {}))
     return RunFiles(
         config=folder.config(),
         settings=_text(folder.path / "config.toml"),
-        environment=read_json(env, "delete it to go on without it") if env.exists() else {},
+        environment=folder.environment(),
         summary=summary,
         history=history,
         metric=metric,
         sites=sites,
-        overall=over_sites([(row.value, row.test) for row in sites if row.value is not None]),
+        overall=OverSites.of([(row.value, row.test) for row in sites if row.value is not None]),
         common=last(history.get(f"{COMMON}{metric}", {})).get("*"),
-        sent=summary["sent"] if summary else sent(records),
-        labels=label_files(folder, sites) if summary and "picking at random" in summary["labels"] else None,
+        sent=summary.sent if summary else sent(records),
+        labels=label_files(folder, sites) if summary and isinstance(summary.labels, ResolvedLabels) else None,
         events=events(_text(folder.path / "log.txt").splitlines()),
     )
 
@@ -124,12 +124,9 @@ def last(course: Course) -> dict[str, Figure]:
     return course[max(course)] if course else {}
 
 
-def rows_of(summary: Record) -> list[SiteRow]:
-    """The table of sites of a run that has ended."""
-    return [
-        SiteRow(row["site"], row["train"], row["test"], row[summary["metric"]], row["labels"])
-        for row in summary["sites"]
-    ]
+def rows_of(summary: Summary) -> list[SiteRow]:
+    """Return the table of sites of a run that has ended."""
+    return [SiteRow(row.site, row.train, row.test, row.value, row.labels) for row in summary.sites]
 
 
 def rows_so_far(folder: RunFolder, course: Course) -> list[SiteRow]:
@@ -156,7 +153,9 @@ def label_files(folder: RunFolder, sites: Sequence[SiteRow]) -> LabelFiles | Non
         try:
             tables.append(parquet.read_table(path, columns=["given", "confidence"]))
         except pyarrow.ArrowException as error:
-            raise DataError(f"{path}: not a readable label file ({error}); `imperfed run` the settings anew") from error
+            raise DataError(
+                f"{path}: not a readable label file ({error}); `imperfed run` the settings again"
+            ) from error
     table = pyarrow.concat_tables(tables)
     sizes = compute.count_substring(table["given"], "|").to_numpy() + 1
     return LabelFiles(table["confidence"].to_numpy(), sizes)

@@ -11,7 +11,7 @@ import numpy as np
 from imperfed.report import plots
 from imperfed.report.run_files import COMMON, PERSONAL, Course, LabelFiles, RunFiles
 from imperfed.report.words import count, many, named, per_cent
-from imperfed.results.folder import Record
+from imperfed.results.summary import DataFacts, ResolvedLabels
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -53,7 +53,7 @@ def learning(run: RunFiles) -> Section:
         svg = plots.curves("tests", told, tests, f"{what}, %", "the only site", common)
         n = sum(n for _, n in course[max(course)].values())
         also = f"; global model on the common test set, n = {count(run.common[1])}" if run.common else ""
-        shared = run.summary["facts"].get("common_test") if run.summary else run.config.split.common_test
+        shared = run.summary.facts.common_test if run.summary else run.config.split.common_test
         rows = "the common test set" if shared else "their own test rows"
         pictures.append(Picture(svg, f"Test {what} of the sites' models on {rows}, n = {count(n)}{also}."))
     elif course := run.course(COMMON):
@@ -84,14 +84,14 @@ def label_sentence(run: RunFiles) -> str:
     """How many labels were resolved, against picking at random."""
     if run.summary is None:
         return "The labels that a run works out are written, and counted here, when it ends."
-    labels = run.summary["labels"]
-    if not labels:
-        if "repair" in run.summary:
+    labels = run.summary.labels
+    if not isinstance(labels, ResolvedLabels):
+        if run.summary.repair:
             return "The labels as given were repaired before training; see below."
-        if run.summary["facts"]["labels"] == "exact":
+        if run.summary.facts.labels == "exact":
             return "The sites learned from exact labels: there was nothing to resolve."
         return "No labels were worked out."
-    rows, right, chance = many(labels["n"], "training row"), labels["accuracy"], labels["picking at random"]
+    rows, right, chance = many(labels.n, "training row"), labels.accuracy, labels.picking_at_random
     if right is None:
         return (
             f"Labels were worked out for {rows}. The true ones are unknown, so nobody can say how many are right; "
@@ -99,37 +99,32 @@ def label_sentence(run: RunFiles) -> str:
         )
     verdict = "" if right > chance else " The method did not help: it is no better than chance."
     return (
-        f"Of {rows}, {count(right * labels['n'])} had their label resolved correctly ({per_cent(right)}); picking a "
+        f"Of {rows}, {count(right * labels.n)} had their label resolved correctly ({per_cent(right)}); picking a "
         f"candidate at random would get {per_cent(chance)} right.{verdict}"
     )
 
 
 def candidate_sets(run: RunFiles) -> Section | None:
     """How large the sets are, which classes stand together in them, which were mistaken for which."""
-    if run.summary is None or "mean_size" not in run.summary["facts"]:
+    if run.summary is None or (mean_size := run.summary.facts.mean_size) is None:
         return None
-    facts, labels, classes = run.summary["facts"], run.summary["labels"], run.summary["classes"]
-    origin = "came with the data" if facts["sets"] == "given" else f"were made by the generator “{facts['sets']}”"
+    facts, labels, classes = run.summary.facts, run.summary.labels, run.summary.classes
+    origin = "came with the data" if facts.sets == "given" else f"were made by the generator “{facts.sets}”"
     text = (
-        f"The sets {origin}. They hold {facts['mean_size']:.2f} of {many(len(classes), 'class', 'classes')} on "
-        f"average, {facts['min_size']} at least and {facts['max_size']} at most; {per_cent(facts['singletons'])} of "
-        f"n = {count(sum(facts['rows']))} hold one class only."
+        f"The sets {origin}. They hold {mean_size:.2f} of {many(len(classes), 'class', 'classes')} on average, "
+        f"{facts.min_size} at least and {facts.max_size} at most; {per_cent(facts.singletons)} of "
+        f"n = {count(sum(facts.rows))} hold one class only."
     )
     pictures, points = [_set_sizes(run.labels)] if run.labels else [], []
-    if labels:
+    if isinstance(labels, ResolvedLabels):
         told = "how often two classes stand in the same candidate set"
-        svg = plots.heat_map("together", told, labels["together"], ("", classes), ("", classes))
+        svg = plots.heat_map("together", told, labels.together, ("", classes), ("", classes))
         pictures.append(Picture(svg, "Which classes stand together: the number of candidate sets that hold both."))
-    if labels and labels["mistaken"]:
-        svg = plots.heat_map(
-            "mistaken",
-            "how often a class was taken for another",
-            labels["mistaken"],
-            ("true", classes),
-            ("taken for", classes),
-        )
-        pictures.append(Picture(svg, "True class taken for another: the number of labels resolved wrongly."))
-        points = mistaken_pairs(labels["mistaken"], facts["counts"], classes)
+        if labels.mistaken and facts.counts:
+            told = "how often a class was taken for another"
+            svg = plots.heat_map("mistaken", told, labels.mistaken, ("true", classes), ("taken for", classes))
+            pictures.append(Picture(svg, "True class taken for another: the number of labels resolved wrongly."))
+            points = mistaken_pairs(labels.mistaken, facts.counts, classes)
     return Section("Candidate sets", text, pictures, "Most often mistaken" if points else "", points)
 
 
@@ -155,16 +150,16 @@ def mistaken_pairs(
 
 def confidence(run: RunFiles) -> Section | None:
     """How sure the method is of the labels it worked out."""
-    if run.summary is None or run.labels is None:
+    labels = run.summary.labels if run.summary else None
+    if labels is None or run.labels is None:
         return None
-    labels = run.summary["labels"]
-    text = f"Mean confidence is {per_cent(labels['mean confidence'])}, n = {count(labels['n'])}"
-    if labels["accuracy"] is None:
+    text = f"Mean confidence is {per_cent(labels.mean_confidence)}, n = {count(labels.n)}"
+    if labels.accuracy is None:
         text += "."
     else:
-        more = 100 * (labels["mean confidence"] - labels["accuracy"])
+        more = 100 * (labels.mean_confidence - labels.accuracy)
         text += (
-            f"; {per_cent(labels['accuracy'])} are right, so the method is {'over' if more > 0 else 'under'}confident "
+            f"; {per_cent(labels.accuracy)} are right, so the method is {'over' if more > 0 else 'under'}confident "
             f"by {abs(more):.2f} points."
         )
     svg = shares("confidence", "number of labels by confidence", run.labels.confidence, "confidence, %", "labels")
@@ -181,45 +176,47 @@ def data(run: RunFiles) -> Section | None:
     """How the rows were dealt out."""
     if run.summary is None:
         return None
-    facts, classes, pictures = run.summary["facts"], run.summary["classes"], []
-    if "counts" in facts:
+    facts, classes, pictures = run.summary.facts, run.summary.classes, []
+    if facts.counts is not None:
         names = [row.site for row in run.sites]
         svg = plots.heat_map(
-            "classes", "training rows by class and site", facts["counts"], ("class", classes), ("", names)
+            "classes", "training rows by class and site", facts.counts, ("class", classes), ("", names)
         )
         pictures.append(Picture(svg, "Training rows of each class at each site, by true class; blank: none."))
     return Section("Data", " ".join(dealt(facts)), pictures)
 
 
-def dealt(facts: Record) -> list[str]:
-    """The cut in sentences."""
-    rows, tests = facts["rows"], sum(facts["test_rows"])
-    at_sites = facts["test_rows"] and not facts.get("common_test")
+def dealt(facts: DataFacts) -> list[str]:
+    """Say how the rows were split."""
+    rows, tests = facts.rows, sum(facts.test_rows)
+    at_sites = facts.test_rows and not facts.common_test
     own = f", and {many(tests, 'test row')}" if at_sites else ""
     sentences = [
         f"{many(sum(rows), 'training row')} at {many(len(rows), 'site')}, from {count(min(rows))} to {count(max(rows))}"
         f" each{own}."
     ]
-    if "examples" in facts:
-        sentences.append(f"They are {many(facts['examples'], 'example')}, each at a site for every label it carries.")
-    if common := facts["common_test_rows"]:
-        measured = "; every site is measured on it" if facts.get("common_test") else ""
-        sentences.append(f"A common test set of {many(common, 'row')} belongs to no site{measured}.")
-    if validation := facts.get("validation_rows"):
-        sentences.append(f"Settings are chosen on {many(validation, 'further row')}.")
-    if often := facts.get("most_frequent"):
-        said = ", ".join(f"{named(name)} {per_cent(value)}" for name, value in often.items())
+    if facts.examples is not None:
+        sentences.append(f"They are {many(facts.examples, 'example')}, each at a site for every label it carries.")
+    if facts.common_test_rows:
+        measured = "; every site is measured on it" if facts.common_test else ""
+        sentences.append(f"A common test set of {many(facts.common_test_rows, 'row')} belongs to no site{measured}.")
+    if facts.validation_rows:
+        sentences.append(f"Settings are chosen on {many(facts.validation_rows, 'further row')}.")
+    if facts.most_frequent:
+        said = ", ".join(f"{named(name)} {per_cent(value)}" for name, value in facts.most_frequent.items())
         sentences.append(f"Saying the most frequent labels every time: {said}.")
-    if public := facts["public_rows"]:
-        sentences.append(f"The server holds {many(public, 'unlabelled public input')} from {facts['public_from']}.")
-    if trusted := facts.get("trusted_rows"):
-        sentences.append(f"The server holds {many(trusted, 'labelled row')} of its own, which no site has.")
-    if facts["rows_left_out"]:
-        sentences.append(f"{many(facts['rows_left_out'], 'row')} of the data belong to no site.")
-    if "counts" in facts:
-        held = len(facts["counts"]) - len(facts["classes_at_nobody"])
-        sentences.append(f"Of {many(len(facts['counts']), 'class', 'classes')}, {held} are held by some site.")
-    if absent := facts.get("classes_at_nobody"):
+    if facts.public_rows:
+        held = many(facts.public_rows, "unlabelled public input")
+        sentences.append(f"The server holds {held} from {facts.public_from}.")
+    if facts.trusted_rows:
+        sentences.append(f"The server holds {many(facts.trusted_rows, 'labelled row')} of its own, which no site has.")
+    if facts.rows_left_out:
+        sentences.append(f"{many(facts.rows_left_out, 'row')} of the data belong to no site.")
+    if facts.counts is not None:
+        classes = many(len(facts.counts), "class", "classes")
+        some = len(facts.counts) - len(facts.classes_at_nobody)
+        sentences.append(f"Of {classes}, {some} are held by some site.")
+    if absent := facts.classes_at_nobody:
         more = f" and {len(absent) - ABSENT} further classes" if len(absent) > ABSENT else ""
         sentences.append(f"No site holds a training row of {', '.join(absent[:ABSENT])}{more}.")
     return sentences

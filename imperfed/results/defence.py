@@ -1,4 +1,4 @@
-"""What a defence thought of the sites: as metrics round by round, as a table, and who is out in the end."""
+"""What a defence thinks of the sites: as metrics round by round, as a table, and who is left out in the end."""
 
 from __future__ import annotations
 
@@ -6,70 +6,75 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from imperfed.core.context import SiteVerdict
+from imperfed.results.folder import Record, RunFolder
+from imperfed.results.summary import DefenceSummary, LeftOut
 
 SCORE, CONFIDENCE, OUT = "defence/score", "defence/confidence", "defence/out"
 
-Record = dict[str, Any]
+
+def figures(verdicts: Iterable[SiteVerdict], sites: Sequence[str]) -> Iterator[tuple[str, str, float]]:
+    """Yield site, metric and value of a round's verdicts; a score that is undefined has no line."""
+    for verdict in verdicts:
+        if verdict.score is not None:
+            yield sites[verdict.site], SCORE, verdict.score
+        yield sites[verdict.site], CONFIDENCE, verdict.confidence
+        yield sites[verdict.site], OUT, float(verdict.out)
 
 
-def figures(suspicions: Iterable[SiteVerdict], sites: Sequence[str]) -> Iterator[tuple[str, str, float]]:
-    """Site, metric and value of all that was thought in a round; a score that is undefined has no line."""
-    for s in suspicions:
-        if s.score is not None:
-            yield sites[s.site], SCORE, s.score
-        yield sites[s.site], CONFIDENCE, s.confidence
-        yield sites[s.site], OUT, float(s.out)
+def write_verdicts(folder: RunFolder, adversaries: Sequence[str] | None) -> DefenceSummary | None:
+    """Write `suspicions.parquet`, and return who is left out in the end; None where no defence looked at sites."""
+    columns = table(folder.records())
+    if columns["site"]:
+        folder.save_table("suspicions.parquet", columns)
+    return summarise(columns, adversaries)
 
 
 def table(records: Iterable[Record]) -> dict[str, list[Any]]:
-    """The columns of `suspicions.parquet`, from the lines of `metrics.jsonl`: a row a site and round."""
-    seen: dict[tuple[int, str], dict[str, float]] = {}
+    """Return the columns of `suspicions.parquet`, one row per round and site, from the lines of `metrics.jsonl`."""
+    verdicts: dict[tuple[int, str], dict[str, float]] = {}
     for r in records:
         if r["metric"] in (SCORE, CONFIDENCE, OUT):
-            seen.setdefault((r["round"], r["site"]), {})[r["metric"]] = r["value"]
+            verdicts.setdefault((r["round"], r["site"]), {})[r["metric"]] = r["value"]
     return {
-        "round": [round for round, _ in seen],
-        "site": [site for _, site in seen],
-        "score": [values.get(SCORE) for values in seen.values()],
-        "confidence": [values[CONFIDENCE] for values in seen.values()],
-        "out": [values[OUT] > 0 for values in seen.values()],
+        "round": [round for round, _ in verdicts],
+        "site": [site for _, site in verdicts],
+        "score": [values.get(SCORE) for values in verdicts.values()],
+        "confidence": [values[CONFIDENCE] for values in verdicts.values()],
+        "out": [values[OUT] > 0 for values in verdicts.values()],
     }
 
 
-def verdict(columns: dict[str, list[Any]], adversaries: Sequence[str] | None) -> Record:
-    """Who is out in the end and since when; how right that is, where the adversaries are known. Empty: no defence."""
+def summarise(columns: dict[str, list[Any]], adversaries: Sequence[str] | None) -> DefenceSummary | None:
+    """Say who is left out in the end and since when, and how right that is where the adversaries are known."""
     courses: dict[str, list[tuple[int, float | None, float, bool]]] = {}
     for round, site, *rest in zip(*columns.values(), strict=True):
         courses.setdefault(site, []).append((round, *rest))
     if not courses:
-        return {}
+        return None
     out = []
     for site, course in courses.items():
-        back = max((i for i, (*_, left_out) in enumerate(course) if not left_out), default=-1)
-        if back + 1 < len(course):
+        last_in = max((i for i, (*_, left_out) in enumerate(course) if not left_out), default=-1)
+        if last_in + 1 < len(course):
             _, score, confidence, _ = course[-1]
-            out.append({"site": site, "since": course[back + 1][0], "score": score, "confidence": confidence})
-    found: Record = {
-        "out": sorted(out, key=lambda line: (line["since"], line["site"])),
-        "ever out": [site for site, course in courses.items() if any(left_out for *_, left_out in course)],
-    }
-    if adversaries is not None:
-        accused = {line["site"] for line in out}
-        found["false alarms"] = sorted(accused - set(adversaries))
-        found["missed"] = sorted(set(adversaries) - accused)
-    return found
+            out.append(LeftOut(site, course[last_in + 1][0], score, confidence))
+    accused, guilty = {one.site for one in out}, set(adversaries or ())
+    return DefenceSummary(
+        out=tuple(sorted(out, key=lambda one: (one.since, one.site))),
+        ever_out=tuple(site for site, course in courses.items() if any(left_out for *_, left_out in course)),
+        false_alarms=None if adversaries is None else tuple(sorted(accused - guilty)),
+        missed=None if adversaries is None else tuple(sorted(guilty - accused)),
+    )
 
 
-def told(found: Record) -> list[str]:
-    """The same in sentences."""
-    if not found:
-        return []
-    out = [f"{line['site']} (since round {line['since']})" for line in found["out"]]
-    back = [site for site in found["ever out"] if site not in {line["site"] for line in found["out"]}]
-    sentences = [f"left out by the defence: {', '.join(out) if out else 'nobody'}"]
+def sentences(summary: DefenceSummary) -> list[str]:
+    """Say the same in sentences."""
+    out = [f"{one.site} (since round {one.since})" for one in summary.out]
+    accused = {one.site for one in summary.out}
+    back = [site for site in summary.ever_out if site not in accused]
+    lines = [f"left out by the defence: {', '.join(out) or 'nobody'}"]
     if back:
-        sentences.append(f"left out for a time: {', '.join(back)}")
-    if "missed" in found:
-        alarms, missed = (", ".join(found[name]) or "none" for name in ("false alarms", "missed"))
-        sentences.append(f"the adversaries are known here: false alarms {alarms}; missed {missed}")
-    return sentences
+        lines.append(f"left out for a time: {', '.join(back)}")
+    if summary.false_alarms is not None and summary.missed is not None:
+        alarms, missed = (", ".join(sites) or "none" for sites in (summary.false_alarms, summary.missed))
+        lines.append(f"the adversaries are known here: false alarms {alarms}; missed {missed}")
+    return lines

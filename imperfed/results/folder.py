@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -18,8 +18,11 @@ from imperfed.core.atomic import lengthen, whole
 from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.declaration import called
 from imperfed.experiments.config import Config, read, resolve
+from imperfed.results.summary import Summary
 
 Record = dict[str, Any]
+"""A line of `metrics.jsonl`."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,18 @@ class RunFolder:
         """The settings of this run."""
         return resolve(read(self.path / "config.toml"))
 
-    def summary(self) -> Record | None:
-        """The summary, if the run has gone through all its rounds."""
+    def summary(self) -> Summary | None:
+        """Return the summary, if the run has gone through all its rounds."""
         path = self.path / "summary.json"
-        found = read_json(path, "delete it, and `imperfed resume` the run to write it anew") if path.exists() else None
-        return found if found and found["rounds"] >= self.config().rounds.rounds else None
+        if not path.exists():
+            return None
+        summary = parse(path, Summary.from_json, "delete it, and `imperfed resume` the run to write it again")
+        return summary if summary.rounds >= self.config().rounds.rounds else None
+
+    def environment(self) -> dict[str, Any]:
+        """Return what the run computed on and with; empty where the file was taken away."""
+        path = self.path / "env.json"
+        return parse(path, json.loads, "delete it to go on without it") if path.exists() else {}
 
     def write(self, name: str, text: str) -> Path:
         """A text file, whole or not at all."""
@@ -140,13 +150,12 @@ class RunFolder:
         return split
 
 
-def read_json(path: Path, remedy: str) -> Record:
-    """What a JSON file of a run says; one that a full disk or a copy cut short is an error that ends in the remedy."""
+def parse(path: Path, read_text: Callable[[str], T], remedy: str) -> T:
+    """Read a file of a run; one that a full disk or a copy cut short is an error that ends in the remedy."""
     try:
-        found: Record = json.loads(path.read_text(encoding="utf-8"))
+        return read_text(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"{path}: cut short or damaged ({error}); {remedy}") from error
-    return found
 
 
 def free(out: Path, name: str, digest: str) -> Path:

@@ -9,80 +9,94 @@ from torch import Tensor
 
 from imperfed.core.federation import Federation
 from imperfed.engine.engine import Engine
-from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, Evaluator, Scores, figure
-from imperfed.results.folder import Record, RunFolder
+from imperfed.evaluation.evaluator import Evaluator, figure
+from imperfed.results.folder import RunFolder
+from imperfed.results.summary import ClassSummary, FilledLabels
 
 WORDS = {1: "present", 0: "absent", -1: ""}
 
 
-def write_filled_labels(folder: RunFolder, belief: Tensor, federation: Federation, evaluator: Evaluator) -> Record:
-    """`labels/<site>.parquet`, and how well missing labels were filled in, where that is known."""
+def write_filled_labels(
+    folder: RunFolder, inferred: Tensor, federation: Federation, evaluator: Evaluator
+) -> tuple[FilledLabels | None, list[float | None]]:
+    """Write `labels/<site>.parquet`; return how well missing labels were filled in, in all and at each site."""
     assert evaluator.annotated is not None
-    heard = evaluator.annotated.any(0)  # nothing was learned of the other classes
-    missing = (federation.labels.values < 0) & heard
-    shares = []
+    annotated = evaluator.annotated.any(0)  # nothing was learned of the other classes
+    missing = (federation.labels.values < 0) & annotated
+    aurocs = []
     for k, site in enumerate(federation.sites):
         a, b = federation.starts[k], federation.starts[k + 1]
-        folder.save_table(f"labels/{site}.parquet", filled_table(federation, a, b, belief[a:b], heard))
-        found = evaluator.filled_in(a, b, missing[a:b], belief[a:b])
-        shares.append(found and found["auroc"])
+        folder.save_table(f"labels/{site}.parquet", filled_table(federation, a, b, inferred[a:b], annotated))
+        figures = evaluator.filled_in(a, b, missing[a:b], inferred[a:b])
+        aurocs.append(None if figures is None else figures.auroc)
     if not missing.any():
-        return {}
-    sure = torch.maximum(belief, 1 - belief)[missing]
-    overall = evaluator.filled_in(0, len(missing), missing, belief)
-    unknown = {"accuracy": None, "always absent": None, "auroc": None, "n": 0}
-    head = {"filled in": int(missing.sum()), "mean confidence": float(sure.mean()), "sites": shares}
-    return head | (unknown if overall is None else overall)
+        return None, aurocs
+    confidence = torch.maximum(inferred, 1 - inferred)[missing]
+    overall = evaluator.filled_in(0, len(missing), missing, inferred)
+    summary = FilledLabels(
+        filled_in=int(missing.sum()),
+        mean_confidence=float(confidence.mean()),
+        accuracy=overall.accuracy if overall else None,
+        always_absent=overall.always_absent if overall else None,
+        auroc=overall.auroc if overall else None,
+        n=overall.n if overall else 0,
+    )
+    return summary, aurocs
 
 
-def filled_table(federation: Federation, a: int, b: int, belief: Tensor, heard: Tensor) -> dict[str, list[Any]]:
-    """The columns of a site's label file: one line an example and class; `heard`: classes that anybody annotates."""
+def filled_table(federation: Federation, a: int, b: int, inferred: Tensor, annotated: Tensor) -> dict[str, list[Any]]:
+    """Return the columns of a site's label file, one line per example and class.
+
+    `annotated`: which classes some site annotates.
+    """
     classes, values = federation.classes, federation.labels.values[a:b].flatten()
-    present, known = belief.flatten() >= 0.5, heard.repeat(b - a)
+    present, known = inferred.flatten() >= 0.5, annotated.repeat(b - a)
     suggested = torch.where(known, present.int(), -1)
-    sure = torch.where(present, belief.flatten(), 1 - belief.flatten())
+    confidence = torch.where(present, inferred.flatten(), 1 - inferred.flatten())
     return {
         "id": [name for name in federation.ids[a:b] for _ in classes],
         "class": list(classes) * (b - a),
         "given": [WORDS[v] for v in values.tolist()],
         "suggested": [WORDS[v] for v in suggested.tolist()],
-        "confidence": [c if there else None for c, there in zip(sure.tolist(), known.tolist(), strict=True)],
-        "reason": [why(v, there) for v, there in zip(values.tolist(), known.tolist(), strict=True)],
+        "confidence": [c if sure else None for c, sure in zip(confidence.tolist(), known.tolist(), strict=True)],
+        "reason": [reason(v, sure) for v, sure in zip(values.tolist(), known.tolist(), strict=True)],
     }
 
 
-def why(value: int, heard: bool) -> str:
-    """The reason of one line of a label file."""
-    if not heard:
+def reason(value: int, annotated: bool) -> str:
+    """Say where the suggestion in one line of a label file comes from."""
+    if not annotated:
         return "nobody annotates this class"
     return "annotated" if value >= 0 else "filled in"
 
 
-def areas(engine: Engine, evaluator: Evaluator) -> Tensor | None:
-    """The AUROC of every class at every site, [K, C]; None where no labels are missing or the rows are elsewhere."""
+def class_aurocs_of(engine: Engine, evaluator: Evaluator) -> Tensor | None:
+    """Return the AUROC of every class at every site, [K, C]; None where no labels are missing or rows are elsewhere."""
     if evaluator.annotated is None or engine.population.federation.elsewhere:
         return None
     evaluator = evaluator.to(engine.population.runtime.net.row.device)
     return torch.stack([evaluator.by_class(k, engine.population.predictor(k)) for k in range(evaluator.sites)])
 
 
-def by_class(areas: Tensor | None, federation: Federation, evaluator: Evaluator) -> list[Record]:
-    """Every class: which sites annotate it, and its AUROC as a mean over all sites, over those, and over the others."""
-    if areas is None or evaluator.annotated is None:
-        return []
-    table: list[Record] = []
-    for name, values, area, here in zip(
-        federation.classes, federation.labels.values.T, areas.T, evaluator.annotated.T, strict=True
-    ):
-        means = {"auroc": area, ANNOTATED: area[here], NEVER_ANNOTATED: area[~here]}
-        counts = {"annotations": int((values >= 0).sum()), "positives": int((values == 1).sum())}
-        where = [site for site, own in zip(federation.sites, here.tolist(), strict=True) if own]
-        table.append(
-            {"class": name, "annotated at": where} | counts | {n: figure(float(a.nanmean())) for n, a in means.items()}
+def by_class(aurocs: Tensor | None, federation: Federation, evaluator: Evaluator) -> tuple[ClassSummary, ...]:
+    """Summarise every class from its AUROC at every site, [K, C]; nothing where no labels are missing."""
+    if aurocs is None or evaluator.annotated is None:
+        return ()
+    columns = zip(federation.classes, federation.labels.values.T, aurocs.T, evaluator.annotated.T, strict=True)
+    return tuple(
+        ClassSummary(
+            name=name,
+            annotated_at=tuple(site for site, own in zip(federation.sites, here.tolist(), strict=True) if own),
+            annotations=int((values >= 0).sum()),
+            positives=int((values == 1).sum()),
+            auroc=mean(areas),
+            auroc_annotated=mean(areas[here]),
+            auroc_never_annotated=mean(areas[~here]),
         )
-    return table
+        for name, values, areas, here in columns
+    )
 
 
-def apart(scores: Scores) -> Record:
-    """A site's figures over the classes it annotates and over those it never does, where they are told apart."""
-    return {name: figure(scores[name][0]) for name in (ANNOTATED, NEVER_ANNOTATED) if name in scores}
+def mean(areas: Tensor) -> float | None:
+    """Return the mean of those that exist; None where none does."""
+    return figure(float(areas.nanmean()))

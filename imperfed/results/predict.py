@@ -15,7 +15,8 @@ from imperfed.data.files.declaration import FILE, read_declaration
 from imperfed.data.files.problems import Problems
 from imperfed.data.files.rows import NEW, read_rows
 from imperfed.data.sources import OWN_FILES, sources
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import RunFolder
+from imperfed.results.summary import Summary
 
 if TYPE_CHECKING:
     from imperfed.api.runs import RunResult
@@ -34,10 +35,10 @@ def as_inputs(array: readers.Array, data: str, where: str) -> Tensor:
     return readers.inputs(array, where)
 
 
-def check_inputs(x: Tensor, summary: Record, where: str) -> None:
+def check_inputs(x: Tensor, summary: Summary, where: str) -> None:
     """Refuse inputs of another shape than the run's, and such as are not finite."""
-    shape = summary["input"]
-    fixed = shape[:1] if summary["features"] else shape  # sparse rows may have more slots, or fewer
+    shape = list(summary.input)
+    fixed = shape[:1] if summary.features else shape  # sparse rows may have more slots, or fewer
     if x.ndim != 1 + len(shape) or list(x.shape[1 : 1 + len(fixed)]) != fixed:
         raise DataError(f"{where}: expected rows of shape {shape}, [n, ...]; got {list(x.shape)}")
     check_finite(x, where)
@@ -71,7 +72,7 @@ def predict_file(result: RunResult, file: Path, site: str, out: Path) -> int:
 
 def whose(result: RunResult, site: str) -> str:
     """The site with whose model to predict: as said, or any where they all have the same."""
-    sites = [row["site"] for row in result.summary["sites"]]
+    sites = [row.site for row in result.summary.sites]
     own = [name for name in sites if (result.folder / "models" / f"{name}.safetensors").exists()]
     if not site and len(own) > 1:
         raise UsageError(f"sites have models of their own; say with whose to predict, --site: {', '.join(own)}")
@@ -82,8 +83,8 @@ def _table(result: RunResult, ids: list[str], probability: Tensor) -> Any:
     """`id`, a column a class, `predicted`; not by name, since a class may be called as another column is."""
     import pyarrow
 
-    classes = result.summary["classes"]
-    if result.summary["facts"]["labels"] == "annotated":
+    classes = result.summary.classes
+    if result.summary.facts.labels == "annotated":
         marks = (probability >= PRESENT).tolist()
         said = ["|".join(name for name, there in zip(classes, row, strict=True) if there) for row in marks]
     else:

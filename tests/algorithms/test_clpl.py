@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from imperfed.algorithms.clpl import CLPL
-from imperfed.core.errors import UsageError
 from imperfed.core.labels import Candidates, Exact, Memberships
 from tests.support.transcription import S, W, Y, Z, assert_belief, assert_stable, assert_static, gradient, losses, near
 
@@ -77,8 +76,3 @@ def test_memberships_keep_shapes_fixed_and_beliefs_inside():
 
 def test_kinds_it_learns_from():
     assert [CLPL.accepts(kind) for kind in (Candidates, Memberships, Exact)] == [True, True, False]
-
-
-def test_unknown_scores_are_named():
-    with pytest.raises(UsageError, match=r"'logit'.*Did you mean 'logits'"):
-        CLPL(scores="logit")

@@ -5,7 +5,6 @@ import torch
 from imperfed.algorithms.fedalc import FedALC
 from imperfed.algorithms.fedalc.correlations import WEIGHTS, Pairs
 from imperfed.algorithms.fedaws import FedAwS
-from imperfed.core.errors import UsageError
 from tests.support.positive_labels import SETS, C, Hand, apart, run, split, spread
 from tests.support.transcription import double, near
 
@@ -51,8 +50,3 @@ def test_with_weights_of_one_it_is_fedaws(monkeypatch: pytest.MonkeyPatch):
 def test_without_the_servers_step_it_is_fedaws_without_it_to_the_bit():
     runs = [run(method).go() for method in (FedALC(lam=0.0, **RATES), FedAwS(lam=0.0, **RATES))]
     assert torch.equal(runs[0].state.server["w"], runs[1].state.server["w"])
-
-
-def test_unknown_weights_are_refused():
-    with pytest.raises(UsageError, match="Did you mean 'sigma'"):
-        FedALC(weights="sigme")

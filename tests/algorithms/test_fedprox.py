@@ -81,5 +81,3 @@ def test_it_composes():
 def test_bad_settings_are_refused():
     with pytest.raises(UsageError, match=r"method\.mu must be 0 or more"):
         FedProx(mu=-0.1)
-    with pytest.raises(UsageError, match=r"'unifrm'.*Did you mean 'uniform'"):
-        FedProx(aggregation="unifrm")

@@ -272,7 +272,5 @@ def test_networks_that_normalise_over_a_batch_can_be_differentiated_twice():
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(UsageError, match="must be 1 or 2; got 3"):
-        FedPSL(order=3)
     with pytest.raises(UsageError, match=r"method\.a"):
         FedPSL(a=-1.0)

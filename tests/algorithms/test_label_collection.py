@@ -1,6 +1,5 @@
 import sys
 from itertools import combinations
-from types import ModuleType
 
 import pytest
 import torch
@@ -46,8 +45,6 @@ def test_what_is_sent_depends_on_a_key_that_the_server_lacks():
 def test_the_counts_do_not_depend_on_what_is_digested():
     one, other = (run(FedALC(hashed=hashed)).state.server for hashed in ("embedding", "input"))
     assert torch.equal(one["pairs/together"], other["pairs/together"])
-    with pytest.raises(UsageError, match="Did you mean 'input'"):
-        FedALC(hashed="inputs")
 
 
 def test_no_feature_and_no_name_is_sent():
@@ -87,40 +84,25 @@ def test_noise_has_the_size_of_what_one_example_can_change():
 
 
 @pytest.mark.parametrize("method", [FedALC, FedALCFixed])
-def test_noise_needs_opacus(method: type, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "opacus.accountants", None)
+def test_noise_needs_accounting(method: type, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(UsageError, match=r"install imperfed\[dp\]"):
         method(noise=1.0)
     method(noise=0.0)
 
 
-class Accountant:
-    """Stands in for opacus: the Gaussian mechanism by Renyi divergence at one order."""
-
-    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
-        assert sample_rate == 1.0
-        self.noise = noise_multiplier
-
-    def get_epsilon(self, delta: float) -> float:
-        order = 8.0
-        return order / (2 * self.noise**2) + float(torch.log(torch.tensor(1 / delta))) / (order - 1)
-
-
 @pytest.mark.parametrize("kind", [FedALC, FedALCFixed])
-def test_the_account_of_a_private_run(kind: type, monkeypatch: pytest.MonkeyPatch):
-    made_up = ModuleType("opacus.accountants")
-    made_up.RDPAccountant = Accountant
-    monkeypatch.setitem(sys.modules, "opacus", ModuleType("opacus"))
-    monkeypatch.setitem(sys.modules, "opacus.accountants", made_up)
+def test_the_account_of_a_private_run(kind: type):
+    pytest.importorskip("dp_accounting")
     method = kind(noise=4.0, most=2)
     e = run(method, rounds=1).go()
     account = method.figures(e.state.server)
-    assert account["epsilon"] == pytest.approx(0.25 + 11.5129 / 7, abs=1e-3)
+    assert account["epsilon"] == pytest.approx(1.012551, abs=1e-6)
     assert account["delta"] == 1e-5
     assert any("differentially private" in note for note in e.reports[0].notes)
     assert type(method)().figures({}) == {}
 
 
-def test_opacus_itself_says_the_known_figure():
-    pytest.importorskip("opacus")
-    assert label_collection.spent(1.0, 1e-5) == pytest.approx(4.75, abs=0.3)
+def test_the_accounting_says_the_known_figure():
+    pytest.importorskip("dp_accounting")
+    assert label_collection.spent(1.0, 1e-5) == pytest.approx(4.728507, abs=1e-6)

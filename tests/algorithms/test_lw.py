@@ -2,7 +2,6 @@ import pytest
 import torch
 
 from imperfed.algorithms.lw import LW
-from imperfed.core.errors import UsageError
 from imperfed.core.labels import Candidates
 from imperfed.nn.losses import log1m_softmax, masked_softmax
 from tests.support.transcription import (
@@ -98,8 +97,3 @@ def test_believes_its_weights_inside_the_set():
     rows = LW().update_rows(Answers(Z), batch(), None)
     near(LW().infer_labels(-Z, S, rows), W)
     assert_belief(LW().infer_labels(-Z, S, rows), Y)
-
-
-def test_an_unknown_psi_is_named():
-    with pytest.raises(UsageError, match=r"'sigmoi'.*Did you mean 'sigmoid'"):
-        LW(psi="sigmoi")

@@ -23,7 +23,7 @@ def test_a_run_is_that_of_the_command_line(tmp_path: Path) -> None:
     result = imperfed.run("pfedpll", data=data, out=tmp_path / "api", **FEW)
     words = [word for key, value in FEW.items() for word in ("--set", f"{key}={value}")]
     assert products(result.folder) == products(done("run", "pfedpll", "--data", data, *words, "--out", tmp_path).folder)
-    assert result.summary["personal"]["n"] == 8
+    assert result.summary.personal.n == 8
 
 
 def test_models_predict_and_labels_are_a_table(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_models_predict_and_labels_are_a_table(tmp_path: Path) -> None:
         result.predict("site-2", x[:, :3])
     table = result.labels("site-2")
     assert table.column_names == ["id", "given", "suggested", "confidence", "reason"]
-    assert len(table) == result.summary["sites"][2]["train"]
+    assert len(table) == result.summary.sites[2].train
 
 
 def test_wrong_names_are_errors_that_can_be_caught(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 
-from imperfed.census.figures import Census, SiteRows, known_of, take
+from imperfed.census.figures import Census, SiteRows, take
 from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Positive, Positives
 
 KEY = b"k" * 32
@@ -42,7 +42,7 @@ def sets(*rows: str) -> Candidates:
 def test_what_is_known_of_each_class(
     labels: Labels, positive: list[int], negative: list[int], unknown: list[int]
 ) -> None:
-    found = known_of(labels)
+    found = labels.counts()
     assert [t.tolist() for t in (found.positive, found.negative, found.unknown)] == [positive, negative, unknown]
 
 

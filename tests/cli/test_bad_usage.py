@@ -37,7 +37,7 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
         (["cc", "--set", "labels.candidates=flipp"], ["'flipp'", "Did you mean 'flip'?"]),
         (["cc", "--set", "stepz=3"], ["setting 'stepz'", "Did you mean 'steps'?"]),
         (["cc", "--set", "local.stepz=3"], ["setting 'local.stepz'", "Did you mean 'local.steps'?"]),
-        (["lw", "--set", "beta=0.3"], ["'beta' could be", "split.beta", "objective.beta"]),
+        (["lw", "--set", "beta=0.3"], ["'beta' could be", "partition.beta", "objective.beta"]),
         (["pfedmo", *FLIP], ["pfedmo needs labelled rows at the server", "split.trusted"]),
         (
             ["fednag", "--set", "public_weight=0.2", *FLIP],
@@ -58,7 +58,10 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
         (["cc", "--set", "data_seed=-1"], ["data_seed", "negative"]),
         (["pfedpll", "--set", "kl=perhaps"], ["method.kl", "true or false", "'perhaps'"]),
         (["lw", "--set", "psi=tanh"], ["psi", "'tanh'", "sigmoid"]),
-        (["cc", "--set", "sizes=1,x"], ["split.sizes", "whole numbers, as 1,2,3", "'1,x'"]),
+        (
+            ["cc", "--set", "partition=quantity", "--set", "sizes=1,x"],
+            ["partition.sizes", "whole numbers, as 1,2,3", "'1,x'"],
+        ),
         (["cc", "--set", "partition=quantity", "--set", "sizes=9,0,1,1", *FLIP], ["sizes", "positive", "[9, 0, 1, 1]"]),
         pytest.param(
             ["cc", "--device", "cuda"],
@@ -107,8 +110,11 @@ def test_a_comparison_that_cannot_be(words: list[str], parts: list[str], tmp_pat
         ("[local]\nlr = [1]", ["local.lr", "a number", "[1]"]),
         ("[local]\nlr = inf", ["local.lr", "a number", "inf"]),
         ("[run]\ndevice = 5", ["run.device", "text", "5"]),
-        ("[split]\nsizes = [1.5, 2]", ["split.sizes", "whole numbers", "[1.5, 2]"]),
-        ("[split]\nsizes = 3", ["split.sizes", "whole numbers", "3"]),
+        (
+            "[split]\npartition = 'quantity'\n[partition]\nsizes = [1.5, 2]",
+            ["partition.sizes", "whole numbers", "[1.5, 2]"],
+        ),
+        ("[split]\npartition = 'quantity'\n[partition]\nsizes = 3", ["partition.sizes", "whole numbers", "3"]),
     ],
 )
 def test_a_broken_experiment_file(text: str, parts: list[str], tmp_path: Path) -> None:

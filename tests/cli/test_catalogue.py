@@ -6,13 +6,24 @@ from pathlib import Path
 
 import pytest
 
-import imperfed.algorithms
+from imperfed import algorithms
 from imperfed.algorithms import catalogue
+from imperfed.core.labels import KINDS
+from imperfed.data.corruption.annotations import annotation_patterns
+from imperfed.data.corruption.candidates import candidate_generators
+from imperfed.data.corruption.noise import noises
+from imperfed.data.partitions import partitions
 from imperfed.data.sources import sources
 from imperfed.models import models
-from tests.support.terminal import done, strict
+from tests.support.terminal import done, imperfed, strict
 
-ALL = {"algorithms": catalogue, "datasets": sources, "models": models}
+GENERATORS = {
+    "partitions": partitions,
+    "candidates": candidate_generators,
+    "noise": noises,
+    "annotations": annotation_patterns,
+}
+ALL = {"algorithms": catalogue, **GENERATORS, "labels": lambda: KINDS, "datasets": sources, "models": models}
 
 
 @pytest.mark.parametrize("what", ALL)
@@ -66,7 +77,7 @@ def test_a_method_shows_its_symbols_settings_and_source() -> None:
     assert "lci = True    # twin modules with the correlation layer, Sec. 3.2" in shown
     assert "objective.lambda1 = 1.0    # Eq. 9, weight of L_s" in shown
     source = Path(strict(done("show", "pfedpll", "--json").out)["source"])
-    assert source == Path(imperfed.algorithms.__file__).with_name("pfedpll.py")
+    assert source == Path(algorithms.__file__).with_name("pfedpll.py")
     assert str(source) in shown
 
 
@@ -91,3 +102,19 @@ def test_everything_has_a_page(name: str) -> None:
     entry = strict(done("show", name, "--json").out)
     assert entry["name"] == name
     assert entry["about"]
+
+
+@pytest.mark.parametrize("name", [f"{what}.{name}" for what, known in GENERATORS.items() for name in known()])
+def test_every_generator_has_a_page_of_its_own(name: str) -> None:
+    what, _, own = name.partition(".")
+    entry = strict(done("show", name, "--json").out)
+    assert (entry["name"], Path(entry["source"]).parent.name) == (own, what)
+    assert entry["about"].endswith(".")
+    assert entry["paper and symbols"]
+
+
+def test_a_name_of_two_lists_must_say_which() -> None:
+    said = imperfed("show", "uniform")
+    assert said.code == 2
+    assert "'uniform' could be candidates.uniform or noise.uniform: say which" in said.err
+    assert "beta = 0.5    # the smaller, the less alike the sites" in done("show", "dirichlet").out

@@ -14,7 +14,7 @@ def test_evaluate_finds_the_figures_of_the_summary(finished: Path) -> None:
     figures = strict(done("evaluate", finished, "--json").out)
     told = summary(finished)
     assert figures == {
-        site["site"]: {"accuracy": {"value": site["accuracy"], "n": site["test"]}} for site in told["sites"]
+        site["site"]: {"accuracy": {"value": site["value"], "n": site["test"]}} for site in told["sites"]
     }
     shown = done("evaluate", finished).out
     mean = next(line for line in shown.splitlines() if "mean over sites" in line)
@@ -26,7 +26,7 @@ def test_evaluate_finds_the_figures_of_the_summary(finished: Path) -> None:
 def test_evaluate_knows_who_predicts_with_which_model(method: str, tmp_path: Path) -> None:
     run = done("run", method, *QUICK, "--out", tmp_path).folder
     figures = strict(done("evaluate", run, "--json").out)
-    assert [f["accuracy"]["value"] for f in figures.values()] == [s["accuracy"] for s in summary(run)["sites"]]
+    assert [f["accuracy"]["value"] for f in figures.values()] == [s["value"] for s in summary(run)["sites"]]
     assert (run / "models" / "site-0.safetensors").exists() == method.startswith("local-only")
 
 

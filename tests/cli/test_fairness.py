@@ -93,7 +93,7 @@ def test_a_group_without_rows_of_the_class_is_undefined(table: Path, tmp_path: P
 def test_without_names_nothing_is_measured(table: Path, tmp_path: Path) -> None:
     said = done("run", "clpl", "--data", table, *QUICK, *TEN, "--out", tmp_path)
     assert "groups of attribute is not measured: set fairness.target (one of p, q, r) and fairness.unp" in said.out
-    assert summary(said.folder)["fairness"] == {}
+    assert "fairness" not in summary(said.folder)
     assert not any(r["metric"].startswith("fair/") for r in records(said.folder))
 
 

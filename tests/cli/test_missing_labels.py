@@ -11,7 +11,7 @@ import pytest
 import torch
 from pyarrow import parquet
 
-from imperfed.api.runs import RunResult
+from imperfed.api.runs import open as open_run
 from imperfed.data.scale import Scale
 from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
@@ -48,21 +48,21 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
 def test_figures_class_by_class_and_apart(said: Said) -> None:
     found = summary(said.folder)
     assert found["metric"] == "auroc"
-    table = {row["class"]: row for row in found["by class"]}
-    assert table["fever"]["annotated at"] == ["site-0", "site-1"]
-    assert table["gout"]["annotated at"] == []
-    assert table["gout"]["auroc annotated"] is None
+    table = {row["class"]: row for row in found["by_class"]}
+    assert table["fever"]["annotated_at"] == ["site-0", "site-1"]
+    assert table["gout"]["annotated_at"] == []
+    assert table["gout"]["auroc_annotated"] is None
     for row in found["sites"]:
-        assert row["auroc annotated"] > 0.5
-        assert row["auroc never annotated"] is not None
+        assert row["auroc_annotated"] > 0.5
+        assert row["auroc_never_annotated"] is not None
     own = [r for r in records(said.folder) if r["metric"].startswith("test/personal/auroc") and r["round"] == 2]
     assert {r["metric"] for r in own} == {f"test/personal/auroc{s}" for s in ("", " annotated", " never annotated")}
-    assert math.isclose(found["personal"]["mean"], sum(r["auroc"] for r in found["sites"]) / 3)
+    assert math.isclose(found["personal"]["mean"], sum(r["value"] for r in found["sites"]) / 3)
 
 
 def test_a_class_is_predicted_whatever_the_others_are(said: Said) -> None:
     x = np.load(said.folder.parent / "ward.npz")["x"]
-    run, scale = RunResult(said.folder, summary(said.folder)), Scale(**RunFolder(said.folder).load_model("scale"))
+    run, scale = open_run(said.folder), Scale(**RunFolder(said.folder).load_model("scale"))
     with torch.no_grad():
         logits = run.model("site-1")(scale(torch.from_numpy(x).float()))
     assert torch.equal(run.predict("site-1", x), torch.sigmoid(logits))
@@ -88,9 +88,9 @@ def test_labels_are_filled_in_and_those_given_are_kept(said: Said) -> None:
             assert (row["given"], row["suggested"], row["confidence"]) == ("", "", None)
             assert row["reason"] == "nobody annotates this class"
     labels = summary(said.folder)["labels"]
-    assert labels["filled in"] == labels["n"] == 3 * 48
+    assert labels["filled_in"] == labels["n"] == 3 * 48
     assert labels["auroc"] > 0.5
-    assert labels["always absent"] == pytest.approx(0.6, abs=0.06)
+    assert labels["always_absent"] == pytest.approx(0.6, abs=0.06)
 
 
 def test_what_is_printed(said: Said) -> None:
@@ -117,9 +117,9 @@ def test_what_a_file_leaves_out_is_filled_in_though_nobody_knows_the_truth(tmp_p
     found = summary(run.folder)
     assert found["facts"]["annotates"] == "given"
     assert found["labels"]["accuracy"] is None
-    assert found["labels"]["filled in"] == 144
+    assert found["labels"]["filled_in"] == 144
     assert "the true ones are unknown" in run.out
-    assert all(row["auroc annotated"] > 0.5 for row in found["sites"])
+    assert all(row["auroc_annotated"] > 0.5 for row in found["sites"])
 
 
 def test_other_methods_learn_from_the_same_labels(tmp_path: Path) -> None:

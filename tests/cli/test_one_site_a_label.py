@@ -91,7 +91,7 @@ def test_a_bad_line_is_named(tmp_path: Path):
 
 
 def test_the_summary_says_what_private_steps_on_w_cost(own: Path, tmp_path: Path):
-    pytest.importorskip("opacus")
+    pytest.importorskip("dp_accounting")
     private = ("-s", "one_pass=true", "-s", "noise_w=6", "-s", "method.noise=4")
     done("run", "fedalc", "--data", own, "--rounds", "5", *LIGHT, *private, "--out", tmp_path / "out")
     account = summary(tmp_path / "out")["account"]

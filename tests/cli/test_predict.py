@@ -163,7 +163,7 @@ def test_rows_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
 
 
 def test_only_a_run_that_has_ended_is_opened(finished: Path, tmp_path: Path) -> None:
-    assert imperfed.open(str(finished)).summary["method"] == "pfedpll"
+    assert imperfed.open(str(finished)).summary.method == "pfedpll"
     cut = shutil.copytree(finished, tmp_path / "cut")
     (cut / "summary.json").unlink()
     with pytest.raises(UsageError, match=f"has not ended; go on with: imperfed resume {cut}"):

@@ -87,12 +87,12 @@ def test_metrics_have_a_line_for_each_round_site_and_metric(finished: Path) -> N
     assert set(keys) == of_sites | of_none
     last = {line["site"]: line for line in lines if line["round"] == 2 and line["metric"] == "test/personal/accuracy"}
     for site in summary(finished)["sites"]:
-        assert (last[site["site"]]["value"], last[site["site"]]["n"]) == (site["accuracy"], site["test"])
+        assert (last[site["site"]]["value"], last[site["site"]]["n"]) == (site["value"], site["test"])
 
 
 def test_the_summary_adds_up(finished: Path) -> None:
     told = summary(finished)
-    values, n = [s["accuracy"] for s in told["sites"]], [s["test"] for s in told["sites"]]
+    values, n = [s["value"] for s in told["sites"]], [s["test"] for s in told["sites"]]
     weighted = sum(v * k for v, k in zip(values, n, strict=True)) / sum(n)
     assert told["personal"]["mean"] == statistics.fmean(values)
     assert told["personal"]["weighted"] == pytest.approx(weighted)

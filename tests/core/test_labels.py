@@ -12,6 +12,7 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Federation
+from imperfed.core.labels import KINDS as DISCOVERED
 from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
 from tests.support.toy import world
 
@@ -153,3 +154,97 @@ def test_an_exact_label_says_the_same_in_every_kind() -> None:
         found = told.values if told.values.ndim == 1 else told.values.long()
         expected = exact.values if found.ndim == 1 else torch.tensor([[0, 0, 1], [1, 0, 0], [0, 0, 1]])
         assert torch.equal(found, expected)
+
+
+def test_every_kind_is_discovered_by_its_name() -> None:
+    assert {kind.kind: kind for kind in KINDS} == DISCOVERED
+    assert list(DISCOVERED) == sorted(DISCOVERED)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_of_no_rows_are_stored_as_those_of_some(kind: type[Labels]) -> None:
+    empty = kind.empty(3)
+    empty.check("here")
+    assert (len(empty), empty.values.dtype, empty.values.shape[1:]) == (0, GOOD[kind].dtype, GOOD[kind].shape[1:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_counts_account_for_every_row(kind: type[Labels]) -> None:
+    counts = kind(GOOD[kind], 3).counts()
+    assert (counts.positive + counts.negative + counts.unknown).tolist() == [4, 4, 4]
+    assert counts.weight.dtype == torch.float64
+    assert bool((counts.told <= 4).all())
+
+
+def test_a_set_of_candidates_counts_as_one_row_in_all() -> None:
+    assert float(Candidates(GOOD[Candidates], 3).counts().weight.sum()) == pytest.approx(4)
+    assert float(Memberships(GOOD[Memberships], 3).counts().weight.sum()) == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("labels", "truth", "wrong"),
+    [
+        (Candidates(GOOD[Candidates], 3), [1, 1, 0, 2], [True, False, True, False]),
+        (Candidates(GOOD[Candidates], 3), [-1, 1, 1, -1], [False] * 4),  # what could not be read
+        (Positive(GOOD[Positive], 3), [[0, 1, 0], [1, 0, 1], [0, -1, 0], [0, 0, 1]], [False, True, True, False]),
+        (Positives(GOOD[Positives], 3), [[0, 1, 0], [0, 0, 0], [1, 1, -1], [1, 1, 1]], [True, False, False, False]),
+        (Exact(GOOD[Exact], 3), [0, 0, 0, 0], [False] * 4),  # a wrong label is noise, no contradiction
+    ],
+    ids=lambda part: part.kind if isinstance(part, Labels) else "",
+)
+def test_a_truth_that_labels_rule_out(labels: Labels, truth: Any, wrong: list[bool]) -> None:
+    assert labels.contradicted_by(torch.tensor(truth)).tolist() == wrong
+
+
+def test_facts_of_a_summary() -> None:
+    assert Candidates(GOOD[Candidates], 3).facts([1, 3]) == {
+        "mean_size": 1.75,
+        "min_size": 1,
+        "max_size": 3,
+        "singletons": 0.5,
+    }
+    assert Annotated(GOOD[Annotated], 3).facts([1, 3]) == {"annotated_rows": [[1, 2], [1, 2], [0, 2]]}
+    noisy = Exact(GOOD[Exact], 3)
+    assert noisy.given_facts([1, 3], None) == {}
+    rates = noisy.given_facts([1, 3], torch.tensor([2, 0, 0, 2]))["noise_rates"]
+    assert rates == pytest.approx([0, 1 / 3])
+
+
+def test_which_classes_a_site_annotates() -> None:
+    labels = Annotated(GOOD[Annotated], 3)
+    assert labels.between(0, 2).annotated_classes().tolist() == [True, True, False]
+    assert Exact(GOOD[Exact], 3).annotated_classes().tolist() == [True, True, True]
+
+
+def test_predictions_in_words() -> None:
+    probability = torch.tensor([[0.5, 0.6, 0.1], [0.2, 0.1, 0.4]])
+    assert Exact.predicted(probability, "abc") == ["b", "c"]
+    assert Annotated.predicted(probability, "abc") == ["a|b", ""]
+
+
+def test_a_label_file_of_candidates_has_one_line_per_row() -> None:
+    labels = Candidates(GOOD[Candidates][:2], 3)
+    belief = torch.tensor([[1.0, 0.0, 0.0], [0.25, 0.5, 0.25]])
+    assert labels.label_table(("p", "q"), "abc", belief, None) == {
+        "id": ["p", "q"],
+        "given": ["a", "a|b|c"],
+        "suggested": ["a", "b"],
+        "confidence": [1.0, 0.5],
+        "reason": ["only candidate", "best of 3 candidates"],
+    }
+    assert labels.chance() == pytest.approx((1 + 1 / 3) / 2)
+    assert labels.co_occurrence().tolist() == [[2, 1, 1], [1, 1, 1], [1, 1, 1]]  # type: ignore[union-attr]
+
+
+def test_a_label_file_of_annotations_has_one_line_per_row_and_class() -> None:
+    labels = Annotated(torch.tensor([[1, -1, -1]], dtype=torch.int8), 3)
+    learned = torch.tensor([True, True, False])
+    table = labels.label_table(("p",), "abc", torch.tensor([[0.75, 0.25, 0.5]]), learned)
+    assert table == {
+        "id": ["p", "p", "p"],
+        "class": ["a", "b", "c"],
+        "given": ["present", "", ""],
+        "suggested": ["present", "absent", ""],
+        "confidence": [0.75, 0.75, None],
+        "reason": ["annotated", "filled in", "nobody annotates this class"],
+    }

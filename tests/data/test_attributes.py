@@ -11,17 +11,19 @@ import torch
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute
 from imperfed.data.attributes import blur, true_groups
-from imperfed.data.candidates import LabelConfig
+from imperfed.data.corruption.candidates.flip import FlippedSets
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.iid import IIDPartition
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import taken_apart
 from imperfed.data.sources import load
+from imperfed.data.split import SplitConfig
 
 GROUP = Attribute("group", ("a", "b", "c"), 1)
-FLIP = LabelConfig(candidates="flip")
-SPLIT = SplitConfig(sites=3, partition="iid")
+FLIP = LabelConfig(candidates=FlippedSets())
+SPLIT = SplitConfig(sites=3, partition=IIDPartition())
 
 
 def toy(n=3000, test=0):
@@ -147,4 +149,4 @@ def test_the_groups_of_a_common_test_set_are_blurred_as_all_and_known_to_the_ora
         assert torch.equal(groups, y)  # in the toy, a row's class is its group
         assert (GROUP.of(x).gather(1, groups[:, None]) == 1).all()
     central, holdings = taken_apart(data)  # and so it is where the sites are elsewhere
-    assert central.scene([one.info() for one in holdings], Scale.none()).oracle.one_test
+    assert central.data([one.info() for one in holdings], Scale.none()).oracle.one_test

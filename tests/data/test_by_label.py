@@ -7,12 +7,15 @@ import torch
 
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import Positive
-from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.dirichlet import DirichletPartition
+from imperfed.data.partitions.iid import IIDPartition
+from imperfed.data.partitions.label import LabelPartition
+from imperfed.data.split import SplitConfig
 
-LABEL = SplitConfig(partition="label", test=0.25, validation=0.125, public=0.0)
+LABEL = SplitConfig(partition=LabelPartition(), test=0.25, validation=0.125, public=0.0)
 NAMES = ("aorta", "bone", "cyst", "duct", "ear")
 
 
@@ -116,12 +119,12 @@ def test_bad_settings(split: dict[str, float], complaint: str):
 
 def test_validation_rows_are_refused_where_no_partition_sets_them_apart():
     with pytest.raises(UsageError, match="with partition = label only, not with iid; set it to 0"):
-        cut(SplitConfig(partition="iid", validation=0.1))
+        cut(SplitConfig(partition=IIDPartition(), validation=0.1))
 
 
 def test_data_of_one_class_a_row_cannot_be_cut_so():
     one = Dataset("d", torch.rand(9, 2), torch.arange(9) % 3, None, ("a", "b", "c"))
-    with pytest.raises(DataError, match="several classes an example"):
+    with pytest.raises(DataError, match="several classes per example"):
         cut(data=one)
-    with pytest.raises(DataError, match="one true class a row"):
-        cut(SplitConfig(partition="dirichlet"))
+    with pytest.raises(DataError, match="one true class per row"):
+        cut(SplitConfig(partition=DirichletPartition()))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from math import comb
 
@@ -10,22 +11,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from imperfed.core.errors import DataError, UsageError
-from imperfed.data import candidates
-from imperfed.data.candidates import (
-    LabelConfig,
-    calibrate,
-    clean_logits,
-    draw,
-    expected_size,
-    flip,
-    flipping_matrix,
-    generate,
-    instance_chances,
-    uniform,
-)
+from imperfed.data.corruption.candidates import candidate_generators, clean_network
+from imperfed.data.corruption.candidates.base import draw_each
+from imperfed.data.corruption.candidates.clean_network import clean_logits
+from imperfed.data.corruption.candidates.flip import EDGES, FlippedSets
+from imperfed.data.corruption.candidates.given_sets import GivenSets
+from imperfed.data.corruption.candidates.instance import NORMALISE, TEMPERATURES, InstanceSets
+from imperfed.data.corruption.candidates.matrix import MatrixSets
+from imperfed.data.corruption.candidates.uniform_sets import UniformSets
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.iid import IIDPartition
+from imperfed.data.split import SplitConfig
 
 MANY = 200_000
 SIZES = {
@@ -48,6 +46,35 @@ def rng(seed=0):
 
 def truth(n, classes, seed=9):
     return rng(seed).integers(0, classes, n)
+
+
+def uniform(y, classes, law, generator):
+    return UniformSets(law).draw(y, classes, generator)
+
+
+def flip(y, classes, q, edge, generator):
+    return FlippedSets(q, edge).draw(y, classes, generator)
+
+
+def flipping_matrix(matrix, classes, q):
+    return MatrixSets(matrix, q).flipping_matrix(classes)
+
+
+def instance_chances(logits, y, rho, normalise, temperature):
+    return InstanceSets(rho, normalise, temperature).chances(logits, y)
+
+
+def expected_size(logits, y, rho, normalise, temperature):
+    return InstanceSets(rho, normalise, temperature).expected_size(logits, y)
+
+
+def calibrate(logits, y, rho, normalise, mean_size):
+    return InstanceSets(rho, normalise, mean_size=mean_size).calibrated(logits, y).temperature
+
+
+def generate(generator, x, y, classes, seed=0):
+    """All that a generator makes of a dataset."""
+    return generator.generate(Dataset("d", x, y, None, tuple(map(str, range(classes)))), 0, rng(seed))
 
 
 def assert_holds_truth(sets, y):
@@ -150,7 +177,7 @@ def test_flipping_matrices_have_their_row_sums(preset, q, mean):
     T = flipping_matrix(preset, 10, q)
     assert T.sum(1) == pytest.approx(mean)
     assert np.diag(T) == pytest.approx(1.0)
-    sets = draw(T[truth(MANY, 10)], truth(MANY, 10), rng(7))
+    sets = draw_each(T[truth(MANY, 10)], truth(MANY, 10), rng(7))
     assert sets.sum(1).mean() == pytest.approx(mean, abs=0.02)
 
 
@@ -164,7 +191,7 @@ def test_flipping_matrices_entry_by_entry():
 def test_a_row_of_the_matrix_is_the_chance_of_each_class():
     T = flipping_matrix("dense", 10, 0)
     y = np.full(MANY, 9)
-    assert draw(T[y], y, rng(8)).mean(0) == pytest.approx(T[9], abs=0.006)
+    assert draw_each(T[y], y, rng(8)).mean(0) == pytest.approx(T[9], abs=0.006)
 
 
 # -- instance (B.4) ----------------------------------------------------------------------------------------------------
@@ -192,8 +219,7 @@ def test_instance_chances_are_the_reference_vectors():
 def test_instance_expected_sizes(normalise, rho, sizes):
     for row, size in enumerate(sizes):
         one = slice(row, row + 1)
-        u = instance_chances(LOGITS[one], TRUTH[one], rho, normalise, 1.0)
-        assert expected_size(u) == pytest.approx(size, abs=1e-6)
+        assert expected_size(LOGITS[one], TRUTH[one], rho, normalise, 1.0) == pytest.approx(size, abs=1e-6)
 
 
 def test_temperature_divides_the_logits():
@@ -215,7 +241,7 @@ def test_logits_are_left_as_they_were():
 
 @settings(deadline=None, max_examples=60)
 @given(
-    normalise=st.sampled_from(candidates.NORMALISE),
+    normalise=st.sampled_from(NORMALISE),
     rho=st.floats(0.05, 1),
     share=st.floats(0.05, 0.95),
     classes=st.integers(3, 8),
@@ -224,10 +250,10 @@ def test_logits_are_left_as_they_were():
 @example(normalise="mean-wrong", rho=0.3539041135950577, share=0.5, classes=3, seed=221)
 def test_calibration_reaches_any_size_between_the_ends(normalise, rho, share, classes, seed):
     logits, y = rng(seed).normal(0, 4, (50, classes)), truth(50, classes, seed)
-    least, most = (expected_size(instance_chances(logits, y, rho, normalise, t)) for t in candidates.TEMPERATURES)
+    least, most = (expected_size(logits, y, rho, normalise, t) for t in TEMPERATURES)
     wanted = least + share * (most - least)
     found = calibrate(logits, y, rho, normalise, wanted)
-    assert expected_size(instance_chances(logits, y, rho, normalise, found)) == pytest.approx(wanted, abs=1e-3)
+    assert expected_size(logits, y, rho, normalise, found) == pytest.approx(wanted, abs=1e-3)
 
 
 def test_calibration_says_what_can_be_reached():
@@ -243,55 +269,70 @@ def test_calibration_says_what_can_be_reached():
 
 @settings(deadline=None, max_examples=100)
 @given(
-    labelling=st.builds(
-        LabelConfig,
-        candidates=st.sampled_from(["uniform", "flip", "matrix"]),
-        uniform=st.sampled_from(["exact", "authors"]),
-        flip=st.floats(0, 1),
-        edge=st.sampled_from(candidates.EDGES),
-        matrix=st.just("pair"),
-        matrix_q=st.floats(0, 1),
+    generator=st.one_of(
+        st.builds(UniformSets, uniform=st.sampled_from(["exact", "authors"])),
+        st.builds(FlippedSets, flip=st.floats(0, 1), edge=st.sampled_from(EDGES)),
+        st.builds(MatrixSets, matrix=st.just("pair"), matrix_q=st.floats(0, 1)),
     ),
     classes=st.integers(2, 12),
     seed=st.integers(0, 2**32),
 )
-def test_the_true_class_is_always_a_candidate(labelling, classes, seed):
+def test_the_true_class_is_always_a_candidate(generator, classes, seed):
     y = torch.from_numpy(truth(100, classes, seed))
-    sets, temperature = generate(labelling, torch.zeros(100, 1), y, classes, 0, rng(seed))
-    assert temperature is None
+    labels, facts = generate(generator, torch.zeros(100, 1), y, classes, seed)
+    assert facts == {}
+    sets = labels.values.numpy()
     assert sets.shape == (100, classes)
     assert_holds_truth(sets, y.numpy())
-    if labelling.candidates == "uniform" or (labelling.candidates == "flip" and labelling.edge == "nofull"):
+    if isinstance(generator, UniformSets) or generator == FlippedSets(getattr(generator, "flip", 0.3), "nofull"):
         assert not sets.all(1).any()
-    if labelling.candidates == "flip" and labelling.edge == "min2":
+    if isinstance(generator, FlippedSets) and generator.edge == "min2":
         assert (sets.sum(1) >= 2).all()
 
 
 @pytest.mark.parametrize(
-    ("labelling", "message"),
+    ("generator", "settings", "message"),
     [
-        (LabelConfig(candidates="flipp"), "Did you mean 'flip'"),
-        (LabelConfig(candidates="uniform", uniform="exat"), "Did you mean 'exact'"),
-        (LabelConfig(candidates="flip", flip=1.5), r"flip must lie in 0 \.\. 1; given: 1.5"),
-        (LabelConfig(candidates="flip", edge="min3"), "Did you mean 'min2'"),
-        (LabelConfig(candidates="matrix", matrix="bnad"), "Did you mean 'band'"),
-        (LabelConfig(candidates="matrix", matrix="pair", matrix_q=-0.1), "matrix_q must lie in"),
-        (LabelConfig(candidates="matrix", matrix="band"), "more than 6 classes, the data have 4; use pair"),
-        (LabelConfig(candidates="instance", rho=-1.0), "rho must lie in"),
-        (LabelConfig(candidates="instance", normalise="mena"), "Did you mean 'mean'"),
-        (LabelConfig(candidates="instance", temperature=0.0), "temperature must be positive"),
-        (LabelConfig(candidates="instance", temperature=2.0, mean_size=3.0), "set mean_size = 0"),
+        (UniformSets, {"uniform": "exat"}, "Did you mean 'exact'"),
+        (FlippedSets, {"flip": 1.5}, r"flip must lie in 0 \.\. 1; given: 1.5"),
+        (FlippedSets, {"edge": "min3"}, "Did you mean 'min2'"),
+        (MatrixSets, {"matrix": "bnad"}, "Did you mean 'band'"),
+        (MatrixSets, {"matrix": "pair", "matrix_q": -0.1}, "matrix_q must lie in"),
+        (MatrixSets, {"matrix": "band"}, "more than 6 classes, the data have 4; use pair"),
+        (InstanceSets, {"rho": -1.0}, "rho must lie in"),
+        (InstanceSets, {"normalise": "mena"}, "Did you mean 'mean'"),
+        (InstanceSets, {"temperature": 0.0}, "temperature must be positive"),
+        (InstanceSets, {"temperature": 2.0, "mean_size": 3.0}, "set mean_size = 0"),
     ],
 )
-def test_settings_that_make_no_sense_are_named(labelling, message):
+def test_settings_that_make_no_sense_are_named(generator, settings, message):
     with pytest.raises(UsageError, match=message):
-        generate(labelling, torch.randn(40, 3), torch.arange(40) % 4, 4, 0, rng())
+        generate(generator(**settings), torch.randn(40, 3), torch.arange(40) % 4, 4)
+
+
+@pytest.mark.parametrize("name", candidate_generators())
+def test_every_generator_is_repeatable_and_says_what_it_lacks(name):
+    generator = candidate_generators()[name]()
+    sets = torch.eye(10, dtype=torch.bool)[torch.arange(40) % 10]
+    data = Dataset("d", torch.randn(40, 3), torch.arange(40) % 10, sets, tuple("0123456789"))
+    one, again = (generator.generate(data, 0, rng(1)) for _ in range(2))
+    assert torch.equal(one[0].values, again[0].values)
+    assert one[1] == again[1]
+    assert_holds_truth(one[0].values.numpy(), np.arange(40) % 10)
+    with pytest.raises(DataError, match="no candidate sets come with" if name == "given" else "no true classes"):
+        generator.generate(replace(data, y=None, candidates=None), 0, rng())
+
+
+def test_sets_that_came_with_the_data_are_left_as_they_are():
+    sets = torch.tensor([[True, True, False], [False, True, True]])
+    data = Dataset("d", torch.zeros(2, 1), torch.tensor([0, 1]), sets, ("a", "b", "c"))
+    assert GivenSets().generate(data, 0, rng())[0].values is sets
 
 
 def test_one_class_has_no_candidates():
     alike = Dataset("alike", torch.ones(9, 1), torch.zeros(9, dtype=torch.int64), None, ("only",))
     with pytest.raises(DataError, match="alike: candidate sets need at least two classes"):
-        federate(alike, SplitConfig(partition="iid", sites=2), LabelConfig(candidates="uniform"), 0)
+        federate(alike, SplitConfig(2, IIDPartition()), LabelConfig(candidates=UniformSets()), 0)
 
 
 # -- the clean network -------------------------------------------------------------------------------------------------
@@ -326,7 +367,7 @@ def test_what_was_kept_is_used_and_only_for_the_same_data(cache, monkeypatch):
     first = clean_logits(x, y, 5, 0)
     trained = []
     monkeypatch.setattr(
-        candidates, "train_clean", lambda x, y, c, s: trained.append(s) or np.zeros((60, 5), np.float32)
+        clean_network, "train_clean", lambda x, y, c, s: trained.append(s) or np.zeros((60, 5), np.float32)
     )
     assert np.array_equal(clean_logits(x, y, 5, 0), first)
     assert trained == []
@@ -360,7 +401,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
 def test_cache_folder_is_the_users(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert candidates.cache_folder() == tmp_path / ".cache" / "imperfed" / "clean"
+    assert clean_network.cache_folder() == tmp_path / ".cache" / "imperfed" / "clean"
 
 
 def test_instance_sets_reach_the_wanted_size_on_digits():
@@ -368,13 +409,13 @@ def test_instance_sets_reach_the_wanted_size_on_digits():
 
     x, y = load_digits(return_X_y=True)
     inputs, classes = torch.from_numpy(x).float(), torch.from_numpy(y).long()
-    labelling = LabelConfig(candidates="instance", mean_size=4.0)
-    sets, temperature = generate(labelling, inputs, classes, 10, 0, rng())
-    assert_holds_truth(sets, y)
+    labels, facts = generate(InstanceSets(mean_size=4.0), inputs, classes, 10)
+    assert_holds_truth(labels.values.numpy(), y)
     logits = clean_logits(inputs, classes, 10, 0)
     assert (logits.argmax(1) == y).mean() > 0.97
-    assert expected_size(instance_chances(logits, y, 0.4, "mean", temperature)) == pytest.approx(4.0, abs=0.001)
+    assert expected_size(logits, y, 0.4, "mean", facts["temperature"]) == pytest.approx(4.0, abs=0.001)
     # The realised mean has a standard error of about sqrt(9 / 4 / 1797) = 0.035 at most.
+    sets = labels.values.numpy()
     assert sets.sum(1).mean() == pytest.approx(4.0, abs=0.1)
     # Instance-dependent: the wrong candidates are those the clean network finds likely.
     wrong = logits.copy()

@@ -12,13 +12,22 @@ from hypothesis import strategies as st
 
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import Candidates, Exact
-from imperfed.data.candidates import LabelConfig
+from imperfed.data.corruption.candidates.flip import FlippedSets
+from imperfed.data.corruption.candidates.given_sets import GivenSets
+from imperfed.data.corruption.candidates.instance import InstanceSets
+from imperfed.data.corruption.candidates.uniform_sets import UniformSets
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import federate, site_names
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions import partitions
+from imperfed.data.partitions.classes import ClassesPartition
+from imperfed.data.partitions.column import ColumnPartition
+from imperfed.data.partitions.dirichlet import DirichletPartition
+from imperfed.data.partitions.iid import IIDPartition
 from imperfed.data.scale import Scale
+from imperfed.data.split import SplitConfig
 
-FLIP = LabelConfig(candidates="flip")
+FLIP = LabelConfig(candidates=FlippedSets())
 EXACT = LabelConfig(kind="exact")
 
 
@@ -72,7 +81,8 @@ def row_numbers(dataset, data, x):
 )
 def test_rows_go_to_training_test_or_public_and_never_to_two_of_them(name, test, public, seed):
     data = table()
-    split = SplitConfig(sites=3, partition=name, sizes=(1, 2, 3), test=test, public=public)
+    settings = {"sizes": (1, 2, 3)} if name == "quantity" else {}
+    split = SplitConfig(3, partitions()[name](**settings), test=test, public=public)
     scene = federate(data, split, FLIP, seed)
     train = rows_of(scene)
     tests = [row for x in scene.oracle.test_x for row in row_numbers(data, scene, x)]
@@ -85,7 +95,7 @@ def test_rows_go_to_training_test_or_public_and_never_to_two_of_them(name, test,
 
 
 def test_shares_of_test_and_public_rows():
-    data = federate(table(), SplitConfig(sites=4, partition="iid"), FLIP, 0)
+    data = federate(table(), SplitConfig(sites=4, partition=IIDPartition()), FLIP, 0)
     assert data.facts["rows"] == [80] * 4
     assert data.facts["test_rows"] == [16] * 4
     assert data.facts["public_rows"] == 16
@@ -108,7 +118,7 @@ def test_rows_labels_truth_and_names_stay_together():
 
 def test_sites_follow_each_other_and_keep_to_their_column():
     data = table()
-    scene = federate(data, SplitConfig(partition="column"), FLIP, 1)
+    scene = federate(data, SplitConfig(partition=ColumnPartition()), FLIP, 1)
     starts = scene.federation.starts
     assert scene.federation.sites == ("site-0", "site-1", "site-2")
     for k, (start, stop) in enumerate(pairwise(starts)):
@@ -120,14 +130,14 @@ def test_sites_follow_each_other_and_keep_to_their_column():
 
 def test_tables_are_standardised_by_the_pooled_training_rows():
     data = table()
-    scene = federate(data, SplitConfig(beta=0.2), FLIP, 2)
+    scene = federate(data, SplitConfig(partition=DirichletPartition(beta=0.2)), FLIP, 2)
     x = data.x[rows_of(scene)].double()
     mean, spread = x.mean(0), x.std(0, correction=0)
     spread[3] = 1.0
     assert torch.allclose(scene.federation.x.double(), (x - mean) / spread, atol=1e-5)
     assert scene.federation.x.dtype == torch.float32
     assert scene.federation.x[:, 3].abs().max() < 1e-3
-    moved = federate(replace(data, x=data.x * 3 + 2), SplitConfig(beta=0.2), FLIP, 2)
+    moved = federate(replace(data, x=data.x * 3 + 2), SplitConfig(partition=DirichletPartition(beta=0.2)), FLIP, 2)
     assert torch.allclose(moved.oracle.test_x[0][:, :3], scene.oracle.test_x[0][:, :3], atol=1e-4)
     assert torch.allclose(moved.federation.public[:, :3], scene.federation.public[:, :3], atol=1e-4)
 
@@ -148,7 +158,7 @@ def test_a_constant_column_is_only_moved_to_zero():
 
 def test_images_are_left_as_they_are_and_the_official_test_set_is_shared_out():
     data = images()
-    scene = federate(data, SplitConfig(sites=2, partition="iid"), FLIP, 3)
+    scene = federate(data, SplitConfig(sites=2, partition=IIDPartition()), FLIP, 3)
     rows = [int(i) for i in scene.federation.ids]
     assert torch.equal(scene.federation.x, data.x[rows])
     assert scene.facts["public_rows"] == 10
@@ -185,7 +195,9 @@ def test_the_same_seed_gives_the_same_scene_and_another_does_not():
     assert a.facts == b.facts
 
 
-@pytest.mark.parametrize("other", [EXACT, LabelConfig(candidates="uniform"), LabelConfig(candidates="instance")])
+@pytest.mark.parametrize(
+    "other", [EXACT, LabelConfig(candidates=UniformSets()), LabelConfig(candidates=InstanceSets())]
+)
 def test_other_labels_leave_the_split_as_it_was(other):
     a, b = (federate(table(), SplitConfig(), labelling, 6) for labelling in (FLIP, other))
     assert a.federation.ids == b.federation.ids
@@ -195,7 +207,8 @@ def test_other_labels_leave_the_split_as_it_was(other):
 
 def test_another_split_leaves_every_rows_set_as_it_was():
     a, b = (
-        federate(table(), split, FLIP, 6) for split in (SplitConfig(), SplitConfig(sites=7, partition="iid", test=0.3))
+        federate(table(), split, FLIP, 6)
+        for split in (SplitConfig(), SplitConfig(sites=7, partition=IIDPartition(), test=0.3))
     )
     first = dict(zip(a.federation.ids, a.federation.labels.values.tolist(), strict=True))
     second = dict(zip(b.federation.ids, b.federation.labels.values.tolist(), strict=True))
@@ -206,7 +219,7 @@ def test_another_split_leaves_every_rows_set_as_it_was():
 
 def test_facts_are_json_and_count_what_is_there():
     data = table(classes=6)
-    scene = federate(data, SplitConfig(sites=2, partition="classes", per_site=2), LabelConfig(candidates="instance"), 0)
+    scene = federate(data, SplitConfig(2, ClassesPartition(per_site=2)), LabelConfig(candidates=InstanceSets()), 0)
     facts = json.loads(json.dumps(scene.facts))
     assert facts["labels"] == "candidates"
     assert facts["sets"] == "instance"
@@ -225,7 +238,7 @@ def test_facts_are_json_and_count_what_is_there():
 
 
 def test_the_calibrated_temperature_is_a_fact():
-    data = federate(table(2000), SplitConfig(), LabelConfig(rho=0.5, mean_size=2.6), 0)
+    data = federate(table(2000), SplitConfig(), LabelConfig(candidates=InstanceSets(rho=0.5, mean_size=2.6)), 0)
     assert data.facts["temperature"] != 1.0
     assert data.facts["mean_size"] == pytest.approx(2.6, abs=0.1)
 
@@ -246,7 +259,7 @@ def test_auto_takes_the_sets_of_the_data_and_candidates_what_was_named():
     assert made.facts["sets"] == "flip"
     assert not torch.equal(made.federation.labels.values, given_.federation.labels.values)
     assert isinstance(made.federation.labels, Candidates)
-    named = federate(data, SplitConfig(), LabelConfig(kind="candidates", candidates="given"), 0)
+    named = federate(data, SplitConfig(), LabelConfig(kind="candidates", candidates=GivenSets()), 0)
     assert torch.equal(named.federation.labels.values, given_.federation.labels.values)
 
 
@@ -260,10 +273,10 @@ def test_exact_labels_are_a_type_of_their_own():
 def test_data_without_truth_can_be_trained_on_but_not_measured():
     data = real_sets(y=None)
     with pytest.raises(DataError, match="set test = 0"):
-        federate(data, SplitConfig(partition="iid"), FLIP, 0)
+        federate(data, SplitConfig(partition=IIDPartition()), FLIP, 0)
     with pytest.raises(DataError, match="use iid, quantity or column"):
         federate(data, SplitConfig(test=0.0), FLIP, 0)
-    scene = federate(data, SplitConfig(partition="iid", test=0.0), FLIP, 0)
+    scene = federate(data, SplitConfig(partition=IIDPartition(), test=0.0), FLIP, 0)
     assert scene.oracle.truth is None
     assert scene.facts["rows"] == [100] * 4
     assert scene.facts["test_rows"] == [0] * 4
@@ -275,19 +288,19 @@ def test_data_without_truth_can_be_trained_on_but_not_measured():
 @pytest.mark.parametrize(
     ("data", "split", "labelling", "error", "message"),
     [
-        (real_sets(y=None), SplitConfig(partition="iid", test=0.0), EXACT, DataError, "candidate sets only"),
+        (real_sets(y=None), SplitConfig(partition=IIDPartition(), test=0.0), EXACT, DataError, "candidate sets only"),
         (
             real_sets(y=None),
-            SplitConfig(partition="iid", test=0.0),
+            SplitConfig(partition=IIDPartition(), test=0.0),
             replace(FLIP, kind="candidates"),
             DataError,
             "candidates = given",
         ),
-        (table(), SplitConfig(), LabelConfig(candidates="given"), DataError, "name a generator"),
+        (table(), SplitConfig(), LabelConfig(candidates=GivenSets()), DataError, "name a generator"),
         (table(), SplitConfig(), LabelConfig(kind="exakt"), UsageError, "Did you mean 'exact'"),
         (table(), SplitConfig(test=1.0), FLIP, UsageError, "test is a share"),
         (table(), SplitConfig(public=-0.1), FLIP, UsageError, "public is a share"),
-        (table(30), SplitConfig(sites=30, partition="iid"), FLIP, DataError, "site-00: one row cannot serve"),
+        (table(30), SplitConfig(sites=30, partition=IIDPartition()), FLIP, DataError, "site-00: one row cannot serve"),
     ],
 )
 def test_what_cannot_be_done_is_said(data, split, labelling, error, message):
@@ -314,7 +327,7 @@ def test_site_names_sort_as_they_count():
 
 
 def test_two_rows_are_enough_for_a_site_and_the_public_takes_none_of_them():
-    data = federate(table(8, classes=2), SplitConfig(sites=4, partition="iid", public=0.9), FLIP, 0)
+    data = federate(table(8, classes=2), SplitConfig(sites=4, partition=IIDPartition(), public=0.9), FLIP, 0)
     assert data.facts["rows"] == data.facts["test_rows"] == [1] * 4
     assert data.facts["public_rows"] == 0
 
@@ -325,7 +338,10 @@ def test_images_are_standardised_channel_by_channel_where_asked_for():
     y = torch.arange(40) % 2
     data = Dataset("colours", x, y, None, ("a", "b"), test_x=x[:20] + 1, test_y=y[:20])
     scene = federate(
-        data, SplitConfig(sites=2, partition="iid", trusted=0.2, standardise=True), LabelConfig(kind="exact"), 3
+        data,
+        SplitConfig(sites=2, partition=IIDPartition(), trusted=0.2, standardise=True),
+        LabelConfig(kind="exact"),
+        3,
     )
     held = x[[int(i) for i in scene.federation.ids]].double()
     mean, spread = held.mean((0, 2, 3)).view(3, 1, 1), held.std((0, 2, 3), correction=0).view(3, 1, 1)

@@ -14,13 +14,15 @@ import torch
 from imperfed.core.errors import DataError
 from imperfed.core.labels import Annotated
 from imperfed.data import readers, sources
-from imperfed.data.candidates import LabelConfig
+from imperfed.data.corruption.annotations.listed import ListedAnnotation
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.iid import IIDPartition
+from imperfed.data.split import SplitConfig
 
 REAL = Path(os.environ.get("IMPERFED_DATA", "nowhere"))
-IID = SplitConfig(sites=2, partition="iid", public=0.0)
+IID = SplitConfig(sites=2, partition=IIDPartition(), public=0.0)
 
 
 def ward(n: int = 60, tests: int = 20) -> Dataset:
@@ -122,7 +124,7 @@ def test_real_chestxray14(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sites_know_their_classes_and_evaluation_knows_all() -> None:
     data = ward()
-    scene = federate(data, IID, LabelConfig(annotates="a, b; b, c", classes="all"), 0)
+    scene = federate(data, IID, LabelConfig(annotates=ListedAnnotation("a, b; b, c"), classes="all"), 0)
     labels = scene.federation.labels
     assert isinstance(labels, Annotated)
     known = torch.stack([(v >= 0).any(0) for v in labels.values.split(scene.federation.sizes())])
@@ -138,7 +140,7 @@ def test_sites_know_their_classes_and_evaluation_knows_all() -> None:
 
 
 def test_only_the_classes_named_are_learned_and_tested() -> None:
-    data = federate(ward(), IID, LabelConfig(annotates="d; b, d"), 0)
+    data = federate(ward(), IID, LabelConfig(annotates=ListedAnnotation("d; b, d")), 0)
     assert data.federation.classes == ("b", "d")
     assert data.oracle.common_y is not None
     assert data.oracle.common_y.shape[1] == data.federation.labels.values.shape[1] == 2

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from imperfed.data.noise import class_dependent, class_independent, uniform
+from imperfed.core.errors import UsageError
+from imperfed.data.corruption.noise import noises
+from imperfed.data.corruption.noise.class_dependent import ClassDependentNoise
+from imperfed.data.corruption.noise.class_independent import ClassIndependentNoise
+from imperfed.data.corruption.noise.no_noise import NoNoise
+from imperfed.data.corruption.noise.uniform_noise import UniformNoise
 
 OWN = np.array([True, True, True, False, False, False])
 TRUTH = np.repeat([0, 1, 2], 100)
@@ -12,6 +18,18 @@ TRUTH = np.repeat([0, 1, 2], 100)
 
 def of_class(c: int) -> np.ndarray:
     return np.equal(TRUTH, c)
+
+
+def class_independent(y: np.ndarray, own: np.ndarray, rate: float, generator: np.random.Generator) -> np.ndarray:
+    return ClassIndependentNoise(rate).corrupt(y, 6, own, generator)
+
+
+def class_dependent(y: np.ndarray, own: np.ndarray, rate: float, generator: np.random.Generator) -> np.ndarray:
+    return ClassDependentNoise(rate).corrupt(y, 6, own, generator)
+
+
+def uniform(y: np.ndarray, classes: int, rho: float, tau: float, generator: np.random.Generator) -> np.ndarray:
+    return UniformNoise(rho, tau).corrupt(y, classes, None, generator)
 
 
 def draw(seed: int = 0) -> np.random.Generator:
@@ -70,9 +88,33 @@ def test_uniform_uses_all_classes() -> None:
     assert (np.bincount(given, minlength=10)[1:] > 100).all()
 
 
-def test_the_truth_is_not_changed() -> None:
+@pytest.mark.parametrize("name", noises())
+def test_the_truth_is_not_changed(name: str) -> None:
     before = TRUTH.copy()
-    for model in (class_independent, class_dependent):
-        model(TRUTH, OWN, 0.4, draw())
-    uniform(TRUTH, 6, 1.0, 0.5, draw())
+    noises()[name]().corrupt(TRUTH, 6, OWN, draw())
     assert np.array_equal(before, TRUTH)
+
+
+def test_no_noise_leaves_all_labels() -> None:
+    assert np.array_equal(NoNoise().corrupt(TRUTH, 6, None, draw()), TRUTH)
+
+
+@pytest.mark.parametrize("own", [None, np.ones(6, dtype=np.bool_)])
+def test_labels_of_another_task_need_another_task(own: np.ndarray | None) -> None:
+    for noise in (ClassIndependentNoise(), ClassDependentNoise()):
+        with pytest.raises(UsageError, match=f"noise = {noise.name} gives labels of another task.*partition = tasks"):
+            noise.corrupt(TRUTH, 6, own, draw())
+
+
+@pytest.mark.parametrize(
+    ("noise", "key"),
+    [
+        (ClassIndependentNoise, "noise_rate"),
+        (ClassDependentNoise, "noise_rate"),
+        (UniformNoise, "noisy_sites"),
+        (UniformNoise, "noise_floor"),
+    ],
+)
+def test_rates_are_shares(noise: type, key: str) -> None:
+    with pytest.raises(UsageError, match=rf"noise\.{key} must lie in 0 \.\. 1; given: 1.5"):
+        noise(**{key: 1.5})

@@ -11,15 +11,21 @@ import torch
 
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import Exact
-from imperfed.data.candidates import LabelConfig
+from imperfed.data.corruption.noise import noises
+from imperfed.data.corruption.noise.class_dependent import ClassDependentNoise
+from imperfed.data.corruption.noise.uniform_noise import UniformNoise
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.column import ColumnPartition
+from imperfed.data.partitions.iid import IIDPartition
+from imperfed.data.partitions.tasks import TasksPartition
 from imperfed.data.sources import load
 from imperfed.data.sources.cifar10n import LABELS
+from imperfed.data.split import SplitConfig
 
 CLASSES = tuple("abcdef")
-SPLIT = SplitConfig(sites=4, partition="tasks", tasks=2, impurity=0.1, trusted=0.1)
+SPLIT = SplitConfig(4, TasksPartition(tasks=2, impurity=0.1), trusted=0.1)
 
 
 def dataset() -> Dataset:
@@ -29,7 +35,7 @@ def dataset() -> Dataset:
 
 
 def scene(noise: str, **more: float) -> FederatedData:
-    return federate(dataset(), SPLIT, LabelConfig(noise=noise, **more), 0)  # type: ignore[arg-type]
+    return federate(dataset(), SPLIT, LabelConfig(noise=noises()[noise](**more)), 0)
 
 
 def rates(found: FederatedData) -> list[float]:
@@ -73,17 +79,13 @@ def test_noise_changes_neither_split_nor_truth_nor_test_sets_nor_clean_rows() ->
 def test_the_same_seed_makes_the_same_noise() -> None:
     a, b = scene("uniform"), scene("uniform")
     assert torch.equal(a.federation.labels.values, b.federation.labels.values)
-    other = federate(dataset(), SPLIT, LabelConfig(noise="uniform"), 1)
+    other = federate(dataset(), SPLIT, LabelConfig(noise=UniformNoise()), 1)
     assert rates(other) != rates(a)
 
 
 def test_noise_of_another_task_needs_tasks() -> None:
     with pytest.raises(UsageError, match="partition = tasks"):
-        federate(dataset(), SplitConfig(partition="iid"), LabelConfig(noise="class-dependent"), 0)
-    with pytest.raises(UsageError, match="Did you mean 'uniform'"):
-        scene("unifrm")
-    with pytest.raises(UsageError, match=r"labels\.noise_rate"):
-        scene("class-independent", noise_rate=1.5)
+        federate(dataset(), SplitConfig(partition=IIDPartition()), LabelConfig(noise=ClassDependentNoise()), 0)
 
 
 def test_labels_that_come_with_the_data_are_given_and_not_the_truth() -> None:
@@ -91,11 +93,11 @@ def test_labels_that_come_with_the_data_are_given_and_not_the_truth() -> None:
     assert y is not None
     told = torch.where(torch.arange(1200) % 10 < 3, (y + 1) % 6, y)
     data = replace(dataset(), given=told)
-    found = federate(data, SplitConfig(partition="iid"), LabelConfig(), 0)
+    found = federate(data, SplitConfig(partition=IIDPartition()), LabelConfig(), 0)
     assert rates(found) == pytest.approx([0.3] * 4, abs=0.06)
     assert found.facts["noise"] == "given"
     with pytest.raises(UsageError, match="leave noise = none"):
-        federate(data, SPLIT, LabelConfig(noise="uniform"), 0)
+        federate(data, SPLIT, LabelConfig(noise=UniformNoise()), 0)
     with pytest.raises(DataError, match="labels as given"):
         replace(data, given=told + 5).check()
 
@@ -154,7 +156,7 @@ def own_file(path: Path, **more: object) -> Dataset:
 
 def test_a_file_of_ones_own_with_labels_of_which_some_are_trusted(tmp_path: Path) -> None:
     data = own_file(tmp_path / "mine.npz")
-    found = federate(data, SplitConfig(partition="column", test=0), LabelConfig(), 0)
+    found = federate(data, SplitConfig(partition=ColumnPartition(), test=0), LabelConfig(), 0)
     assert found.federation.sizes() == [30, 30]
     assert found.federation.labels.values.tolist() == [0, 2] * 15 + [1, 3] * 15
     assert found.oracle.truth is None
@@ -162,12 +164,12 @@ def test_a_file_of_ones_own_with_labels_of_which_some_are_trusted(tmp_path: Path
     assert found.federation.trusted is not None
     assert found.federation.trusted.labels.values.tolist() == [0, 1, 2, 3] * 5
     with pytest.raises(UsageError, match=r"leave split\.trusted at 0"):
-        federate(data, SplitConfig(partition="column", test=0, trusted=0.1), LabelConfig(), 0)
+        federate(data, SplitConfig(partition=ColumnPartition(), test=0, trusted=0.1), LabelConfig(), 0)
 
 
 def test_where_the_truth_is_known_as_well_the_trusted_rows_have_it(tmp_path: Path) -> None:
     data = own_file(tmp_path / "mine.npz", y=np.full(80, 2))
-    found = federate(data, SplitConfig(partition="column"), LabelConfig(), 0)
+    found = federate(data, SplitConfig(partition=ColumnPartition()), LabelConfig(), 0)
     assert found.federation.trusted is not None
     assert set(found.federation.trusted.labels.values.tolist()) == {2}
     assert rates(found) == pytest.approx([0.5, 1.0], abs=0.15)
@@ -183,4 +185,9 @@ def test_marks_are_0_or_1(tmp_path: Path) -> None:
 def test_clean_rows_cannot_be_drawn_where_nothing_is_known_to_be_right(tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=np.ones((40, 2)), given=np.arange(40) % 2)
     with pytest.raises(DataError, match="mark rows whose labels are right as `trusted`"):
-        federate(load(str(tmp_path / "mine.npz")), SplitConfig(partition="iid", test=0, trusted=0.1), LabelConfig(), 0)
+        federate(
+            load(str(tmp_path / "mine.npz")),
+            SplitConfig(partition=IIDPartition(), test=0, trusted=0.1),
+            LabelConfig(),
+            0,
+        )

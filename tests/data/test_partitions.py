@@ -1,22 +1,26 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imperfed.core.errors import DataError, UsageError
-from imperfed.data import partitions
-from imperfed.data.partitions import (
-    SplitConfig,
-    by_column,
-    deal_classes,
-    dirichlet,
-    iid,
-    partition,
-    quantity,
-    x_classes,
-)
+from imperfed.data.dataset import Dataset
+from imperfed.data.federate import federate
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions import partitions
+from imperfed.data.partitions.base import RowPartition, UnassignedRows
+from imperfed.data.partitions.classes import ClassesPartition, deal_classes
+from imperfed.data.partitions.column import ColumnPartition
+from imperfed.data.partitions.dirichlet import DirichletPartition
+from imperfed.data.partitions.iid import IIDPartition
+from imperfed.data.partitions.quantity import QuantityPartition
+from imperfed.data.partitions.tasks import TasksPartition
+from imperfed.data.split import SplitConfig
 
 seeds = st.integers(0, 2**32)
 labels = st.lists(st.integers(0, 5), min_size=30, max_size=200).map(np.array)
@@ -24,6 +28,26 @@ labels = st.lists(st.integers(0, 5), min_size=30, max_size=200).map(np.array)
 
 def rng(seed=0):
     return np.random.default_rng(seed)
+
+
+def of_classes(y):
+    return UnassignedRows(len(y), tuple(map(str, range(int(max(y)) + 1))), np.asarray(y))
+
+
+def iid(rows, sites, generator):
+    return IIDPartition().divide(UnassignedRows(rows, ()), sites, generator)
+
+
+def dirichlet(y, sites, beta, min_size, generator):
+    return DirichletPartition(beta, min_size).divide(of_classes(y), sites, generator)
+
+
+def x_classes(y, sites, per_site, cover, generator):
+    return ClassesPartition(per_site, cover).divide(of_classes(y), sites, generator)
+
+
+def quantity(rows, sizes, generator):
+    return QuantityPartition(tuple(sizes)).divide(UnassignedRows(rows, ()), len(sizes), generator)
 
 
 def assert_covers(parts, rows):
@@ -134,7 +158,7 @@ def test_x_classes_takes_evenly_from_unequal_classes():
 
 
 def test_quantity_is_exact_where_the_sizes_add_up():
-    parts = quantity(60000, 4, (5000, 12500, 17500, 25000), rng())
+    parts = quantity(60000, (5000, 12500, 17500, 25000), rng())
     assert [len(part) for part in parts] == [5000, 12500, 17500, 25000]
     assert_covers(parts, 60000)
 
@@ -142,56 +166,81 @@ def test_quantity_is_exact_where_the_sizes_add_up():
 @settings(deadline=None, max_examples=50)
 @given(sizes=st.lists(st.integers(1, 50), min_size=1, max_size=8), rows=st.integers(500, 900), seed=seeds)
 def test_quantity_deals_all_rows_in_proportion(sizes, rows, seed):
-    parts = quantity(rows, len(sizes), sizes, rng(seed))
+    parts = quantity(rows, sizes, rng(seed))
     assert_covers(parts, rows)
     for part, size in zip(parts, sizes, strict=True):
         assert abs(len(part) - rows * size / sum(sizes)) < 1
 
 
-def test_by_column_has_one_site_a_value():
-    parts = by_column(np.array([7, 3, 7, 9, 3]))
+def test_a_column_has_one_site_per_value():
+    rows = UnassignedRows(5, (), column=np.array([7, 3, 7, 9, 3]))
+    parts = ColumnPartition().divide(rows, 4, rng())
     assert [part.tolist() for part in parts] == [[1, 4], [0, 2], [3]]
 
 
 @pytest.mark.parametrize(
-    ("split", "message"),
+    ("partition", "settings", "sites", "message"),
     [
-        (SplitConfig(partition="dirichlett"), "Did you mean 'dirichlet'"),
-        (SplitConfig(partition="iid", sites=0), "at least 1"),
-        (SplitConfig(beta=0.0), "beta must be a positive number"),
-        (SplitConfig(beta=float("nan")), "beta must be a positive number"),
-        (SplitConfig(beta=float("inf")), "beta must be a positive number"),
-        (SplitConfig(partition="classes", per_site=4), r"1 \.\. 3, the classes in the data; given: 4"),
-        (SplitConfig(partition="classes", per_site=0), r"1 \.\. 3"),
-        (SplitConfig(partition="classes", sites=30, per_site=3), "would share the 20 rows of class 0; lower sites"),
-        (SplitConfig(partition="quantity", sizes=(1, 2)), "4 positive numbers"),
-        (SplitConfig(partition="quantity", sizes=(1, 2, 3, 0)), "4 positive numbers"),
-        (SplitConfig(partition="quantity", sizes=(1, 1, 1, 1000)), "leave site 0 without any"),
+        (IIDPartition, {}, 0, "at least 1"),
+        (DirichletPartition, {"beta": 0.0}, 4, "beta must be a positive number"),
+        (DirichletPartition, {"beta": float("nan")}, 4, "beta must be a positive number"),
+        (DirichletPartition, {"beta": float("inf")}, 4, "beta must be a positive number"),
+        (ClassesPartition, {"per_site": 4}, 4, r"1 \.\. 3, the classes in the data; given: 4"),
+        (ClassesPartition, {"per_site": 0}, 4, r"1 \.\. 3"),
+        (ClassesPartition, {"per_site": 3}, 30, "would share the 20 rows of class 0; lower sites"),
+        (QuantityPartition, {"sizes": (1, 2)}, 4, "4 positive numbers"),
+        (QuantityPartition, {"sizes": (1, 2, 3, 0)}, 4, "4 positive numbers"),
+        (QuantityPartition, {"sizes": (1, 1, 1, 1000)}, 4, "leave site 0 without any"),
+        (TasksPartition, {"impurity": 1.5}, 4, r"partition\.impurity must lie in 0 \.\. 1"),
     ],
 )
-def test_settings_that_cannot_be_met_are_named(split, message):
+def test_settings_that_cannot_be_met_are_named(partition, settings, sites, message):
     with pytest.raises(UsageError, match=message):
-        partition(split, 60, np.repeat(np.arange(3), 20), None, rng())
+        partition(**settings).divide(of_classes(np.repeat(np.arange(3), 20)), sites, rng())
 
 
-@pytest.mark.parametrize("name", ["dirichlet", "classes"])
+@pytest.mark.parametrize("name", ["dirichlet", "classes", "tasks"])
 def test_partitions_by_class_need_classes(name):
     with pytest.raises(DataError, match="use iid, quantity or column"):
-        partition(SplitConfig(partition=name), 60, None, None, rng())
+        partitions()[name]().divide(UnassignedRows(60, ("a", "b")), 4, rng())
 
 
 def test_partition_by_column_needs_a_column():
     with pytest.raises(DataError, match="names no site"):
-        partition(SplitConfig(partition="column"), 60, None, None, rng())
+        ColumnPartition().divide(UnassignedRows(60, ()), 4, rng())
 
 
-@pytest.mark.parametrize("name", partitions.PARTITIONS)
+SETTINGS = {"classes": {"per_site": 2}, "quantity": {"sizes": (1, 2, 3)}}
+OF_ROWS = [name for name, partition in partitions().items() if issubclass(partition, RowPartition)]
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
 def test_every_partition_is_repeatable_and_disjoint(name):
-    split = SplitConfig(sites=3, partition=name, per_site=2, sizes=(1, 2, 3))
-    y, column = rng(0).integers(0, 4, 200), rng(1).integers(0, 3, 200)
-    first, second = (partition(split, 200, y, column, rng(8)) for _ in range(2))
+    partition = partitions()[name](**SETTINGS.get(name, {}))
+    rows = UnassignedRows(200, tuple("abcd"), rng(0).integers(0, 4, 200), rng(1).integers(0, 3, 200))
+    first, second = (partition.divide(rows, 3, rng(8)) for _ in range(2))
     assert len(first) == 3
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-    rows = np.concatenate(first)
-    assert len(np.unique(rows)) == len(rows)
-    assert name == "classes" or len(rows) == 200
+    held = np.concatenate(first)
+    assert len(np.unique(held)) == len(held)
+    assert name == "classes" or len(held) == 200
+
+
+def test_a_partition_is_told_by_its_name_and_what_was_changed():
+    assert str(DirichletPartition()) == "dirichlet"
+    assert str(DirichletPartition(beta=0.1)) == "dirichlet beta=0.1"
+    assert str(QuantityPartition((1, 2))) == "quantity sizes=(1, 2)"
+
+
+def test_a_partition_need_not_be_known_by_name_to_be_used():
+    class Halves(RowPartition):
+        name = "halves"
+
+        def divide(self, rows, sites, generator):
+            return np.split(np.arange(rows.count), 2)
+
+    data = Dataset("d", torch.arange(8.0)[:, None], torch.arange(8) % 2, None, ("a", "b"))
+    scene = federate(data, SplitConfig(partition=Halves(), test=0.25), LabelConfig("exact"), 0)
+    rows = [set(scene.federation.ids[a:b]) for a, b in pairwise(scene.federation.starts)]
+    assert rows[0] < set("0123")
+    assert rows[1] < set("4567")

@@ -18,6 +18,7 @@ from imperfed.evaluation.evaluator import (
     ANNOTATED,
     NEVER_ANNOTATED,
     Evaluator,
+    FillingFigures,
     accuracy,
     accuracy_of,
     auroc,
@@ -91,14 +92,10 @@ def test_labels_filled_in_are_judged_where_they_were_missing_and_the_truth_is_kn
     missing = torch.tensor([[True, False], [True, True], [True, True], [False, True]])
     belief = torch.tensor([[0.9, 1.0], [0.7, 0.8], [0.1, 0.3], [0.0, 0.6]])
     evaluator = Evaluator(Oracle(truth, (), ()))
-    found = evaluator.filled_in(0, 4, missing, belief)
-    assert found == {"accuracy": 3 / 5, "always absent": 3 / 5, "auroc": (1.0 + 1.0) / 2, "n": 5}
-    assert evaluator.filled_in(2, 4, missing[2:], belief[2:]) == {
-        "accuracy": 1 / 2,
-        "always absent": 1.0,
-        "auroc": None,
-        "n": 2,
-    }
+    whole = FillingFigures(accuracy=3 / 5, always_absent=3 / 5, auroc=(1.0 + 1.0) / 2, n=5)
+    assert evaluator.filled_in(0, 4, missing, belief) == whole
+    part = FillingFigures(accuracy=1 / 2, always_absent=1.0, auroc=None, n=2)
+    assert evaluator.filled_in(2, 4, missing[2:], belief[2:]) == part
     assert evaluator.filled_in(0, 1, ~missing[:1] & missing[:1], belief[:1]) is None
     assert Evaluator(Oracle(None, (), ())).filled_in(0, 4, missing, belief) is None
 

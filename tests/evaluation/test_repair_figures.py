@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 
 from imperfed.data.oracle import Oracle
-from imperfed.evaluation.evaluator import Evaluator, mending_figures
+from imperfed.evaluation.evaluator import Evaluator, RepairFigures
 
 TRUTH = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
 GIVEN = torch.tensor([0, 1, 2, 3, 0, 1, 0, 0, 1, 0])  # the last four are wrong
@@ -15,21 +13,22 @@ SUGGESTED = torch.tensor([3, 1, 2, 3, 0, 1, 2, 3, 2, 0])  # one right one spoilt
 
 
 def test_shares_before_and_after() -> None:
-    figures = mending_figures(GIVEN, SUGGESTED, TRUTH)
-    expected = {"noise before": 0.4, "noise after": 0.3, "changed": 0.4, "precision": 0.75, "recall": 0.75}
-    assert figures == expected | {"damage": 1 / 6}
+    figures = RepairFigures.of(GIVEN, SUGGESTED, TRUTH)
+    assert figures == RepairFigures(
+        noise_before=0.4, noise_after=0.3, changed=0.4, precision=0.75, recall=0.75, damage=1 / 6
+    )
     evaluator = Evaluator(Oracle(TRUTH, (), ()))
-    assert evaluator.mended(0, 10, GIVEN, SUGGESTED) == figures
-    part = evaluator.mended(4, 10, GIVEN[4:], SUGGESTED[4:])
+    assert evaluator.repaired(0, 10, GIVEN, SUGGESTED) == figures
+    part = evaluator.repaired(4, 10, GIVEN[4:], SUGGESTED[4:])
     assert part is not None
-    assert part["noise after"] == 2 / 6
+    assert part.noise_after == 2 / 6
 
 
 def test_a_share_of_nothing_is_none() -> None:
-    figures = mending_figures(TRUTH, TRUTH, TRUTH)
-    assert math.isnan(figures["precision"])
-    assert math.isnan(figures["recall"])
-    assert figures["damage"] == figures["noise after"] == 0
+    figures = RepairFigures.of(TRUTH, TRUTH, TRUTH)
+    assert figures.precision is None
+    assert figures.recall is None
+    assert figures.damage == figures.noise_after == 0
 
 
 def test_groups_against_tasks() -> None:
@@ -38,4 +37,4 @@ def test_groups_against_tasks() -> None:
     assert evaluator.rand_index((0, 1, 0, 1)) == -0.5
     assert evaluator.rand_index(()) is None
     assert Evaluator(Oracle(None, (), ())).rand_index((0, 1)) is None
-    assert Evaluator(Oracle(None, (), ())).mended(0, 10, GIVEN, SUGGESTED) is None
+    assert Evaluator(Oracle(None, (), ())).repaired(0, 10, GIVEN, SUGGESTED) is None

@@ -34,7 +34,7 @@ SMALL = {
     "split.partition": "iid",
     "split.trusted": 0.05,
     "labels.candidates": "flip",
-    "labels.edge": "raw",
+    "candidates.edge": "raw",
     "model.name": "mlp",
     "model.hidden": 6,
     "local.steps": 2,

@@ -7,14 +7,18 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
 from imperfed.algorithms import catalogue
 from imperfed.cli.app import DEMO
+from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments import comparison as compare
 from imperfed.experiments.comparison import Line, markdown, paper_figures
 from imperfed.results.folder import RunFolder
+from imperfed.results.summary import FilledLabels, OverSites, Summary
+from tests.support import made_run
 from tests.support.terminal import QUICK, TINY, arrays, done, imperfed, summary, write
 
 SEEDS = [3, 5]
@@ -24,6 +28,11 @@ SEEDS = [3, 5]
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing a page takes longer than these runs."""
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
+
+
+def changed(**fields: Any) -> Summary:
+    """A run's summary with other values of some fields."""
+    return msgspec.structs.replace(Summary.from_json(json.dumps(made_run.summary())), **fields)
 
 
 def results(folder: Path) -> dict[str, Any]:
@@ -94,13 +103,13 @@ def test_a_run_that_diverges_is_a_row_and_not_the_end(tmp_path: Path) -> None:
 
 
 def test_time_to_a_target_is_the_mean_over_the_runs_that_reached_it() -> None:
-    def after(round: int | None, seconds: float | None) -> dict[str, Any]:
-        return {"value": 0.85, "of": "global model", "round": round, "seconds": seconds}
+    def after(round: int | None, seconds: float | None, of: str = "global model") -> TargetReached:
+        return TargetReached(0.85, of, round, seconds)
 
     a = Line("a", (0.5, 0.7), (), 1.0, None, (0.86, 0.9), (after(3, 1.25), after(6, 2.25)))
     b = Line("b", (0.5, 0.7), (), 1.0, None, (0.86, 0.8), (after(4, 1.5), after(None, None)))
     c = Line("c", (0.5, 0.7), (), 1.0, None, (0.6, 0.8), (after(None, None),) * 2)
-    d = Line("d", (0.9,), (), 1.0, None, (), (after(2, 0.5) | {"of": "mean over sites"},))
+    d = Line("d", (0.9,), (), 1.0, None, (), (after(2, 0.5, "mean over sites"),))
     text = markdown([a, b, c, d], SEEDS)
     assert "| rounds to 85 % | s to 85 % |" in text
     assert "| 88.00 ± 2.83 |  |  | 4.5 | 1.8 | 1.0 |" in text
@@ -142,11 +151,11 @@ def test_the_papers_figures_are_per_cent_and_of_known_methods() -> None:
 
 
 def test_labels_filled_in_are_measured_by_their_auroc() -> None:
-    filled = {"filled in": 9, "accuracy": 0.3, "auroc": 0.8}
-    one = {"personal": {"mean": 0.6, "n": 5}, "global": {}, "metric": "auroc", "seconds": 1.0, "facts": {}}
+    filled = FilledLabels(filled_in=9, mean_confidence=0.7, accuracy=0.3, always_absent=0.5, auroc=0.8, n=9)
+    unknown = FilledLabels(filled_in=9, mean_confidence=0.7, accuracy=0.3, always_absent=0.5, auroc=None, n=9)
     lines = [
-        compare.line("fedpsl", [one | {"labels": filled}], {}),
-        compare.line("fedavg", [one | {"labels": filled | {"auroc": None}}], {}),
+        compare.line(method, [changed(labels=labels)], {})
+        for method, labels in (("fedpsl", filled), ("fedavg", unknown))
     ]
     assert [x.labels for x in lines] == [(0.8,), ()]
     assert "labels filled in, AUROC, %" in markdown(lines, [0])
@@ -189,8 +198,8 @@ def test_nothing_is_counted_twice(tmp_path: Path, words: tuple[str, ...], told: 
 
 def test_a_method_that_was_not_measured_has_no_figure() -> None:
     """As one without a global model where there is only a common test set."""
-    personal = {"mean": None, "n": 0}
-    unmeasured = {"labels": {}, "global": {}, "metric": "p@1", "personal": personal, "seconds": 1.0, "facts": {}}
-    found = compare.line("local-only", [unmeasured], {})
-    assert found.values == ()
-    assert "0.00" not in markdown([found], [0])
+    unmeasured = changed(labels=None, common={}, metric="p@1", personal=OverSites.of([]))
+    line = compare.line("local-only", [unmeasured], {})
+    assert line.values == ()
+    assert line.over == "p@1 on the common test set"
+    assert "0.00" not in markdown([line], [0])

@@ -20,11 +20,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from imperfed.core.errors import DataError
-from imperfed.data.candidates import LabelConfig
-from imperfed.data.files.declaration import KINDS, Inputs, LabelColumns, SensitiveColumn, read_declaration
+from imperfed.data.files.declaration import Inputs, LabelColumns, SensitiveColumn, read_declaration
 from imperfed.data.files.reading import places, read_sites
+from imperfed.data.files.rules import declarable
+from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.split import SplitConfig
 from tests.support import small_files as small
 from tests.support.written_files import declare
 
@@ -219,7 +220,7 @@ some = st.lists(columns, max_size=3, unique=True).map(tuple)
 optional = st.just("") | columns
 labels = st.builds(
     LabelColumns,
-    kind=st.sampled_from(KINDS),
+    kind=st.sampled_from(sorted(declarable())),
     classes=st.sampled_from((("cat", "dog", "lynx"), ("0", "1"), ("cat", "dog"))),
     column=optional,
     columns=st.just(()) | some,

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.data.candidates import LabelConfig
+from imperfed.data.corruption.candidates.flip import FlippedSets
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, SensitiveColumn
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.partitions.iid import IIDPartition
 from imperfed.data.sources import load
+from imperfed.data.split import SplitConfig
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Watch, start
 from tests.support.written_files import Apart, Columns, declare, numeric, write_images, write_table
@@ -53,7 +55,7 @@ def said(form: str, width: int, standardise: bool) -> Inputs:
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Apart, dict[str, bytes]]:
     """Digits with candidate sets, and what a run on them gives back."""
-    apart = Apart(load("digits"), SplitConfig(), LabelConfig(candidates="flip"))
+    apart = Apart(load("digits"), SplitConfig(), LabelConfig(candidates=FlippedSets()))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
         return apart, trained("pfedpll", "digits", tmp_path_factory.mktemp("builtin"), **FLIP)
@@ -103,7 +105,7 @@ def test_missing_labels_of_a_standardised_table(form: str, tmp_path: Path) -> No
     np.savez(tmp_path / "mine.npz", x=x, y=y, classes=np.array(["a", "b", "c"]))
     split = {"partition": "iid", "sites": 3}
     theirs = trained("masked-bce", tmp_path / "mine.npz", tmp_path / "theirs", **split)
-    apart = Apart(load(str(tmp_path / "mine.npz")), SplitConfig(**split), LabelConfig())  # type: ignore[arg-type]
+    apart = Apart(load(str(tmp_path / "mine.npz")), SplitConfig(3, IIDPartition()), LabelConfig())
     assert (apart.scene.federation.labels.values == -1).any()
     for k, name in enumerate(apart.names):
         x_k, labels, truth, ids = apart.site(k)
@@ -141,7 +143,9 @@ def test_a_sensitive_attribute(form: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=x, y=y, attribute=groups, attribute_values=names)
     split, fair = {"partition": "iid", "sites": 3}, {"fairness.target": "green", "fairness.unprivileged": "1"}
     theirs = trained("cc", tmp_path / "mine.npz", tmp_path / "theirs", **split, **FLIP, **fair)
-    apart = Apart(load(str(tmp_path / "mine.npz")), SplitConfig(**split), LabelConfig(candidates="flip"))  # type: ignore[arg-type]
+    apart = Apart(
+        load(str(tmp_path / "mine.npz")), SplitConfig(3, IIDPartition()), LabelConfig(candidates=FlippedSets())
+    )
     attribute, starts = apart.scene.federation.attribute, apart.scene.federation.starts
     assert attribute is not None
     for k, site in enumerate(apart.names):
@@ -188,7 +192,7 @@ def test_images_with_exact_labels(form: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", x=(whole.x[order, 0] * 255).byte().numpy(), y=whole.y[order].numpy())  # type: ignore[index]
     split = {"partition": "iid", "sites": 3}
     theirs = trained("fedavg", tmp_path / "mine.npz", tmp_path / "theirs", **split, **{"labels.kind": "exact"})
-    apart = Apart(load(str(tmp_path / "mine.npz")), SplitConfig(**split), LabelConfig(kind="exact"))  # type: ignore[arg-type]
+    apart = Apart(load(str(tmp_path / "mine.npz")), SplitConfig(3, IIDPartition()), LabelConfig(kind="exact"))
     for k, site in enumerate(apart.names):
         x, labels, _, ids = apart.site(k)
         files = [f"{c}/{int(name):04}.png" for c, name in zip(labels.values.tolist(), ids, strict=True)]

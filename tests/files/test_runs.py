@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from imperfed.data.candidates import LabelConfig
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, SensitiveColumn, called, read_declaration
 from imperfed.data.files.reading import read_sites
+from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.split import SplitConfig
 from tests.support import small_files as small
 from tests.support.terminal import done, imperfed, records, summary
 from tests.support.written_files import declare, write_table
@@ -134,6 +134,7 @@ def test_all_problems_end_a_run_before_anything_is_written(tmp_path: Path) -> No
     [
         ("partition=iid", "split.partition = iid: the sites and their rows of animals are as its files say"),
         ("sites=3", "split.sites = 3"),
+        ("beta=0.1", "split.partition = dirichlet beta=0.1: the sites and their rows of animals"),
         ("split.standardise=true", "split.standardise"),
         ("labels.candidates=flip", "labels.candidates = flip: the labels (candidates) of animals are as its files say"),
         ("labels.kind=exact", "labels.kind = exact"),

@@ -238,11 +238,11 @@ def test_the_fast_and_the_slow_way_read_the_same(tmp_path: Path, monkeypatch: py
 
 def test_one_site_by_a_declaration_from_elsewhere(tmp_path: Path) -> None:
     text = read_declaration(small.candidates(tmp_path)).toml()
-    site = read_site(tmp_path / "sites/south.csv", parse(text))
+    site = read_site("south", tmp_path / "sites/south.csv", None, parse(text))
     assert torch.equal(site.rows.x, found(tmp_path).sites[1].rows.x)
     (tmp_path / "sites/south.csv").write_text("id,age\n1,2\n")
     with pytest.raises(DataError, match=r"south\.csv: 4 problems"):
-        read_site(tmp_path / "sites/south.csv", parse(text))
+        read_site("south", tmp_path / "sites/south.csv", None, parse(text))
 
 
 def test_sites_that_can_be_read_are_there_beside_the_problems_of_others(tmp_path: Path) -> None:

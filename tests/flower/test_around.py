@@ -30,7 +30,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SEVEN: dict[str, Any] = {"split.sites": 7, "split.partition": "iid", "rounds.rounds": 2}
 DEFENDED = {
     "labels.candidates": "flip",
-    "labels.edge": "raw",
+    "candidates.edge": "raw",
     "fairness.target": "q",
     "fairness.unprivileged": "c",
     "attack": "plfa",
@@ -43,7 +43,6 @@ DEFENDED = {
 REPAIRED = {
     "labels.kind": "exact",
     "labels.noise": "uniform",
-    "labels.noise_rate": 0.3,
     "split.trusted": 0.15,
     "repair": "fb-nll",
     "repair.groups": 2,
@@ -72,7 +71,7 @@ def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
     assert sum(apart.experiment.data.facts["labels_changed"]) == changed > 0
     assert_same(Alone(config, load_data(config)).go(), apart)
     up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}
-    assert up == {"V", "r", "V_classes", "w", "buffers"}
+    assert up == {"V", "r", "V_classes", "changed", "noise", "w", "buffers"}
 
 
 def test_one_pass_is_the_same_up_to_the_order_of_a_sum(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from imperfed.core.labels import Candidates, Exact
 from imperfed.data.site_files import SiteFiles
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.process import ProcessBackend
-from imperfed.engine.backends.task_pool import Failure
+from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, NotFinite, Silent
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
 from imperfed.flower.messages.local_grid import Node
 from imperfed.flower.messages.payload import FAILED, Payload, pack, unpack
-from imperfed.flower.messages.transport import AWAY, Timeouts
+from imperfed.flower.messages.transport import Timeouts
 from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled, settled
 
 Answer = Callable[[Message], Message]
@@ -83,35 +83,41 @@ def nameless(payload: Payload) -> Payload:
     return replace(payload, trees={**payload.trees, "up": {"buffers": payload.trees["up"]["buffers"]}})
 
 
-WAYS: dict[str, tuple[Callable[[Message, Answer], Message | None], str]] = {
+WAYS: dict[str, tuple[Callable[[Message, Answer], Message | None], type[Failure], str]] = {
     "not finite": (
         lambda m, answer: changed(answer(m), lambda letter: with_w(letter, spoiled), m),
+        NotFinite,
         "its answer was refused: 'w' is not finite",
     ),
     "wrong shape": (
         lambda m, answer: changed(answer(m), lambda letter: with_w(letter, lambda w: w[1:]), m),
+        Misshapen,
         r"its answer was refused: 'w' has shape \(\d+,\), expected \(\d+,\)",
     ),
     "wrong type": (
         lambda m, answer: changed(answer(m), lambda letter: with_w(letter, torch.Tensor.double), m),
-        "its answer was refused: 'w' has shape",
+        Misshapen,
+        "its answer was refused: 'w' holds torch.float64, expected torch.float32",
     ),
     "missing": (
         lambda m, answer: changed(answer(m), nameless, m),
+        Misshapen,
         "its answer was refused: 'w' is missing",
     ),
     "nothing in it": (
         lambda m, answer: changed(answer(m), lambda letter: Payload({"loss": 0.5}), m),
+        Misshapen,
         "its answer was refused: it holds no answer",
     ),
     "no number": (
         lambda m, answer: changed(answer(m), lambda letter: replace(letter, words={"loss": "low"}), m),
+        Misshapen,
         "its answer was refused: 'loss' should be of type float, found 'low'",
     ),
-    "cut short": (lambda m, answer: cut(answer(m)), "its answer was refused: 'up/w' cannot be read"),
-    "lost": (lambda m, answer: (answer(m), None)[1], "it gave no answer within 0.05 s"),
-    "silent": (lambda m, answer: None, "it gave no answer within 0.05 s"),
-    "error": (lambda m, answer: Message(Error(5, "gone"), reply_to=m), "no answer: gone"),
+    "cut short": (lambda m, answer: cut(answer(m)), Misshapen, "its answer was refused: 'up/w' cannot be read"),
+    "lost": (lambda m, answer: (answer(m), None)[1], Silent, "it gave no answer within 0.05 s"),
+    "silent": (lambda m, answer: None, Silent, "it gave no answer within 0.05 s"),
+    "error": (lambda m, answer: Message(Error(5, "gone"), reply_to=m), Crashed, "no answer: gone"),
 }
 
 
@@ -129,7 +135,7 @@ def in_round(way: Callable[[Message, Answer], Message | None]) -> Callable[[Mess
 def same_but_for_reasons(alone: Alone, apart: Apart, figures: bool = True) -> None:
     """Equal runs; in one process the reasons and perhaps the figures of the failing site are others."""
     for report in (*alone.reports, *apart.reports):
-        report.failures = dict.fromkeys(report.failures, "")
+        report.failures = dict.fromkeys(report.failures, Failure(""))
         if not figures:
             report.personal.pop(SITE, None)
     assert_same(alone, apart)
@@ -137,13 +143,14 @@ def same_but_for_reasons(alone: Alone, apart: Apart, figures: bool = True) -> No
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_site_that_fails_is_named_left_out_and_loses_nothing(way: str, without: Alone, tmp_path: Path) -> None:
-    mishap, reason = WAYS[way]
+    mishap, kind, reason = WAYS[way]
     apart = Apart(without.config, raw(Candidates), tmp_path).start()
     apart.grid.nodes[100 + SITE].mishap = in_round(mishap)
     apart.go()
-    (failure,) = apart.reports[ROUND].failures.items()
-    assert failure[0] == SITE
-    assert re.match(reason, failure[1])
+    ((site, failure),) = apart.reports[ROUND].failures.items()
+    assert site == SITE
+    assert type(failure) is kind
+    assert re.match(reason, failure.reason)
     same_but_for_reasons(without, apart, figures=False)
 
 
@@ -173,7 +180,7 @@ def test_a_site_that_is_away_comes_back_under_another_number(without: Alone, tmp
     apart = Apart(without.config, raw(Candidates), tmp_path).start()
     apart.go(rounds=1)
     # The figures after round 0 came with the answers of round 1: this site's answer is dropped as if it had died.
-    apart.engine.backend.ahead[(ROUND, 0)][SITE] = AWAY
+    apart.engine.backend.early[(ROUND, 0)][SITE] = Away("")
     node = apart.grid.nodes.pop(100 + SITE)
     apart.go(rounds=1 + ROUND)
     assert SITE in apart.reports[ROUND].failures
@@ -206,7 +213,7 @@ def test_a_run_goes_on_without_a_site_that_does_not_come_back(tmp_path: Path, wi
     away = Apart(without.config, raw(Candidates), tmp_path)
     node = away.grid.nodes.pop(100 + SITE)
     away.start(replace(AT_ONCE, back=0.05)).go(rounds=2)
-    assert away.reports[0].failures == {SITE: "it is not connected"}
+    assert away.reports[0].failures == {SITE: Away("it is not connected")}
     assert "going on without site2" in (tmp_path / "run" / "mail.txt").read_text()
     away.grid.nodes[555] = node
     away.go()
@@ -264,7 +271,7 @@ def test_a_site_says_what_it_could_not_read(tmp_path: Path) -> None:
 
     apart.grid.nodes[100 + SITE].mishap = in_round(broken)
     apart.go()
-    assert apart.reports[ROUND].failures[SITE].startswith("'down/w' cannot be read")
+    assert apart.reports[ROUND].failures[SITE].reason.startswith("'down/w' cannot be read")
 
 
 def test_what_goes_wrong_with_a_row_stays_at_the_site(tmp_path: Path) -> None:
@@ -274,7 +281,7 @@ def test_what_goes_wrong_with_a_row_stays_at_the_site(tmp_path: Path) -> None:
         raise DataError("site2.csv, line 7: patient 4711 has no label")
 
     place = apart.place
-    apart.place = lambda h: replace(place(h), holding=unreadable) if h.name == "site2" else place(h)  # type: ignore
+    apart.place = lambda h: replace(place(h), files=unreadable) if h.name == "site2" else place(h)  # type: ignore
     with pytest.raises(QuorumError, match=r"site2 did not come within 0.1 s"):
         apart.start(replace(Timeouts(), gather=0.1, hello=1, poll=0.01))
     told = (apart.folder / "run" / "mail.txt").read_text()
@@ -392,3 +399,10 @@ def test_a_site_that_comes_back_while_its_old_session_is_asked_is_asked_again_in
     transport.timeouts = replace(AT_ONCE, again=0)
     transport.look()
     assert transport.nodes["site2"] == 100 + SITE
+
+
+def test_a_run_that_diverges_at_the_sites_says_so(tmp_path: Path) -> None:
+    """Each site refuses its own answer; that it was for numbers that are not finite travels with the refusal."""
+    apart = Apart(everybody(**{"local.lr": 1e30}), raw(Candidates), tmp_path).start()
+    with pytest.raises(DivergedError, match=r"the run has diverged: 0 of 4 sites answered"):
+        apart.go()

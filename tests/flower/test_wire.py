@@ -89,7 +89,7 @@ def test_bytes_grow_with_what_is_sent() -> None:
 
 
 def test_a_letter_tells_names_shapes_and_types() -> None:
-    told = Payload({"loss": 0.5}, {"up": {"w": torch.zeros(3, 2), "n": torch.tensor(1)}}).told()
+    told = Payload({"loss": 0.5}, {"up": {"w": torch.zeros(3, 2), "n": torch.tensor(1)}}).parts()
     assert told == ["up/w [3, 2] float32", "up/n [] int64", "loss"]
 
 

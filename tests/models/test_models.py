@@ -225,8 +225,6 @@ def test_unknown_names_offer_the_nearest() -> None:
         UsageError, match=r"unknown model 'resnet19'. Did you mean 'resnet1\d'\?.*package.module:function"
     ):
         make("resnet19")
-    with pytest.raises(UsageError, match=r"unknown norm 'bach'. Did you mean 'batch'\?"):
-        make("resnet10", norm="bach")
 
 
 @pytest.mark.parametrize("settings", [{"layers": 0}, {"hidden": 0}])

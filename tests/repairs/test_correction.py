@@ -9,12 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from imperfed.core.components import LabelDecision
+from imperfed.core.context import ServerView, SiteView
 from imperfed.core.errors import DataError, UsageError
-from imperfed.core.labels import Exact
+from imperfed.core.exchange import Query
+from imperfed.core.federation import Trusted
 from imperfed.repairs.fb_nll import calibration
 from imperfed.repairs.fb_nll.correction import KEPT, ROW, WHOLE, Correction
-from imperfed.repairs.protocol import LabelDecision, Transcript, View, converse
-from tests.support.crowd import CLASSES, TASK_OF, clean, rows, site
+from tests.support import crowd
+from tests.support.crowd import CLASSES, TASK_OF, Message, clean, rows, site
+from tests.support.crowd import view as seen
 
 CORRECTION = Correction(CLASSES, M=2, phase1="margin", threshold=0.5, gate=0.05, rank=3, features="raw", task_of=())
 
@@ -23,18 +27,30 @@ def draw(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def held(correction: Correction, *views: View, each: int = 30) -> tuple[Transcript, list[LabelDecision]]:
-    talk = converse(correction.steps(), views, clean(draw(7), each))
-    return talk, [correction.decide(view, had) for view, had in zip(views, talk.received, strict=True)]
+def held(
+    correction: Correction, *views: SiteView, each: int = 30, trusted: Trusted | None = None
+) -> tuple[list[Message], list[LabelDecision]]:
+    """What the sites and the server say to each other, and what every site decides."""
+    trusted = trusted or clean(draw(7), each)
+    decisions = []
+
+    def decide(site: SiteView) -> dict[str, Tensor]:
+        decisions.append(correction.decide(site))
+        return {}
+
+    last = Query("decide", lambda server, updates, context: server, correction.send, respond=decide)
+    server = correction.init_server(ServerView(trusted=trusted), None)
+    _, messages = crowd.held((*correction.exchanges(), last), views, server, trusted)
+    return messages, decisions
 
 
-def scattered(n: int, rate: float) -> tuple[View, Tensor]:
+def scattered(n: int, rate: float) -> tuple[SiteView, Tensor]:
     """A site with all classes and labels drawn anew with this probability."""
     generator = draw(3)
     y = torch.arange(4).repeat(n // 4)
     anew = torch.rand(n, generator=generator) < rate
     told = torch.where(anew, torch.randint(4, (n,), generator=generator), y)
-    return View(0, rows(y, generator), Exact(told, 4)), y
+    return seen(rows(y, generator), told), y
 
 
 def test_a_label_that_is_wrong_as_a_whole_is_relabelled_as_a_whole() -> None:
@@ -58,13 +74,12 @@ def test_scattered_wrong_labels_are_set_right_row_by_row() -> None:
 def test_without_noise_the_gate_bounds_the_damage_and_the_paper_does_not() -> None:
     generator = draw(1)
     y = torch.arange(4).repeat(300)
-    view = View(0, rows(y, generator, spread=0.7), Exact(y, 4))
-    server = {"x": rows(torch.arange(4).repeat(60), generator, spread=0.7), "y": torch.arange(4).repeat(60)}
+    view = seen(rows(y, generator, spread=0.7), y)
+    trusted = clean(generator, 60, spread=0.7)
     damage = {}
     for gate in (0.02, 0.1, 1.0):
         correction = replace(CORRECTION, phase1="off", gate=gate)
-        talk = converse(correction.steps(), (view,), server)
-        verdict = correction.decide(replace(view, memory={}), talk.received[0])
+        _, (verdict,) = held(correction, replace(view, memory={}), trusted=trusted)
         damage[gate] = float((verdict.suggested != y).double().mean())
     assert damage[0.02] < 0.05 < damage[0.1] < 0.15 < damage[1.0]
 
@@ -75,7 +90,7 @@ def test_without_a_gate_it_is_equation_7_as_written_in_numpy() -> None:
     server = clean(draw(7))
     norms = []
     for c in range(4):
-        F = server["x"][server["y"] == c].double().numpy()
+        F = server.x[server.labels.values == c].double().numpy()
         V = np.linalg.eigh(F.T @ F)[1][:, ::-1][:, :3]
         norms.append(np.linalg.norm(view.x.double().numpy() @ V, axis=1))
     assert verdict.suggested.tolist() == np.argmax(norms, 0).tolist()
@@ -110,7 +125,7 @@ def test_the_papers_phase_1_is_equations_2_to_6_as_written_in_numpy() -> None:
     S_k, lam_k, V_k = moments(view.x[40:].double().numpy())
     R = []
     for c in range(4):
-        S_c, lam_c, V_c = moments(server["x"][server["y"] == c].double().numpy())
+        S_c, lam_c, V_c = moments(server.x[server.labels.values == c].double().numpy())
         R.append((one_sided(S_k, lam_k, V_c), one_sided(S_c, lam_c, V_k)))
     both = np.mean(R, 1)
     assert np.abs(np.diff(R, axis=1)[1]) > 0.01  # neither half alone would do
@@ -130,17 +145,17 @@ def test_a_whole_label_stays_within_the_sites_task_too() -> None:
 def test_nothing_but_directions_leaves_a_site_and_small_labels_are_not_shown() -> None:
     generator = draw()
     first, second = site(0, [30, 9, 0, 12], generator)[0], site(1, [4, 5, 0, 0], generator)[0]
-    talk, _ = held(CORRECTION, first, second)
-    up = [(m.step, m.site, {name: tuple(t.shape) for name, t in m.content.items()}) for m in talk.messages if m.up]
+    messages, _ = held(CORRECTION, first, second)
+    up = [(m.exchange, m.site, {name: tuple(t.shape) for name, t in m.content.items()}) for m in messages if m.up]
     assert up == [("classes", 0, {"V_classes": (2, 12, 1)})]
-    V = next(m.content["V_classes"] for m in talk.messages if m.up)
+    V = next(m.content["V_classes"] for m in messages if m.up)
     assert V.norm(dim=1).flatten().tolist() == pytest.approx([1, 1], abs=1e-6)
 
 
 def test_the_server_says_nothing_of_its_rows_but_directions_and_thresholds() -> None:
     view, _ = site(0, [30, 20, 0, 0], draw())
-    talk, _ = held(CORRECTION, view)
-    down = {name: tuple(t.shape) for m in talk.messages if not m.up for name, t in m.content.items()}
+    messages, _ = held(CORRECTION, view)
+    down = {name: tuple(t.shape) for m in messages if not m.up for name, t in m.content.items()}
     assert down == {"U": (4, 12, 3), "margins": (120,), "rates": (2,), "leads": (12,), "s": (2, 4)}
 
 
@@ -155,7 +170,7 @@ def test_another_sites_rows_change_nothing_here() -> None:
 
 def test_known_tasks_keep_labels_within_the_sites_task() -> None:
     view, y = site(0, [60, 60, 0, 0], draw())
-    blurred = View(0, view.x + 0.8 * torch.randn(view.x.shape, generator=draw(5)), Exact(torch.full_like(y, 2), 4))
+    blurred = seen(view.x + 0.8 * torch.randn(view.x.shape, generator=draw(5)), torch.full_like(y, 2))
     free, bound = (replace(CORRECTION, phase1="off", gate=1.0, task_of=t) for t in ((), TASK_OF))
     _, (anywhere,) = held(free, blurred)
     _, (at_home,) = held(bound, replace(blurred, memory={}))

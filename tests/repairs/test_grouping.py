@@ -8,23 +8,30 @@ import numpy as np
 import pytest
 import torch
 
+from imperfed.core.context import ServerView, SiteView
 from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Updates
 from imperfed.core.labels import Exact
+from imperfed.engine.conversation import Transcript
 from imperfed.repairs.fb_nll.grouping import Grouping
-from imperfed.repairs.protocol import Transcript, View, converse
-from tests.support.crowd import D, site
+from tests.support import crowd
+from tests.support.crowd import D, Message, site
 
 COUNTS = [[30, 20, 0, 0], [2, 0, 25, 20], [25, 35, 1, 0], [0, 0, 15, 40], [0, 3, 20, 25], [0, 0, 4, 2]]
 GROUPING = Grouping(groups=2, M=3, linkage="average", center=False, features="raw")
 
 
-def sites() -> list[View]:
+def sites() -> list[SiteView]:
     draw = torch.Generator().manual_seed(0)
     return [site(k, counts, draw)[0] for k, counts in enumerate(COUNTS)]
 
 
-def held(grouping: Grouping = GROUPING, views: list[View] | None = None) -> Transcript:
-    return converse(grouping.steps(), views or sites(), {})
+def spoken(grouping: Grouping = GROUPING, views: list[SiteView] | None = None) -> tuple[Transcript, list[Message]]:
+    return crowd.held(grouping.exchanges(), views or sites(), {})
+
+
+def held(grouping: Grouping = GROUPING, views: list[SiteView] | None = None) -> Transcript:
+    return spoken(grouping, views)[0]
 
 
 def test_sites_of_one_task_are_together_and_who_sends_nothing_joins_the_most() -> None:
@@ -32,17 +39,17 @@ def test_sites_of_one_task_are_together_and_who_sends_nothing_joins_the_most() -
 
 
 def test_nothing_but_directions_and_scores_leaves_a_site() -> None:
-    talk = held()
-    up = {(m.step, m.site, name): tuple(t.shape) for m in talk.messages if m.up for name, t in m.content.items()}
+    talk, messages = spoken()
+    up = {(m.exchange, m.site, name): tuple(t.shape) for m in messages if m.up for name, t in m.content.items()}
     directions = {("directions", k, "V"): (D, 3) for k in range(5)}
     assert up == directions | {("scores", k, "r"): (5,) for k in range(5)}  # site 5 has 6 rows and sends nothing
-    assert talk.sent() == {"V": (D, 3), "r": (5,)}
-    assert talk.bytes(up=True) == 5 * (D * 3 + 5) * 4
-    assert talk.bytes(up=False) == 5 * 5 * D * 3 * 4
+    assert talk.sent == {"V": (D, 3), "r": (5,)}
+    assert talk.up == 5 * (D * 3 + 5) * 4
+    assert talk.down == 5 * 5 * D * 3 * 4
 
 
 def test_what_is_sent_are_unit_vectors_and_shares() -> None:
-    for message in held().messages:
+    for message in spoken()[1]:
         if "V" in message.content and message.up:
             V = message.content["V"]
             assert (V.T @ V).numpy() == pytest.approx(np.eye(3), abs=1e-5)
@@ -73,9 +80,9 @@ def test_similarities_as_written_in_numpy() -> None:
 
 
 def test_a_claim_that_is_no_share_does_not_count() -> None:
-    grouping = GROUPING
     liar = {"r": torch.tensor([torch.nan, 1e9, -5.0])}
-    server, _ = grouping.form({"who": torch.arange(3)}, ({"r": torch.ones(3)}, {"r": torch.ones(3)}, liar))
+    claims = Updates((0, 1, 2), torch.ones(3), {}, ({"r": torch.ones(3)}, {"r": torch.ones(3)}, liar))
+    server = GROUPING.form({"who": torch.arange(3)}, claims, ServerView())
     assert ((server["R"] >= 0) & (server["R"] <= 1)).all()
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from imperfed.core.cache import cache_folder
 from imperfed.core.errors import UsageError
 from imperfed.repairs import feature_cache
 from imperfed.repairs import features as phi
@@ -111,14 +112,14 @@ def test_the_users_function_is_asked_once_for_each_row() -> None:
     assert CALLS == [3, 1]
     with pytest.raises(UsageError, match="own_features"):
         features(f"{__name__}:own_feature", x)
-    with pytest.raises(UsageError, match="one row an example"):
+    with pytest.raises(UsageError, match="one row per example"):
         features(f"{__name__}:crooked", x)
 
 
 def test_a_spoilt_file_is_computed_again() -> None:
     x = torch.rand(3, 2)
     first = feature_cache.remembered("f", x, lambda x: 2 * x)
-    for path in feature_cache.folder("f").glob("*.npy"):
+    for path in (cache_folder("features") / "f").glob("*.npy"):
         path.write_bytes(b"spoilt")
     assert torch.equal(feature_cache.remembered("f", x, lambda x: 2 * x), first)
 

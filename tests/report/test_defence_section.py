@@ -9,14 +9,14 @@ from tests.support.made_run import make, source, text
 
 FOUND = {
     "out": [{"site": "north", "since": 2, "score": 0.4321, "confidence": 0.36}],
-    "ever out": ["north", "south"],
-    "false alarms": ["north"],
+    "ever_out": ["north", "south"],
+    "false_alarms": ["north"],
     "missed": [],
 }
 
 
 def defended(tmp_path: Path, known: bool = True) -> RunFolder:
-    found = FOUND if known else {name: FOUND[name] for name in ("out", "ever out")}
+    found = FOUND if known else {name: FOUND[name] for name in ("out", "ever_out")}
     folder = make(tmp_path, lambda s: s.update(suspicions=found))
     for r, out in ((1, 0.0), (2, 1.0), (3, 1.0)):
         for metric, value in (("score", 0.1 * r), ("confidence", 0.5), ("out", out)):
@@ -45,7 +45,7 @@ def test_nothing_is_said_of_adversaries_that_nobody_knows(tmp_path: Path) -> Non
 
 def test_without_a_defence_there_is_no_section(tmp_path: Path) -> None:
     assert "Suspicions" not in text(make(tmp_path))
-    assert "Suspicions" not in text(make(tmp_path / "other", lambda s: s.update(suspicions={})))
+    assert "Suspicions" not in text(make(tmp_path / "other", lambda s: s.update(suspicions=None)))
 
 
 def test_what_a_defence_sees_every_round_is_no_event(tmp_path: Path) -> None:

@@ -113,10 +113,13 @@ def test_written_anew_it_is_the_same_and_leaves_nothing_beside(tmp_path: Path) -
 
 def test_files_of_a_real_run(tmp_path: Path) -> None:
     words = {"method": "pfedpll", "data": "digits", "rounds": 2, "sites": 2, "steps": 2, "workers": 1}
-    folder, told = start(resolve(words=words), tmp_path, Watch())
+    folder, summary = start(resolve(words=words), tmp_path, Watch())
     page = text(folder)
-    assert f"accuracy, mean over sites {100 * told['personal']['mean']:.2f} %" in page
-    assert f"({100 * told['labels']['accuracy']:.2f} %)" in page
+    assert summary.personal.mean is not None
+    assert summary.labels is not None
+    assert summary.labels.accuracy is not None
+    assert f"accuracy, mean over sites {100 * summary.personal.mean:.2f} %" in page
+    assert f"({100 * summary.labels.accuracy:.2f} %)" in page
     assert not Check(source(folder)).faults
 
 

@@ -71,7 +71,7 @@ def test_set_sizes_and_confidence_come_from_the_label_files(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("sure", "words"), [(0.8, "overconfident by 5.00"), (0.55, "underconfident by 20.00")])
 def test_confidence_against_truth(tmp_path: Path, sure: float, words: str) -> None:
-    page = text(make(tmp_path, lambda s: s["labels"].update({"mean confidence": sure})))
+    page = text(make(tmp_path, lambda s: s["labels"].update({"mean_confidence": sure})))
     told = f"Mean confidence is {100 * sure:.2f} %, n = 4; 75.00 % are right, so the method is {words} points."
     assert told in page
 
@@ -179,7 +179,7 @@ def test_a_summary_of_fewer_rounds_than_the_settings_ask_for_is_not_the_end(tmp_
 
 def test_exact_labels(tmp_path: Path) -> None:
     def change(s: dict[str, Any]) -> None:
-        s["labels"] = {}
+        del s["labels"]
         s["facts"] = {k: v for k, v in s["facts"].items() if k not in ("sets", "mean_size", "singletons")}
         s["facts"]["labels"] = "exact"
         for row in s["sites"]:
@@ -196,7 +196,7 @@ def test_unknown_truth(tmp_path: Path) -> None:
         s["labels"].update(accuracy=None, mistaken=None)
         del s["facts"]["counts"], s["facts"]["classes_at_nobody"]
         for row in s["sites"]:
-            row.update(labels=None, accuracy=None, test=0)
+            row.update(labels=None, value=None, test=0)
 
     page = text(make(tmp_path, change))
     assert "The true ones are unknown" in page
@@ -233,7 +233,7 @@ def test_a_file_cut_short_is_named_with_the_remedy(name: str, remedy: str, kept:
 @pytest.mark.parametrize(("sites", "folded"), [(30, False), (31, True)])
 def test_many_sites_are_folded(tmp_path: Path, sites: int, folded: bool) -> None:
     def change(s: dict[str, Any]) -> None:
-        s["sites"] = [{"site": f"s{k}", "train": 5, "test": 2, "accuracy": 0.5, "labels": 1.0} for k in range(sites)]
+        s["sites"] = [{"site": f"s{k}", "train": 5, "test": 2, "value": 0.5, "labels": 1.0} for k in range(sites)]
         s["facts"]["counts"] = [[1] * sites] * 3
 
     folder = make(tmp_path, change)

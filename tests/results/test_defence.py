@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from imperfed.core.context import SiteVerdict
-from imperfed.results.defence import figures, table, told, verdict
+from imperfed.results.defence import figures, sentences, summarise, table
+from imperfed.results.summary import DefenceSummary, LeftOut
 
 SITES = ("a", "b", "c")
 ROUNDS = [
@@ -31,35 +32,30 @@ def test_the_table_has_a_row_a_site_and_round():
 
 
 def test_who_is_out_in_the_end_and_since_when():
-    found = verdict(table(records(ROUNDS)), None)
-    assert found == {
-        "out": [{"site": "a", "since": 1, "score": 0.7, "confidence": 0.36}],
-        "ever out": ["a", "c"],
-    }
-    assert told(found) == ["left out by the defence: a (since round 1)", "left out for a time: c"]
+    summary = summarise(table(records(ROUNDS)), None)
+    assert summary == DefenceSummary((LeftOut("a", since=1, score=0.7, confidence=0.36),), ever_out=("a", "c"))
+    assert sentences(summary) == ["left out by the defence: a (since round 1)", "left out for a time: c"]
 
 
 def test_a_site_that_came_back_and_was_left_out_again():
     again = [*ROUNDS, [SiteVerdict(2, 0.9, 0.48, True)], [SiteVerdict(2, 0.9, 0.43, True)]]
-    assert [(line["site"], line["since"]) for line in verdict(table(records(again)), None)["out"]] == [
-        ("a", 1),
-        ("c", 4),
-    ]
+    summary = summarise(table(records(again)), None)
+    assert summary is not None
+    assert [(one.site, one.since) for one in summary.out] == [("a", 1), ("c", 4)]
 
 
 def test_false_alarms_are_counted_where_the_adversaries_are_known():
-    found = verdict(table(records(ROUNDS)), ["b"])
-    assert found["false alarms"] == ["a"]
-    assert found["missed"] == ["b"]
-    assert "false alarms a; missed b" in told(found)[-1]
-    right = verdict(table(records(ROUNDS)), ["a"])
-    assert right["false alarms"] == right["missed"] == []
-    assert "false alarms none; missed none" in told(right)[-1]
+    wrong, right = (summarise(table(records(ROUNDS)), [adversary]) for adversary in "ba")
+    assert wrong is not None
+    assert right is not None
+    assert (wrong.false_alarms, wrong.missed) == (("a",), ("b",))
+    assert "false alarms a; missed b" in sentences(wrong)[-1]
+    assert (right.false_alarms, right.missed) == ((), ())
+    assert "false alarms none; missed none" in sentences(right)[-1]
 
 
 def test_without_a_defence_nothing_is_told():
-    assert verdict(table(records([])), ["a"]) == {}
-    assert told({}) == []
-    assert told(verdict(table(records([[SiteVerdict(0, 0.1, 0.5, False)]])), None)) == [
-        "left out by the defence: nobody"
-    ]
+    assert summarise(table(records([])), ["a"]) is None
+    nobody = summarise(table(records([[SiteVerdict(0, 0.1, 0.5, False)]])), None)
+    assert nobody is not None
+    assert sentences(nobody) == ["left out by the defence: nobody"]

@@ -89,7 +89,8 @@ def test_cells_and_settings():
     assert len(cells) == len(set(cells)) == 2 * 2 * 2 * (3 + 3 * 7)
     assert all(cell.seed == 0 for cell in cells[: len(cells) // 2])
     config = study.config_of(Cell("student", "dirichlet", "mixup", "oracle", 4))
-    assert (config.rounds.rounds, config.local.lr, config.split.beta, config.run.data_seed) == (60, 0.02, 1.0, 4)
+    assert (config.rounds.rounds, config.local.lr, config.run.data_seed) == (60, 0.02, 4)
+    assert str(config.split.partition) == "dirichlet beta=1.0"
     assert config.attack.name == "mixup"
     assert (config.attack.target, config.attack.unprivileged, config.attack.alpha) == ("Asian", "F", 0.5)
     other = study.config_of(Cell("compas-african-american", "iid", "plfa", "none", 0))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.context import ServerView, SiteView
+from imperfed.core.exchange import Query
+from imperfed.core.federation import Trusted
 from imperfed.core.labels import Exact
-from imperfed.repairs.protocol import View
+from imperfed.engine.conversation import Transcript, ask_here, converse
 
 CLASSES = ("a", "b", "c", "d")
 D = 12
@@ -25,16 +31,48 @@ def rows(y: Tensor, draw: torch.Generator, spread: float = 0.25) -> Tensor:
 
 def site(
     index: int, counts: list[int], draw: torch.Generator, given: dict[int, int] | None = None
-) -> tuple[View, Tensor]:
+) -> tuple[SiteView, Tensor]:
     """A site with so many rows of each class, and its true classes; `given` says which classes were labelled wrong."""
     y = torch.arange(4).repeat_interleave(torch.tensor(counts))
     told = y.clone()
     for true, wrong in (given or {}).items():
         told[y == true] = wrong
-    return View(index, rows(y, draw), Exact(told, 4)), y
+    return view(rows(y, draw), told, index), y
 
 
-def clean(draw: torch.Generator, each: int = 30) -> Tree:
-    """The server's memory: `each` clean rows of every class."""
+def view(x: Tensor, given: Tensor, index: int = 0) -> SiteView:
+    """A site with these rows, which has received and remembers nothing."""
+    return SiteView(index, x, Exact(given, 4), {}, {})
+
+
+def clean(draw: torch.Generator, each: int = 30, spread: float = 0.25) -> Trusted:
+    """The server's rows: `each` clean ones of every class."""
     y = torch.arange(4).repeat(each)
-    return {"x": rows(y, draw), "y": y}
+    return Trusted(rows(y, draw, spread), Exact(y, 4))
+
+
+@dataclass(frozen=True)
+class Message:
+    """What went between one site and the server in one exchange."""
+
+    exchange: str
+    site: int
+    up: bool
+    content: Tree
+
+
+def held(
+    exchanges: Sequence[Query], views: Sequence[SiteView], server: Tree, trusted: Trusted | None = None
+) -> tuple[Transcript, list[Message]]:
+    """Exchanges between a server and sites in this process, with every message kept."""
+    messages: list[Message] = []
+    answer = ask_here(exchanges, views)
+
+    def ask(number: int, downs: Sequence[Tree]) -> tuple[Tree, ...]:
+        answers = answer(number, downs)
+        for up, trees in ((False, downs), (True, answers)):
+            messages.extend(Message(exchanges[number].name, k, up, tree) for k, tree in enumerate(trees) if tree)
+        return answers
+
+    context = ServerView(classes=CLASSES, trusted=trusted)
+    return converse(exchanges, server, context, [len(one.x) for one in views], ask), messages

@@ -11,7 +11,7 @@ from tests.support.rehearsal import Apart
 
 CARD = {"name", "rows", "kind", "classes", "shape", "features", "tests", "several"}
 FIGURES = {"loss", "metrics", "values", "counts"}
-SAID = CARD | FIGURES | {"step", "changed", "noise", "done"}
+SAID = CARD | FIGURES | {"done"}
 """All words that a site ever says."""
 
 

@@ -22,6 +22,7 @@ GIVEN = {"north": ["cat", "cat|lynx", "cat|lynx"], "south": ["cat|lynx|" + CLASS
 def summary() -> dict[str, Any]:
     """A run of two sites whose every figure differs from every other."""
     return {
+        "title": "pfedpll",
         "method": "pfedpll",
         "objective": "lcp",
         "data": "felines",
@@ -34,15 +35,19 @@ def summary() -> dict[str, Any]:
         "personal": {"mean": 0.6, "weighted": 0.66, "worst": 0.5, "n": 50},
         "global": {"accuracy": {"value": 0.625, "n": 80}},
         "sites": [
-            {"site": "north", "train": 3, "test": 10, "accuracy": 0.5, "labels": 2 / 3},
-            {"site": "south", "train": 1, "test": 40, "accuracy": 0.7, "labels": 1.0},
+            {"site": "north", "train": 3, "test": 10, "value": 0.5, "labels": 2 / 3},
+            {"site": "south", "train": 1, "test": 40, "value": 0.7, "labels": 1.0},
         ],
+        "account": {},
         "input": [4],
+        "features": 0,
+        "standardised": False,
         "classes": CLASSES,
         "labels": {
+            "kind": "candidates",
             "accuracy": 0.75,
-            "picking at random": 0.5833,
-            "mean confidence": 0.8,
+            "picking_at_random": 0.5833,
+            "mean_confidence": 0.8,
             "n": 4,
             "together": [[0, 3, 1], [3, 0, 1], [1, 1, 0]],
             "mistaken": [[0, 1, 0], [0, 0, 0], [0, 0, 0]],

@@ -23,7 +23,7 @@ from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.messages.local_grid import LocalGrid, Node
 from imperfed.flower.messages.transport import Timeouts
 from imperfed.flower.site.handlers import make_app
-from imperfed.flower.site.runtime import LocalSite, load_runtime
+from imperfed.flower.site.runtime import LocalSite, open_site
 from imperfed.results.folder import RunFolder
 from tests.support.toy import LOCAL, differences, world
 
@@ -125,13 +125,11 @@ class Apart:
 
     def site(self, k: int) -> Tree:
         """What one site has on its disk, and the model that it makes of it."""
-        state, spec = self.engine.state, self.engine.runtime.spec
-        start = tuple(state.memory["answered"][k].tolist())
-        run_info = self.engine.backend.charters[k]
-        runtime = load_runtime(self.place(self.holdings[k]), run_info, {}, start)
-        group, place = spec.groups.homes[k]
-        net = runtime.load_site(k, *spec.algorithm.model(state.servers[group], place))
-        return runtime.remembered() | {f"model/{n}": t.clone() for n, t in spec.layout.tree(net.row).items()}
+        start = tuple(self.engine.state.memory["answered"][k].tolist())
+        remote = open_site(self.place(self.holdings[k]), self.engine.backend.run_infos[k], start)
+        w, buffers = self.engine.population.shared_model(k)
+        net = remote.load({"w": w, "buffers": buffers})
+        return remote.remembered() | {f"model/{n}": t.clone() for n, t in net.layout.tree(net.row).items()}
 
 
 def assert_same(alone: Alone, apart: Apart) -> None:

@@ -15,11 +15,11 @@ from pyarrow import parquet
 from torch import Tensor
 
 from imperfed.core.labels import Labels
-from imperfed.data.candidates import LabelConfig
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import FederatedData, cut_rows, federate
 from imperfed.data.files.declaration import Declaration
-from imperfed.data.partitions import SplitConfig
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.split import SplitConfig
 
 Columns = dict[str, Any]
 

@@ -6,15 +6,16 @@ Classes that seldom come together are pushed apart harder. With every weight 1 i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from imperfed.algorithms.fedalc.correlations import WEIGHTS, Pairs
 from imperfed.algorithms.fedalc.label_collection import PAIRS, Collecting
 from imperfed.algorithms.fedaws import FedAwS
 from imperfed.core.batch import Tree
-from imperfed.core.errors import unknown
 from imperfed.core.exchange import Query
 from imperfed.nn.embeddings import Force, Spread
+
+Weights = Literal["normalised", "sigma", "counts"]
 
 
 @dataclass(frozen=True)
@@ -22,13 +23,11 @@ class FedALC(Collecting, FedAwS):
     """Averaging on the positive loss; the server pushes class embeddings apart by how seldom they come together."""
 
     name: ClassVar[str] = "fedalc"
-    weights: str = "normalised"  # g_uu': normalised (Eq. 10), sigma (Eq. 9) or counts (n sigma)
+    weights: Weights = "normalised"  # g_uu': normalised (Eq. 10), sigma (Eq. 9) or counts (n sigma)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_collecting()
-        if self.weights not in WEIGHTS:
-            raise unknown("weights of fedalc", self.weights, WEIGHTS)
 
     def opening(self) -> tuple[Query, ...]:
         return (*super().opening(), self.collection())

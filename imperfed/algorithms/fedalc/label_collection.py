@@ -20,17 +20,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from imperfed.algorithms._private_rows import accountant, spent
+from imperfed.algorithms._private_rows import accounting, spent
 from imperfed.algorithms.fedalc.correlations import Pairs
 from imperfed.algorithms.fedalc.digests import digests, numbered, quantised
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext, SiteContext
-from imperfed.core.errors import not_negative, positive, unknown
+from imperfed.core.errors import not_negative, positive
 from imperfed.core.exchange import Query, Updates
 
 PAIRS = "pairs/"
@@ -43,7 +44,7 @@ class Collecting:
     """The settings of label collection; a method that uses it adds `opening` to its exchanges."""
 
     noise: float = 0.0  # noise multiplier of differentially private counts; 0: exact counts
-    hashed: str = "embedding"  # what is digested: embedding (g_0(x)), or input (x itself, which takes no model)
+    hashed: Literal["embedding", "input"] = "embedding"  # what is digested: g_0(x), or x, which takes no model
     most: int = 10  # private counts: labels of an example that count, drawn; bounds what one example can change
     delta: float = 1e-5  # delta of (epsilon, delta)
 
@@ -51,10 +52,8 @@ class Collecting:
         """Refuse settings that mean nothing."""
         not_negative("method", noise=self.noise)
         positive("method", most=self.most, delta=self.delta)
-        if self.hashed not in HASHED:
-            raise unknown("thing to digest", self.hashed, HASHED)
         if self.noise:
-            accountant()
+            accounting()
 
     def collection(self) -> Query:
         """Return the exchange, made once, before round 0."""

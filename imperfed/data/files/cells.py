@@ -13,27 +13,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from imperfed.core.labels.label_cells import UNKNOWN, UnreadableError
 from imperfed.data.files.problems import Problems, listed, nearest, shown
 from imperfed.data.files.table import FileTable
 
 Floats = npt.NDArray[np.float32]
 Index = npt.NDArray[np.int64]
-Marks = npt.NDArray[np.int8]
 Sets = npt.NDArray[np.bool_]
 
-UNKNOWN = -1
-"""The mark of what nobody has looked at."""
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 LIST_SEPARATOR = "\x1f"
 """Stands between the names of a list column once it is text; no name that can be declared holds it."""
-
-
-class Refused(ValueError):
-    """A value that cannot be read: what was expected, and the fix."""
-
-    def __init__(self, expected: str, fix: str) -> None:
-        super().__init__(expected, fix)
-        self.expected, self.fix = expected, fix
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -156,7 +146,7 @@ def read_values(
     for code, value in enumerate(values):
         try:
             meanings.append(read(value) if used[code] else blank)
-        except Refused as refusal:
+        except UnreadableError as refusal:
             meanings.append(blank)
             refused[code] = refusal
     for row in np.flatnonzero(np.isin(codes, [*refused])).tolist() if refused else ():
@@ -182,7 +172,7 @@ def word(value: Any) -> str:
 
 
 def one_of(names: Sequence[str], what: str, numbered: bool = False) -> Callable[[Any], int]:
-    """Reads a name as its place among the declared ones; where `numbered`, also the place itself."""
+    """Return a reader of a name as its place among the declared ones; where `numbered`, also the place itself."""
     known = {str(place): place for place in range(len(names))} if numbered else {}
     if any(name.isdecimal() for name in names):
         known = {}
@@ -191,22 +181,33 @@ def one_of(names: Sequence[str], what: str, numbered: bool = False) -> Callable[
     def read(value: Any) -> int:
         name = word(value)
         if name not in known:
-            raise Refused(f"a declared {what}", nearest(name, names) if name else f"known: {listed(names)}")
+            raise UnreadableError(f"a declared {what}", nearest(name, names) if name else f"known: {listed(names)}")
         return known[name]
 
     return read
 
 
-def set_of(names: Sequence[str], what: str, separator: str, empty: bool = False) -> Callable[[Any], Sets]:
-    """Reads names with separators between them as a row of 0 and 1; no name at all only where `empty`."""
+def several_of(names: Sequence[str], what: str, separator: str) -> Callable[[Any], list[int]]:
+    """Return a reader of names with separators between them as their places among the declared ones, in order."""
     read_one = one_of(names, what)
 
-    def read(value: Any) -> Sets:
+    def read(value: Any) -> list[int]:
         text = word(value)
         apart = LIST_SEPARATOR if LIST_SEPARATOR in text else separator
-        members = [read_one(part) for part in text.split(apart) if part.strip()]
-        if not members and not empty:
-            raise Refused(f"at least one {what}", "name all that may be true; all of them where nothing is known")
+        return [read_one(part) for part in text.split(apart) if part.strip()]
+
+    return read
+
+
+def set_of(names: Sequence[str], what: str, separator: str) -> Callable[[Any], Sets]:
+    """Return a reader of names with separators between them, at least one, as a row of 0 and 1."""
+    read_several = several_of(names, what, separator)
+
+    def read(value: Any) -> Sets:
+        members = read_several(value)
+        if not members:
+            fix = "name all that may be true; all of them where nothing is known"
+            raise UnreadableError(f"at least one {what}", fix)
         row = np.zeros(len(names), np.bool_)
         row[members] = True
         return row
@@ -215,7 +216,10 @@ def set_of(names: Sequence[str], what: str, separator: str, empty: bool = False)
 
 
 def mark(missing: Sequence[str] = (), uncertain: Sequence[str] = (), read_as: str = "refuse") -> Callable[[Any], int]:
-    """Reads 1 as present, 0 as absent, a blank or a `missing` value as not annotated, an `uncertain` one as said."""
+    """Return a reader of marks: 1 is present, 0 absent, a blank or a `missing` value not annotated.
+
+    An `uncertain` value counts as `read_as` says.
+    """
     unknown = {_plain(value) for value in missing} | {""}
     unsure = {_plain(value) for value in uncertain}
     policies = {"unknown": UNKNOWN, "positive": 1, "negative": 0}
@@ -227,9 +231,11 @@ def mark(missing: Sequence[str] = (), uncertain: Sequence[str] = (), read_as: st
         if name in unsure and read_as in policies:
             return policies[read_as]
         if name in unsure:
-            raise Refused("no uncertain value (read_as is refuse)", "settle it, or choose another policy")
+            raise UnreadableError("no uncertain value (read_as is refuse)", "settle it, or choose another policy")
         if name not in ("0", "1"):
-            raise Refused("1 (present), 0 (absent) or a blank (not annotated)", "or declare it: missing, uncertain")
+            raise UnreadableError(
+                "1 (present), 0 (absent) or a blank (not annotated)", "or declare it: missing, uncertain"
+            )
         return int(name)
 
     return read

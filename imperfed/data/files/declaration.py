@@ -6,7 +6,6 @@ A declaration is the same at every site and holds nothing of their rows, so that
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 import typing
@@ -16,11 +15,13 @@ from pathlib import Path
 from types import GenericAlias
 from typing import Any
 
+import tomli_w
+
 from imperfed.core.errors import DataError
+from imperfed.core.labels import KINDS
 from imperfed.data.files.problems import Problems, nearest, shown
 
 FILE = "federation.toml"
-KINDS = ("exact", "candidates", "annotated", "positive", "positives")
 POLICIES = ("unknown", "positive", "negative", "refuse")
 
 Names = tuple[str, ...]
@@ -121,7 +122,7 @@ class Declaration:
     @property
     def measured(self) -> bool:
         """Whether there are rows to measure models on, or rows of the sites that can be kept apart for it."""
-        return bool(self.test or self.labels.truth) or self.labels.kind in ("exact", "annotated")
+        return bool(self.test or self.labels.truth) or KINDS[self.labels.kind].measurable
 
     @property
     def file(self) -> Path:
@@ -129,8 +130,8 @@ class Declaration:
         return self.folder / FILE
 
     def toml(self) -> str:
-        """The text of the file; what is as usual is left out."""
-        return "\n".join(_tables(self, "")).lstrip() + "\n"
+        """Return the text of the file; what is as usual is left out."""
+        return tomli_w.dumps(_unusual(self))
 
 
 def is_federation(data: str) -> bool:
@@ -238,23 +239,16 @@ def _typed(entry: Any, kind: Any) -> Any:
     return entry
 
 
-def _tables(part: Any, at: str) -> list[str]:
-    """The lines of a dataclass: its own keys, then its tables."""
-    own, tables = [], []
+def _unusual(part: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that differ from their defaults, by name; its own keys before its tables."""
+    keys, tables = {}, {}
     for spec in fields(part):
         value = getattr(part, spec.name)
         usual = spec.default if spec.default_factory is MISSING else spec.default_factory()
         if value == usual or spec.name == "folder":
             continue
         if is_dataclass(value):
-            tables += _tables(value, f"{at}{spec.name}.")
-        elif isinstance(value, Mapping):
-            tables += ["", f"[{at}{spec.name}]", *(f"{_text(k)} = {_text(v)}" for k, v in value.items())]
+            tables[spec.name] = _unusual(value)
         else:
-            own.append(f"{spec.name} = {_text(value)}")
-    return (["", f"[{at[:-1]}]"] if at and own else []) + own + tables
-
-
-def _text(value: Any) -> str:
-    """A TOML value or quoted key: JSON, which is TOML here but for one character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+            keys[spec.name] = value
+    return keys | tables

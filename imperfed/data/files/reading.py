@@ -4,7 +4,7 @@
     found = read_sites(declaration)         every site that can be read, and all problems of those that cannot
     found.check()                           one error that tells them
 
-One site alone, by a declaration that came from elsewhere: `read_site(Path("site.csv"), parse(text))`.
+One site alone, by a declaration that came from elsewhere: `read_site("north", Path("north.csv"), None, parse(text))`.
 """
 
 from __future__ import annotations
@@ -60,23 +60,40 @@ def read_sites(declaration: Declaration) -> Reading:
     clean = {name: read_rows(path, declaration, CLEAN, problems) for name, path in tests.items()}
     _note_unlike(held if declaration.site_column else files, tests, declaration, problems)
     sites = tuple(SiteReading(name, rows, clean.get(name)) for name, rows in held.items())
-    others = ((common, CLEAN), (declaration.public, PUBLIC), (declaration.trusted, CLEAN))
-    test, public, trusted = (
-        read_rows(declaration.folder / path, declaration, use, problems) if path else None for path, use in others
-    )
+    test, public, trusted = _server_parts(declaration, common, problems)
     _note_shapes(
         [rows for rows in (*held.values(), *clean.values(), test, public, trusted) if rows is not None], problems
     )
     return Reading(declaration, sites, test, public, trusted, problems)
 
 
-def read_site(path: str | Path, declaration: Declaration) -> SiteReading:
-    """The file of one site, by a declaration that may come from elsewhere; one `DataError` tells all problems."""
-    path, problems = Path(path), Problems()
+def read_server(declaration: Declaration) -> Reading:
+    """Read the files that are no site's; one `DataError` tells all problems."""
+    problems = Problems()
+    common = declaration.test if isinstance(declaration.test, str) and "*" not in declaration.test else ""
+    parts = _server_parts(declaration, common, problems)
+    return Reading(declaration, (), *parts, problems).check()
+
+
+def _server_parts(
+    declaration: Declaration, common: str, problems: Problems
+) -> tuple[FileRows | None, FileRows | None, FileRows | None]:
+    """Read the test file of all sites, the public inputs and the trusted rows, where they are declared."""
+    files = ((common, CLEAN), (declaration.public, PUBLIC), (declaration.trusted, CLEAN))
+    test, public, trusted = (
+        read_rows(declaration.folder / path, declaration, use, problems) if path else None for path, use in files
+    )
+    return test, public, trusted
+
+
+def read_site(name: str, path: Path, test: Path | None, declaration: Declaration) -> SiteReading:
+    """Read the files of one site, by a declaration that may come from elsewhere; one `DataError` tells all problems."""
+    problems = Problems()
     rows = read_rows(path, declaration, SITE, problems)
+    clean = read_rows(test, declaration, CLEAN, problems) if test else None
     problems.check(str(path))
     assert rows is not None
-    return SiteReading(path.stem, rows)
+    return SiteReading(name, rows, clean)
 
 
 def places(where: Places, folder: Path) -> dict[str, Path]:

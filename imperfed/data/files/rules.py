@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from imperfed.data.files.declaration import KINDS, POLICIES, Declaration, Inputs, LabelColumns, SensitiveColumn
+from imperfed.core.labels import KINDS, Exact, Labels
+from imperfed.data.files.declaration import POLICIES, Declaration, Inputs, LabelColumns, SensitiveColumn
 from imperfed.data.files.problems import Problems, listed, nearest, shown
 
 RESERVED = ("global", "scale", "pooled")
@@ -23,8 +24,7 @@ def note_broken(declaration: Declaration, path: Path, problems: Problems) -> Non
     if len(declaration.delimiter) != 1 or declaration.delimiter in '"\r\n':
         note("delimiter", shown(declaration.delimiter), "one character", 'such as "," or ";"')
     _inputs(declaration.inputs, note)
-    _labels(declaration.labels, note)
-    _class_column(declaration, note)
+    _labels(declaration, note)
     if declaration.attribute is not None:
         _attribute(declaration.attribute, declaration.inputs, note)
 
@@ -89,35 +89,52 @@ def _inputs(inputs: Inputs, note: Note) -> None:
         note("inputs.standardise", "true", "nothing", "sparse inputs are taken as they are; leave it out")
 
 
-def _labels(labels: LabelColumns, note: Note) -> None:
-    if labels.kind not in KINDS:
-        hint = nearest(labels.kind, KINDS) if labels.kind else "say what the labels are"
-        note("labels.kind", shown(labels.kind), f"one of {listed(KINDS)}", hint)
-    _names("labels.classes", labels.classes, 2 if labels.kind in ("exact", "candidates") else 1, note)
-    single = labels.kind in ("exact", "positive")
+def declarable() -> dict[str, type[Labels]]:
+    """Return the kinds of labels that can be read from a file."""
+    return {name: kind for name, kind in KINDS.items() if kind.from_cells or kind.from_columns}
+
+
+def _labels(declaration: Declaration, note: Note) -> None:
+    labels, kinds = declaration.labels, declarable()
+    kind = kinds.get(labels.kind)
+    if kind is None:
+        hint = nearest(labels.kind, kinds) if labels.kind else "say what the labels are"
+        note("labels.kind", shown(labels.kind), f"one of {listed([*kinds])}", hint)
+    _names("labels.classes", labels.classes, 1 if kind is None or kind.several else 2, note)
     if labels.column and labels.columns:
         note("labels", "column and columns", "one of them", "leave one out")
-    if single and labels.columns:
-        note("labels.columns", "one column a class", f"one column: labels are {labels.kind}", "write column = ...")
     for key in ("columns", "truth"):
         given = getattr(labels, key)
         if isinstance(given, tuple) and given and len(given) != len(labels.classes):
             note(f"labels.{key}", f"{len(given)} columns", f"one for each of {len(labels.classes)} classes", "list all")
     _once("labels.columns", labels.columns, note)
-    if isinstance(labels.truth, tuple) and labels.truth and labels.kind in ("exact", "candidates"):
-        note("labels.truth", "several columns", "the column of the true class", "name one column")
     if not labels.separator or not labels.separator.isprintable():
         note("labels.separator", shown(labels.separator), "characters between classes", 'such as "|"')
-    for name in labels.classes if labels.kind not in ("exact", "annotated") and labels.column else ():
+    if declaration.inputs.in_folders:
+        _class_folders(declaration, note)
+    if kind is not None:
+        _columns_of_kind(kind, declaration, note)
+        _uncertain(kind, labels, note)
+
+
+def _columns_of_kind(kind: type[Labels], declaration: Declaration, note: Note) -> None:
+    """Note columns that labels of this kind cannot stand in."""
+    labels = declaration.labels
+    if labels.columns and not kind.from_columns:
+        note("labels.columns", "one column a class", f"one column: labels are {labels.kind}", "write column = ...")
+    if not kind.from_columns and not labels.column and not declaration.inputs.in_folders:
+        note("labels.column", "nothing", "the column of the class", "write column = ...")
+    if isinstance(labels.truth, tuple) and labels.truth and not kind.several:
+        note("labels.truth", "several columns", "the column of the true class", "name one column")
+    for name in labels.classes if kind.from_cells and not kind.settles and labels.column else ():
         if labels.separator and labels.separator in name:
             note("labels.separator", f"class {shown(name)}", "classes without the separator", "choose another one")
-    _uncertain(labels, note)
 
 
-def _class_column(declaration: Declaration, note: Note) -> None:
-    inputs, labels = declaration.inputs, declaration.labels
-    single = labels.kind in ("exact", "positive")
-    if inputs.in_folders and labels.kind in KINDS and labels.kind != "exact":
+def _class_folders(declaration: Declaration, note: Note) -> None:
+    """Note what folders of images by class cannot have: other labels than exact ones, and columns."""
+    labels = declaration.labels
+    if labels.kind in declarable() and labels.kind != Exact.kind:
         note("labels.kind", shown(labels.kind), "exact labels: images by class", "or write inputs.image")
     columns = {
         "labels.column": labels.column,
@@ -126,26 +143,25 @@ def _class_column(declaration: Declaration, note: Note) -> None:
         "group": declaration.group,
         "site_column": declaration.site_column,
     }
-    for key, column in columns.items() if inputs.in_folders else ():
+    for key, column in columns.items():
         if column:
-            note(
-                key, shown(column), "nothing: folders of images have no columns", "leave it out, or write inputs.image"
-            )
-    if single and not inputs.in_folders and not labels.column:
-        note("labels.column", "nothing", "the column of the class", "write column = ...")
+            expected = "nothing: folders of images have no columns"
+            note(key, shown(column), expected, "leave it out, or write inputs.image")
 
 
-def _uncertain(labels: LabelColumns, note: Note) -> None:
+def _uncertain(kind: type[Labels], labels: LabelColumns, note: Note) -> None:
+    """Note what is said about marks that are missing or uncertain, where it has no meaning."""
     values, policy = labels.uncertain.values, labels.uncertain.read_as
-    if (values or policy) and labels.kind != "annotated":
-        note("labels.uncertain", f"{labels.kind} labels", "annotated ones", "leave it out")
+    expected = f"{listed([name for name, other in declarable().items() if other.partial])} ones"
+    if (values or policy) and not kind.partial:
+        note("labels.uncertain", f"{labels.kind} labels", expected, "leave it out")
     elif values and policy not in POLICIES:
         hint = nearest(policy, POLICIES) if policy else "say how they are to be read"
         note("labels.uncertain.read_as", shown(policy), f"one of {listed(POLICIES)}", hint)
     elif policy and not values:
         note("labels.uncertain.values", "nothing", "the uncertain values", "write values = [-1]")
-    if labels.missing and labels.kind != "annotated":
-        note("labels.missing", f"{labels.kind} labels", "annotated ones", "leave it out")
+    if labels.missing and not kind.partial:
+        note("labels.missing", f"{labels.kind} labels", expected, "leave it out")
     for value in labels.missing:
         if value in labels.uncertain.values:
             note("labels.missing", shown(value), "a value that is not uncertain as well", "leave it in one list")

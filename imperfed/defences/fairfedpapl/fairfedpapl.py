@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -19,12 +19,10 @@ from imperfed.defences.fairfedpapl import evidence
 from imperfed.defences.fairfedpapl.inversion import Dummies, Ensemble, Reconstruction, invert
 from imperfed.defences.fairfedpapl.splitting import GuardSplit, clear, too_near, too_usual, two_means
 
-VARIANTS = ("ours", "thesis")
-SCORES = ("label", "pool", "probe", "path")
-GUARDS = ("", "gap", "distance", "law", "none")
+Guard = Literal["", "gap", "distance", "law", "none"]
+Freeze = Literal["low", "both", "clamp"]
 LAW_GAP = 0.05
 """Least distance of the groups' means under the guard by law."""
-FREEZES = ("low", "both", "clamp")
 
 
 @dataclass(frozen=True)
@@ -34,14 +32,14 @@ class FairFedPAPL(Defence):
     name: ClassVar[str] = "fairfedpapl"
     target: str = ""  # g_t, the group to protect: a value of the sensitive attribute
     unprivileged: str = ""  # y_u, the class that it must not be given more often
-    variant: str = "ours"  # ours, or thesis: score, smoothing, guard and freeze are then as written there
-    score: str = "label"  # f_n: label, pool, probe or path
+    variant: Literal["ours", "thesis"] = "ours"  # thesis: score, smoothing, guard and freeze are then as written there
+    score: Literal["label", "pool", "probe", "path"] = "label"  # f_n
     dummy_rows: int = 100  # rows that a site is turned back into
     dummy_steps: int = 20  # of the inversion
     dummy_lr: float = 0.1  # of the inversion
     mu: float = 1e-4  # Eq. 5.2, weight of the total variation
     smoothing: float = 0.8  # of f_n over rounds
-    guard: str = ""  # gap, distance, law (stricter) or none; empty: gap for the score label, distance for others
+    guard: Guard = ""  # empty: gap for the score label, distance for others; law is stricter
     deviations: float = 4.0  # guard by gap: standard deviations of the other group between the means
     gap: float = 0.3  # guard by gap: least distance of the means, in units of the score
     level: float = 0.01  # guards by distance and by law: how often scores without groups may be split
@@ -49,13 +47,9 @@ class FairFedPAPL(Defence):
     theta_low: float = 0.1  # theta_low
     theta_high: float = 0.9  # theta_high
     kappa: float = 0.5  # kappa, confidence from which on a site is merged
-    freeze: str = "low"  # low: for good at theta_low; both: at either theta, the text; clamp: at neither, the box
+    freeze: Freeze = "low"  # low: for good at theta_low; both: at either theta, the text; clamp: at neither, the box
 
     def __post_init__(self) -> None:
-        choices = {"variant": VARIANTS, "score": SCORES, "guard": GUARDS, "freeze": FREEZES}
-        for key, known in choices.items():
-            if getattr(self, key) not in known:
-                raise unknown(f"defence.{key}", getattr(self, key), known)
         positive(
             "defence", dummy_rows=self.dummy_rows, dummy_steps=self.dummy_steps, dummy_lr=self.dummy_lr, rho=self.rho
         )

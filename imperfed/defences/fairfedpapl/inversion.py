@@ -2,7 +2,7 @@
 gradients", NeurIPS 2020; Eq. 5.2 of the thesis). All sites' inversions run together as one batched program.
 
     symbol      where it lives                                      shape
-    h           weights, the model whose gradient is taken          [K, S]: a row a site
+    h           weights, the model whose gradient is taken          [K, S]: one row per site
     v_n         targets                                             [K, S]
     X_dm        Dummies.x, inputs from N(0, 1)                      [K, rows, ...]
     Y_dm        softmax of Dummies.z, free logits from N(0, 1)      [K, rows, C]
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from imperfed.core.network import Net
+from imperfed.nn.optimizers import Adam
 
 TINY = 1e-12
 """Keeps the cosine of a zero gradient finite."""
@@ -89,32 +90,12 @@ def total_variation(x: Tensor) -> Tensor:
 
 
 def cosine(a: list[Tensor], b: list[Tensor]) -> Tensor:
-    """One cosine a site over all tensors together: [K]."""
+    """Return one cosine per site over all tensors together: [K]."""
 
     def dot(p: list[Tensor], q: list[Tensor]) -> Tensor:
         return torch.stack([(s * t).flatten(1).sum(1) for s, t in zip(p, q, strict=True)]).sum(0)
 
     return dot(a, b) / (dot(a, a).clamp(min=TINY**2).sqrt() * dot(b, b).clamp(min=TINY**2).sqrt())
-
-
-@dataclass(frozen=True)
-class Adam:
-    """Adam with its usual moments; PyTorch's own would load its compiler first, which takes longer than the descent."""
-
-    m: Tensor
-    s: Tensor
-    lr: float
-
-    @classmethod
-    def of(cls, like: Tensor, lr: float) -> Adam:
-        """Moments at 0."""
-        return cls(torch.zeros_like(like), torch.zeros_like(like), lr)
-
-    def move(self, g: Tensor, step: int) -> Tensor:
-        """What is taken off in a step; the first has number 1."""
-        self.m.lerp_(g, 1 - 0.9)
-        self.s.lerp_(g.square(), 1 - 0.999)
-        return self.lr * self.m / (1 - 0.9**step) / ((self.s / (1 - 0.999**step)).sqrt() + 1e-8)
 
 
 def invert(
@@ -124,14 +105,14 @@ def invert(
     ensemble, K = Ensemble(net, w, buffers), len(v)
     targets = [net.layout.view(v, name) for name in ensemble.shared]
     x, z = (t.expand(K, *t.shape).clone().requires_grad_() for t in (start.x, start.z))
-    x_adam, z_adam = Adam.of(x, lr), Adam.of(z, lr)
+    x_adam, z_adam = Adam.of(x), Adam.of(z)
     for step in range(1, steps + 1):
         match = cosine(ensemble.gradients(x, z.softmax(-1)), targets)
         L_rec = 1 - match + mu * total_variation(x)  # Eq. 5.2
         g_x, g_z = torch.autograd.grad(L_rec.sum(), [x, z])
         with torch.no_grad():
-            x -= x_adam.move(g_x, step)
-            z -= z_adam.move(g_z, step)
+            x -= x_adam.move(g_x, lr, step, rate_first=True)
+            z -= z_adam.move(g_z, lr, step, rate_first=True)
     y = z.softmax(-1)
     reached = cosine(ensemble.gradients(x, y), targets)
     return Reconstruction(x.detach(), y.detach(), reached.detach())

@@ -17,15 +17,16 @@ from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, SiteInfo
-from imperfed.engine.site import SiteRuntime
+from imperfed.engine.population import Population
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment, Watch
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
+from imperfed.flower.coordinator.remote_repair import repair_at_sites
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.site_info import read_cards, write_cards
 from imperfed.flower.messages.transport import Timeouts, Transport
-from imperfed.flower.repair import hold
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import RunFolder
+from imperfed.results.summary import Summary
 
 
 @dataclass
@@ -52,13 +53,13 @@ class Coordinator:
         greeting = RunInfo("", self.config.toml(), self.declaration, 0, Scale.none(), {})
         self.transport = Transport(self.grid, tuple(self.sites), greeting, self.timeouts, self.say)
 
-    def run(self, watch: Watch) -> Record:
+    def run(self, watch: Watch) -> Summary:
         """Train to the end, from the last checkpoint if there is one, and write the products."""
         watch.prepare(self.config)
         try:
             with closing(self.experiment()) as experiment:
                 summary = experiment.go(self.folder, watch)
-                for k, why in self.staff.leave().items():
+                for k, why in self.backend.leave().items():
                     self.folder.log(f"{self.sites[k]} wrote no report of its own: {why}")
         finally:
             self.count()
@@ -72,13 +73,13 @@ class Coordinator:
         # A site may be killed at any time, and so may the coordinator: no more than a round is ever lost.
         config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
 
-        def make_backend(runtime: SiteRuntime, on_duty: int, workers: int) -> FlowerBackend:
-            self.staff = FlowerBackend(self.transport, run_infos, config.rounds, runtime, on_duty)
-            return self.staff
+        def make_backend(population: Population, on_duty: int, workers: int) -> FlowerBackend:
+            self.backend = FlowerBackend(self.transport, run_infos, config.rounds, population, on_duty)
+            return self.backend
 
-        data = self.central.scene(infos, scale)
+        data = self.central.data(infos, scale)
         if config.repair is not None:
-            data = hold(self.transport, run_infos, config.repair, data)
+            data = repair_at_sites(config.repair, data, self.transport, run_infos)
         experiment = Experiment(config, data, make_backend)
         if self.folder.checkpoint.exists():
             experiment.engine.state.restore(self.folder.checkpoint)

@@ -17,7 +17,8 @@ from imperfed.flower.processes.control import Settings
 from imperfed.flower.processes.keys import CoordinatorKeys
 from imperfed.flower.processes.superlink import ListenConfig, SuperLink, persist
 from imperfed.flower.site.site_data import central_of, refuse
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import RunFolder
+from imperfed.results.summary import Summary
 
 SERVER, SITE = "imperfed.flower.apps:server", "imperfed.flower.apps:site"
 
@@ -95,7 +96,7 @@ def begin(out: Path, config: Config, service: Service) -> RunFolder:
     return folder
 
 
-def serve(folder: RunFolder, tell: Callable[[str], None]) -> Record:
+def serve(folder: RunFolder, tell: Callable[[str], None]) -> Summary:
     """Wait for the sites, train from the last checkpoint to the end, and return the summary."""
     service, home = Service.of(folder), home_of(folder)
     outcome = home / "outcome.json"

@@ -11,14 +11,19 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from imperfed.core.batch import Tree
 from imperfed.core.errors import ImperfedError
-from imperfed.evaluation.evaluator import Scores
+from imperfed.engine.failures import KINDS, Failure
+from imperfed.engine.population import Scores
 
 Word = str | int | float | list[str] | list[int] | list[float]
 
 WORDS = "words"
 """The record that holds all words; every other record is a tree of tensors."""
-FAILED = "failed"
-"""The word under which a site says why it gives no answer."""
+FAILED, FAILED_KIND = "failed", "failed as"
+"""The words under which a site says why it gives no answer, and what kind of failure that is."""
+REPAIR = -2
+"""The round of the exchanges of a repair."""
+NO_EXCHANGE = -1
+"""The number of the exchange in a message that only asks for figures."""
 TRAVELS = {
     torch.float16, torch.float32, torch.float64, torch.bool,
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -58,8 +63,8 @@ class Payload:
             raise RefusedError(f"{name!r} should be of type {kind.__name__}, found {word!r}")
         return word
 
-    def told(self) -> list[str]:
-        """Name, shape and type of every tensor, and the names of all words: what a log says of this letter."""
+    def parts(self) -> list[str]:
+        """Return name, shape and type of every tensor, and the names of all words, for a log."""
         tensors = [
             f"{part}/{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}"
             for part, tree in self.trees.items()
@@ -112,6 +117,18 @@ def size(records: RecordDict) -> int:
         else:
             total += len(record.deflate())
     return total
+
+
+def failure_payload(failure: Failure) -> Payload:
+    """Return a message that says why a site gives no answer."""
+    return Payload({FAILED: failure.reason, FAILED_KIND: failure.kind})
+
+
+def failure_of(payload: Payload) -> Failure | None:
+    """Return why a site gives no answer, if its message says so."""
+    if FAILED not in payload.words:
+        return None
+    return KINDS.get(str(payload.words.get(FAILED_KIND)), Failure)(str(payload.words[FAILED]))
 
 
 def scores_words(scores: Scores) -> dict[str, Word]:

@@ -11,16 +11,10 @@ from flwr.serverapp import Grid
 
 from imperfed.core.errors import QuorumError
 from imperfed.data.site_files import SiteInfo
-from imperfed.engine.backends.task_pool import Failure
-from imperfed.flower.messages.payload import FAILED, Payload, RefusedError, pack, size, unpack
+from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, Silent
+from imperfed.engine.validate import REFUSED
+from imperfed.flower.messages.payload import Payload, RefusedError, failure_of, pack, size, unpack
 from imperfed.flower.messages.run_info import RunInfo, info_from
-
-AWAY = Failure("it is not connected")
-
-
-def silence(seconds: float) -> Failure:
-    """What is said of a site that gave no answer in its time."""
-    return Failure(f"it gave no answer within {seconds:g} s")
 
 
 @dataclass(frozen=True)
@@ -98,7 +92,7 @@ class Transport:
             self._check(info, node)
         except RefusedError as error:
             self.tell(f"node {node} is not taken in: {error}")
-            self.refused[node] = time.monotonic(), given == silence(self.timeouts.hello)
+            self.refused[node] = time.monotonic(), isinstance(given, Silent)
             return
         self.tell(f"{info.name} is there{' again' if info.name in self.infos else ''}, with {info.rows} rows")
         self.nodes[info.name], self.owners[node] = node, info.name
@@ -123,7 +117,7 @@ class Transport:
         there = self.look()
         nodes = {self.nodes[self.names[k]]: k for k in payloads if self.nodes.get(self.names[k]) in there}
         given = self._exchange(kind, {node: payloads[k] for node, k in nodes.items()}, about)
-        answers: dict[int, Payload | Failure] = dict.fromkeys(payloads, AWAY)
+        answers: dict[int, Payload | Failure] = dict.fromkeys(payloads, Away("it is not connected"))
         return answers | {nodes[node]: payload for node, payload in given.items()}
 
     def _exchange(self, kind: str, payloads: Mapping[int, Payload], about: str) -> dict[int, Payload | Failure]:
@@ -139,7 +133,7 @@ class Transport:
         numbers = list(self.grid.push_messages(messages))
         waiting = {number: node for number, node in zip(numbers, payloads, strict=False) if number}
         answers: dict[int, Payload | Failure] = {node: Failure("its message could not be sent") for node in payloads}
-        answers |= dict.fromkeys(waiting.values(), silence(within))
+        answers |= dict.fromkeys(waiting.values(), Silent(f"it gave no answer within {within:g} s"))
         began = time.monotonic()
         while waiting and time.monotonic() - began <= within:
             for reply in self.grid.pull_messages(list(waiting)):
@@ -170,11 +164,11 @@ class Transport:
 
 
 def read(reply: Message) -> Payload | Failure:
-    """What a reply says, or why it is none."""
+    """Return what a reply says, or why it is none."""
     if reply.has_error():
-        return Failure(f"no answer: {reply.error.reason or f'error {reply.error.code}'}")
+        return Crashed(f"no answer: {reply.error.reason or f'error {reply.error.code}'}")
     try:
         payload = unpack(reply.content)
     except RefusedError as error:
-        return Failure(f"its answer was refused: {error}")
-    return Failure(str(payload.words[FAILED])) if FAILED in payload.words else payload
+        return Misshapen(f"{REFUSED}{error}")
+    return failure_of(payload) or payload

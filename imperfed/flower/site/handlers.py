@@ -1,4 +1,4 @@
-"""A site: it answers messages from its own rows, keeps what is its own, and writes down what leaves it."""
+"""A site answers messages from its own rows, keeps what is its own, and writes down what leaves it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,32 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from imperfed.core.batch import Tree
-from imperfed.engine import site as at_site
-from imperfed.engine.schedule import RoundReport
-from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
-from imperfed.core.errors import DataError, ImperfedError
-from imperfed.flower import repair
-from imperfed.flower.messages.run_info import RunInfo, info_payload
-from imperfed.flower.site.site_results import finish
-from imperfed.flower.site.runtime import LocalSite, RemoteRuntime, load_runtime
-from imperfed.flower.site.store import Key
-from imperfed.flower.messages.payload import FAILED, Payload, RefusedError, Word, pack, scores_words, size, unpack
-from imperfed.results.folder import RunFolder
-from imperfed.results.write import metrics
+from imperfed.core.context import SiteView
+from imperfed.core.errors import DataError, ImperfedError, UsageError
+from imperfed.core.exchange import Train, WeightedGradient
 from imperfed.core.threads import one_thread
-
-OPENING = -1
-"""The round of exchanges before round 0."""
-NO_EXCHANGE = -1
-"""The number of the exchange in a message that only asks for figures."""
+from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
+from imperfed.engine.failures import Crashed, Failure
+from imperfed.engine.schedule import RoundReport
+from imperfed.engine.site import OPENING, SiteUpdate
+from imperfed.flower.messages.payload import (
+    NO_EXCHANGE,
+    REPAIR,
+    Payload,
+    RefusedError,
+    Word,
+    failure_payload,
+    pack,
+    scores_words,
+    size,
+    unpack,
+)
+from imperfed.flower.messages.run_info import RunInfo, info_payload
+from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site
+from imperfed.flower.site.site_results import finish
+from imperfed.flower.site.store import Key
+from imperfed.results.folder import RunFolder
+from imperfed.results.metrics import metrics
 
 FEWEST = 10
 """Rows that must stand behind sums that leave a site."""
@@ -36,11 +44,19 @@ FEWEST = 10
 Handler = Callable[[LocalSite, Payload], Payload]
 
 
+class FailedError(Exception):
+    """An answer that must not leave the site; says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
 def hello(place: LocalSite, payload: Payload) -> Payload:
-    """Who the site is and what it holds, in numbers that are of no single row."""
+    """Say who the site is and what it holds, in numbers that are of no single row."""
     run_info = RunInfo.of(payload)
     config = run_info.config()
-    info = place.holding(config, run_info.declaration).info(config.split.standardise)
+    info = place.files(config, run_info.declaration).info(config.split.standardise)
     if info.sums and info.rows < FEWEST:
         raise RefusedError(
             f"{place.name} has {info.rows} rows; sums of fewer than {FEWEST} say too much of each of them"
@@ -49,59 +65,76 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
 
 
 def answer(place: LocalSite, payload: Payload) -> Payload:
-    """The answer to one exchange, figures of the model received, or both: one message for what a round needs."""
-    run_info, down = RunInfo.of(payload), payload.trees.get("down", {})
+    """Answer one exchange, give figures of the model received, or both: one message for what a round needs."""
+    run_info = RunInfo.of(payload)
     round, number = payload.number("round"), payload.number("exchange")
-    store = place.store(run_info.run)
-    runtime = load_runtime(place, run_info, down, _key(payload, "from"))
-    report, words = RoundReport(round, (runtime.index,), {}, {}), dict[str, Word]()
-    trees: dict[str, Tree] = {}
+    if round == REPAIR:
+        return repair(place, run_info, number, payload.trees.get("down", {}))
+    remote, store = open_site(place, run_info, _key(payload, "from")), place.store(run_info.run)
+    words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
-        model = payload.trees.get("model") or down
-        net = runtime.load_site(runtime.index, model["w"], model["buffers"])
-        scores = runtime.spec.evaluator.site(runtime.index, net)
+        net = remote.load(payload.trees.get("model") or payload.trees["down"])
+        scores = remote.evaluator.site(0, net)
         words |= scores_words(scores)
-        keep_figures(place, run_info, RoundReport(round - 1, (), {}, {}, personal={runtime.index: scores}))
+        keep_figures(place, run_info, RoundReport(round - 1, (), {}, {}, personal={0: scores}))
     if number != NO_EXCHANGE:
-        words["loss"], trees["up"] = loss, up = exchange(runtime, round, number)
-        if round != OPENING and runtime.spec.algorithm.exchanges(round)[number].trains:
-            store.save((round, number), runtime.remembered())
-            report.losses[runtime.index] = loss
-        report.sent = {name: tuple(t.shape) for name, t in up.items() if t.numel()}
+        update = respond(remote, payload.trees["down"], round, number)
+        words["loss"], trees["up"] = update.loss, update.up
+        report = RoundReport(round, (0,), {}, {})
+        if isinstance(remote.runtime.spec.exchange(round, number), Train):
+            store.save((round, number), remote.remembered())
+            report.losses[0] = update.loss
+        report.sent = {name: tuple(t.shape) for name, t in update.up.items() if t.numel()}
         keep_figures(place, run_info, report)
     store.forget_before(_key(payload, "base"))
     return Payload(words, trees)
 
 
+def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpdate:
+    """Return a site's answer to an exchange, checked; what it keeps has been committed to its memory."""
+    runtime, site = remote.runtime, remote.site
+    exchange = runtime.spec.exchange(round, number)
+    if isinstance(exchange, WeightedGradient):
+        net, data, route = remote.load(down), site.data, Route.of_one(site.data)
+        g, losses = weighted_gradient(runtime.spec, data.x, data.labels, net, data.rows, route, torch.ones(1))
+        update = SiteUpdate({"g": g}, float(losses[0]), site.personal, {}, {})
+    else:
+        update = runtime.respond(site, down, round, number)
+    if failure := update.check(site.memory, exchange, down):
+        raise FailedError(failure)
+    site.keep(update)
+    return update
+
+
+def repair(place: LocalSite, run_info: RunInfo, number: int, down: Tree) -> Payload:
+    """Answer one exchange of a repair, from the labels as given. What the site works out stays in its store."""
+    config, store = run_info.config(), place.store(run_info.run)
+    federation = place.files(config, run_info.declaration).data(run_info.scale).federation
+    if config.repair is None or type(federation.labels) is not config.repair.labels:
+        raise UsageError(f"this repair is not made for {federation.labels.kind} labels, which the site holds")
+    exchanges = config.repair.conversation(federation.classes)
+    memory = store.kept(f"repair-{number - 1}") if number else {}
+    if memory is None:
+        raise DataError(f"{store.path}: what the site worked out earlier in this repair is missing; start the run again")
+    up = exchanges[number].respond(SiteView(run_info.index, federation.x, federation.labels, down, memory))
+    last = number == len(exchanges) - 1
+    store.keep(REPAIRED if last else f"repair-{number}", memory)
+    if last:
+        store.drop("repair-*")  # features of all rows, which nobody needs any more
+    return Payload({"loss": 0.0}, {"up": up})
+
+
 def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport) -> None:
-    """The site's own lines of `metrics.jsonl`; of an exchange that is asked for twice the last ones count."""
-    folder, names = RunFolder(place.state / run_info.run), (run_info.index + 1) * (place.name,)
+    """Add the site's own lines to its `metrics.jsonl`; of an exchange that is asked for twice the last ones count."""
+    folder, names = RunFolder(place.state / run_info.run), (place.name,)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.append(line for line in metrics(report, names, names) if not line["metric"].startswith("bytes/"))
 
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
-    """The end of a run: the site writes what is its own."""
+    """End a run: the site writes what is its own."""
     run_info, model = RunInfo.of(payload), payload.trees["model"]
     return finish(place, run_info, _key(payload, "from"), model, payload.number("round"))
-
-
-def exchange(runtime: RemoteRuntime, round: int, number: int) -> tuple[float, Tree]:
-    """The loss and what is sent; what is kept is in the seat's state afterwards."""
-    algorithm, k = runtime.spec.algorithm, runtime.index
-    if round == OPENING:
-        opening = algorithm.opening()[number]
-        assert opening.respond is not None
-        return 0.0, at_site.consult(runtime, OPENING, k, opening, opening.respond).up
-    if algorithm.exchanges(round)[number].weights is not None:
-        net = runtime.load_site(k, runtime.received["w"], runtime.received["buffers"])
-        g, losses = weighted_gradient(runtime.spec, net, runtime.state.rows, Route.of(runtime.spec, [k]), torch.ones(1))
-        return float(losses[0]), {"g": g}
-    given = at_site.respond(runtime, round, number, k)
-    if fault := given.fault(runtime.state):
-        raise RefusedError(f"its answer was refused: {fault}")
-    given.keep(runtime, k)
-    return given.loss, given.up
 
 
 def _key(payload: Payload, name: str) -> Key:
@@ -111,8 +144,6 @@ def _key(payload: Payload, name: str) -> Key:
 
 HANDLERS: dict[str, Handler] = {
     "query.hello": hello,
-    "query.repair": repair.step,
-    "query.mend": repair.mend,
     "query.answer": answer,
     "train": answer,
     "evaluate": answer,
@@ -121,27 +152,29 @@ HANDLERS: dict[str, Handler] = {
 
 
 def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
-    """A handler's answer, or why there is none; a reason that could quote a row stays in the site's own log."""
+    """Return a handler's answer, or why there is none; a reason that could quote a row stays in the site's own log."""
     try:
         with one_thread():
             return HANDLERS[kind](place, unpack(records))
+    except FailedError as error:
+        return failure_payload(error.failure)
     except Exception as error:
         place.log(f"{_now()} {kind}: {traceback.format_exc().rstrip()}")
         open_words = isinstance(error, ImperfedError) and not isinstance(error, DataError)
-        return Payload({FAILED: str(error) if open_words else f"{type(error).__name__}; its log says why"})
+        return failure_payload(Crashed(str(error) if open_words else f"{type(error).__name__}; its log says why"))
 
 
 def make_app(place_of: Callable[[Mapping[str, object]], LocalSite]) -> ClientApp:
-    """The app of a site, given how its place of work follows from the node's configuration."""
+    """Return the app of a site, given how its place of work follows from the node's configuration."""
     app = ClientApp()
 
     def reply(message: Message, context: Context) -> Message:
         place, kind = place_of(context.node_config), message.metadata.message_type
-        given = handle(place, kind, message.content)
-        content = pack(given)
+        answered = handle(place, kind, message.content)
+        content = pack(answered)
         place.log(
             f"{_now()} {kind} {message.metadata.group_id}: received {size(message.content)} bytes, "
-            f"sent {size(content)}: {', '.join(given.told())}"
+            f"sent {size(content)}: {', '.join(answered.parts())}"
         )
         return Message(content, reply_to=message)
 

@@ -1,4 +1,4 @@
-"""A site's place of work: the engine's bench with one site's rows at it, and what the coordinator sent on it."""
+"""One real site, made ready to answer a message from its own rows and its own state."""
 
 from __future__ import annotations
 
@@ -7,123 +7,114 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
-from imperfed.experiments.config import Config
+from imperfed.core.atomic import lengthen
 from imperfed.core.batch import Tree
+from imperfed.core.components import LabelDecision
 from imperfed.core.context import SiteSetup
+from imperfed.core.errors import UsageError
+from imperfed.core.network import Layout, Net
+from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.data.site_files import SiteFiles
-from imperfed.core.atomic import lengthen
+from imperfed.engine.local_training import SiteData
 from imperfed.engine.seeds import SERVER, seeded
-from imperfed.engine.site import SiteRuntime, RunSpec
-from imperfed.engine.state import State
-from imperfed.core.errors import UsageError
-from imperfed.experiments.experiment import make_evaluator, make_network, choose_objective
+from imperfed.engine.site import RunSpec, Site, SiteRuntime
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.experiments.config import Config
+from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network
+from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.store import Key, Store
-from imperfed.flower.messages.payload import RefusedError
-from imperfed.core.labels import Exact
-from imperfed.core.network import Layout, Net
 
-REPAIRED = "mended"
-"""The name under which a site keeps the labels that a repair suggested."""
+REPAIRED = "repaired"
+"""The name under which a site keeps what it decided about its labels in a repair."""
 
 
 @dataclass(frozen=True)
 class LocalSite:
-    """Where a site works: who it is, how it reads its rows, where it keeps its states, and what only sites know."""
+    """Where a site works: its name, how it reads its rows, where it keeps its states, and what only sites know."""
 
     name: str
-    holding: Callable[[Config, str], SiteFiles]
-    """From the settings and the declaration to what the site holds."""
+    files: Callable[[Config, str], SiteFiles]
+    """From the settings and the declaration to what the site's files hold."""
     state: Path
     secret: bytes = b""
 
     def store(self, run: str) -> Store:
-        """The states of one run."""
+        """Return the states of one run."""
         if not re.fullmatch(r"\w[\w.+-]*", run):  # it comes from elsewhere and becomes the name of a folder
             raise RefusedError(f"{run!r} cannot be the name of a run")
         return Store(self.state / run)
 
     def log(self, line: str) -> None:
-        """A line in the site's own log."""
+        """Add a line to the site's own log."""
         self.state.mkdir(parents=True, exist_ok=True)
         lengthen(self.state / "log.txt", [line])
 
 
-@dataclass
-class RemoteRuntime(SiteRuntime):
-    """A bench at which one site sits: what it receives came in a message."""
+@dataclass(frozen=True)
+class RemoteSite:
+    """A site of a run: its rows, what it remembers, the network it trains, and its own test set."""
 
-    received: Tree
     config: Config
-    scene: FederatedData
-    index: int
+    data: FederatedData
+    """Of this site alone."""
+    runtime: SiteRuntime
+    site: Site
+    evaluator: Evaluator
 
-    def down(self, site: int, opening: bool = False) -> Tree:
-        """What the site received."""
-        return self.received
+    def load(self, model: Tree) -> Net:
+        """Return the network with these shared numbers and the site's personal ones."""
+        return self.runtime.load(self.site, model["w"], model["buffers"])
 
     def remembered(self) -> Tree:
-        """All that the site keeps, under one name each."""
-        tree = {"personal": self.state.personal[self.index]}
-        tree |= {f"memory/{name}": t[self.index] for name, t in self.state.memory.items()}
-        return tree | {f"rows/{name}": t for name, t in self.state.rows.items()}
+        """Return all that the site keeps, under one name each."""
+        tree = {"personal": self.site.personal}
+        tree |= {f"memory/{name}": t for name, t in self.site.memory.items()}
+        return tree | {f"rows/{name}": t for name, t in self.site.data.rows.items()}
 
 
-def own_data(place: LocalSite, run_info: RunInfo, config: Config, index: int) -> FederatedData:
-    """The site's own part of the run, its labels as a repair has left them."""
-    data = place.holding(config, run_info.declaration).scene(index, run_info.scale, run_info.annotated)
-    mended = place.store(run_info.run).kept(REPAIRED)
-    if mended is None:
+def own_data(place: LocalSite, run_info: RunInfo, config: Config) -> FederatedData:
+    """Return the site's own part of the run, its labels as a repair has left them."""
+    data = place.files(config, run_info.declaration).data(run_info.scale, run_info.annotated)
+    if (kept := place.store(run_info.run).kept(REPAIRED)) is None:
         return data
-    labels = Exact(mended["suggested"], len(data.federation.classes))
+    labels = replace(data.federation.labels, values=LabelDecision.of(kept).suggested)
     return replace(data, federation=replace(data.federation, labels=labels))
 
 
-def load_runtime(place: LocalSite, run_info: RunInfo, down: Tree, start: Key) -> RemoteRuntime:
-    """The bench with the site's rows, what it received, and the state it starts from."""
-    config, k = run_info.config(), run_info.index
+def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
+    """Return the site with its rows and the state that it starts from."""
+    config = run_info.config()
     if config.method.opening() and not place.secret:
         raise UsageError(f"{config.run.method} needs a secret that the sites share; join with the file that holds it")
-    data = own_data(place, run_info, config, k)
-    fed, objective = data.federation, choose_objective(config, data)
+    data = own_data(place, run_info, config)
+    federation, objective = data.federation, choose_objective(config, data)
     with seeded(config.run.seed, 0, SERVER, "build"):
-        shape, classes = tuple(fed.x.shape[1:]), len(fed.classes)
+        shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
         network = config.method.build(make_network(config, shape, classes, config.model.features))
         layout = Layout.of(network, config.method.is_personal)
-        row = layout.row(network)
+        personal = layout.personal(layout.row(network))
 
     def fresh() -> Tree:
-        tree = {"personal": layout.personal(row)}
-        opened = config.method.init_site(SiteSetup(k, len(fed.x), fed.labels, layout))
-        tree |= {f"memory/{name}": t for name, t in opened.items()}
-        return tree | {f"rows/{name}": t for name, t in objective.init_rows(fed.labels).items()}
+        setup = SiteSetup(run_info.index, len(federation.x), federation.labels, layout)
+        tree = {"personal": personal}
+        tree |= {f"memory/{name}": t for name, t in config.method.init_site(setup).items()}
+        return tree | {f"rows/{name}": t for name, t in objective.init_rows(federation.labels).items()}
 
     kept = place.store(run_info.run).load(start, fresh)
-    spec = RunSpec(
-        config.method,
-        objective,
-        fed,
-        layout,
-        config.local,
-        config.run.seed,
-        make_evaluator(config, data),
-        place.secret,
-    )
-    state = _state(kept, k, down if "w" in down else {"w": row[: layout.shared], "buffers": layout.buffers(row)})
-    return RemoteRuntime(spec, state, Net(network.eval(), layout), down, config, data, k)
+    spec = RunSpec(config.method, objective, layout, config.local, config.run.seed, place.secret)
+    site = _site(run_info.index, data, objective, kept)
+    runtime = SiteRuntime(spec, Net(network.eval(), layout))
+    return RemoteSite(config, data, runtime, site, make_evaluator(config, data))
 
 
-def _state(kept: Tree, site: int, server: Tree) -> State:
-    """One site's state in the engine's shape: every number up to the site's own stands for it."""
+def _site(index: int, data: FederatedData, objective: Objective, kept: Tree) -> Site:
+    """Return the engine's view of the site, with what it has kept."""
 
-    def rows(prefix: str) -> Tree:
+    def part(prefix: str) -> Tree:
         return {name.removeprefix(prefix): t.clone() for name, t in kept.items() if name.startswith(prefix)}
 
-    def for_all(t: torch.Tensor) -> torch.Tensor:
-        return t.expand(site + 1, *t.shape)
-
-    memory = {name: for_all(t) for name, t in rows("memory/").items()}
-    return State(0, [server], for_all(kept["personal"].clone()), memory, rows("rows/"))
+    x, labels = data.federation.x, data.federation.labels
+    own = SiteData(x, labels, part("rows/"), objective.site_stats(labels))
+    return Site(index, own, kept["personal"].clone(), part("memory/"))

@@ -5,68 +5,68 @@ from __future__ import annotations
 from dataclasses import replace
 
 from imperfed.core.batch import Tree
-from imperfed.data.federate import FederatedData
-from imperfed.engine import site as at_site
-from imperfed.evaluation.evaluator import figure
-from imperfed.experiments.experiment import make_evaluator
-from imperfed.data.files.declaration import FILE
-from imperfed.flower.messages.run_info import RunInfo
-from imperfed.flower.repair import conversation
-from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteRuntime, own_data, load_runtime
-from imperfed.flower.site.store import Key
-from imperfed.flower.messages.payload import Payload
-from imperfed.results.folder import Record, RunFolder
+from imperfed.core.components import LabelDecision
 from imperfed.core.labels import Annotated
 from imperfed.core.network import Net
-from imperfed.results.write import RunOutcome, write_labels, write_summary
-from imperfed.repairs.protocol import LabelDecision
+from imperfed.data.federate import FederatedData
+from imperfed.data.files.declaration import FILE
+from imperfed.data.labelling import Facts
+from imperfed.evaluation.evaluator import figure
+from imperfed.flower.messages.payload import Payload
+from imperfed.flower.messages.run_info import RunInfo
+from imperfed.flower.site.rows_cache import forget
+from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site
+from imperfed.flower.site.store import Key
 from imperfed.report import write_report
+from imperfed.results.folder import RunFolder
+from imperfed.results.labels import write_labels
+from imperfed.results.write import RunOutcome, write_summary
 
 
 def finish(place: LocalSite, run_info: RunInfo, start: Key, model: Tree, rounds: int) -> Payload:
     """Write everything that the site gets from the run; nothing of it is sent."""
-    runtime = load_runtime(place, run_info, {}, start)
-    net = runtime.load_site(runtime.index, model["w"], model["buffers"])
+    remote = open_site(place, run_info, start)
+    net = remote.load(model)
     folder = RunFolder(place.state / run_info.run)
     folder.write("config.toml", run_info.settings)
     folder.write(FILE, run_info.declaration)
-    folder.save_model(place.name, {name: t.clone() for name, t in runtime.spec.layout.tree(net.row).items()})
+    folder.save_model(place.name, {name: t.clone() for name, t in net.layout.tree(net.row).items()})
     if len(run_info.scale.mean):
         folder.save_model("scale", {"mean": run_info.scale.mean, "spread": run_info.scale.spread})
-    data = own_data(place, run_info, runtime.config, 0)
-    data = replace(data, facts=facts(data))
-    write_outcome(folder, runtime, data, net, rounds)
-    mended(folder, place, run_info, data)
+    data = replace(remote.data, facts=facts(remote.data))
+    write_outcome(folder, remote, data, net, rounds)
+    write_repaired(folder, place, run_info, data)
     write_report(folder)
+    forget(place.state)
     return Payload({"done": 1})
 
 
-def write_outcome(folder: RunFolder, runtime: RemoteRuntime, data: FederatedData, net: Net, rounds: int) -> None:
+def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, net: Net, rounds: int) -> None:
     """The labels worked out, and the summary of this site alone."""
-    evaluator = make_evaluator(runtime.config, data)
+    evaluator = remote.evaluator
     personal = {0: evaluator.site(0, net)} if evaluator.sites else {}
-    labels = write_labels(folder, at_site.infer_labels(runtime, runtime.index, net), data, evaluator)
-    areas = None
+    labels = write_labels(folder, remote.runtime.infer_labels(remote.site, net), data.federation, evaluator)
+    aurocs = None
     if evaluator.annotated is not None:
-        areas = evaluator.by_class(0, net)[None] if evaluator.sites else None
+        aurocs = evaluator.by_class(0, net)[None] if evaluator.sites else None
         evaluator = replace(evaluator, annotated=evaluator.annotated[:1])  # without what is known of other sites
-    run = runtime.config.run
-    head: Record = {
-        "title": run.title,
-        "method": run.method,
-        "objective": runtime.spec.objective.name,
-        "data": data.federation.name,
-        "seed": run.seed,
-        "data_seed": run.data_seed,
-        "seconds": None,  # the run was the coordinator's
-    }
-    write_summary(folder, data, evaluator, head, RunOutcome(rounds, personal, {}, labels, areas))
+    outcome = RunOutcome(
+        run=remote.config.run,
+        objective=remote.runtime.spec.objective.name,
+        rounds=rounds,
+        personal=personal,
+        common={},
+        labels=labels,
+        class_aurocs=aurocs,
+        seconds=None,  # the run was the coordinator's
+    )
+    write_summary(folder, data, evaluator, outcome)
 
 
-def facts(data: FederatedData) -> Record:
-    """What the report says of the site's data."""
+def facts(data: FederatedData) -> Facts:
+    """Return what the report says of the site's data."""
     tests, labels = data.oracle.test_y, data.federation.labels
-    known: Record = {}
+    known: Facts = {}
     if isinstance(labels, Annotated):
         known["annotated_rows"] = (labels.values >= 0).sum(0)[:, None].tolist()  # [class][site]
     return known | {
@@ -79,20 +79,19 @@ def facts(data: FederatedData) -> Record:
     }
 
 
-def mended(folder: RunFolder, place: LocalSite, run_info: RunInfo, data: FederatedData) -> None:
+def write_repaired(folder: RunFolder, place: LocalSite, run_info: RunInfo, data: FederatedData) -> None:
     """`labels/<site>.parquet` of a repair: labels as given and as suggested, with its reasons."""
-    kept = place.store(run_info.run).kept(REPAIRED)
-    if kept is None:
+    config, kept = run_info.config(), place.store(run_info.run).kept(REPAIRED)
+    if kept is None or config.repair is None:
         return
-    config, names = run_info.config(), data.federation.classes
-    given = place.holding(config, run_info.declaration).labels.values
-    verdict = LabelDecision(kept["suggested"], kept["confidence"], kept["why"], float(kept["noise"]))
+    names, decision = data.federation.classes, LabelDecision.of(kept)
+    given = place.files(config, run_info.declaration).labels.values
     columns = {
         "id": list(data.federation.ids),
         "given": [names[c] for c in given.tolist()],
-        "suggested": [names[c] for c in verdict.suggested.tolist()],
-        "confidence": verdict.confidence.tolist(),
-        "reason": list(conversation(config.repair).reasons(names, verdict)),
-        "noise estimate": [figure(verdict.noise)] * len(given),
+        "suggested": [names[c] for c in decision.suggested.tolist()],
+        "confidence": decision.confidence.tolist(),
+        "reason": list(config.repair.reasons(names, decision)),
+        "noise estimate": [figure(decision.noise)] * len(given),
     }
     folder.save_table(f"labels/{place.name}.parquet", columns)

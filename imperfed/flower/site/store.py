@@ -52,6 +52,11 @@ class Store:
             if (int(round), int(number)) < key:
                 path.unlink(missing_ok=True)
 
+    def drop(self, pattern: str) -> None:
+        """Remove trees by the pattern of their names."""
+        for path in self.path.glob(f"{pattern}.safetensors"):
+            path.unlink(missing_ok=True)
+
     def keep(self, name: str, tree: Tree) -> None:
         """Keep a tree under a name."""
         from safetensors.torch import save

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from imperfed.core.errors import UsageError, unknown
+from imperfed.core.errors import UsageError
 
 Linkage = Literal["average", "complete", "ward"]
-LINKAGES: tuple[Linkage, ...] = get_args(Linkage)
 
 
-def cluster(R: Tensor, groups: int, linkage: str) -> Tensor:
+def cluster(R: Tensor, groups: int, linkage: Linkage) -> Tensor:
     """The group of each of K things from their similarities [K, K], numbered in the order of their first members."""
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
 
-    method = next((known for known in LINKAGES if known == linkage), None)
-    if method is None:
-        raise unknown("linkage", linkage, LINKAGES)
     if groups > len(R):
         raise UsageError(f"{groups} groups were asked for, but only {len(R)} sites sent what they are formed by")
     if groups == len(R):
         return torch.arange(groups)
     D = 1 - R
     D.fill_diagonal_(0)
-    tree = hierarchy.linkage(squareform(D.numpy(), checks=False), method=method)
+    tree = hierarchy.linkage(squareform(D.numpy(), checks=False), method=linkage)
     return torch.from_numpy(hierarchy.cut_tree(tree, n_clusters=[groups])[:, 0]).long()

@@ -1,33 +1,39 @@
 """FB-NLL's second half: labels set right against the directions of a few clean rows at the server (Procedure 2).
 
-    step      a site sends                                  the server sends
-    clean     nothing                                       U: directions of each clean class; margins, rates and
-                                                            leads (or V_clean), see `calibration.py`
-    classes   V_classes: directions of each local label     s: every clean class's score of them (Eq. 3-5)
+    exchange  the server sends                                    a site sends
+    classes   nothing                                             V_classes: directions of each local label
+    decide    s: every clean class's score of them (Eq. 3-5);     how many labels it has changed, and the share
+              U: directions of each clean class; margins,         that it takes for wrong
+              rates and leads (or V_clean), see `calibration.py`
 
-A site then decides by itself; neither its labels nor its corrections are sent, and `classes` does not say which label a
-set of directions is of. A label with fewer than max(M, 10) rows is not shown.
+A site decides by itself; neither its labels nor its corrections are sent, and `classes` does not say which label a set
+of directions is of. A label with fewer than max(M, 10) rows is not shown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.components import LabelDecision
+from imperfed.core.context import ServerView, SiteView
 from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Query, Updates
 from imperfed.repairs.fb_nll import calibration
 from imperfed.repairs.fb_nll.calibration import lead, log_projections, margins
-from imperfed.repairs.fb_nll.spectra import relevance, similarity, spectrum
+from imperfed.repairs.fb_nll.spectra import fewest, relevance, similarity, spectrum
 from imperfed.repairs.features import features, phi
-from imperfed.repairs.protocol import LabelDecision, RepairStep, View, fewest, nothing
 
-PHASE1 = ("margin", "paper", "off")
+Phase1 = Literal["margin", "paper", "off"]
 SURE = 0.95
 """Share of two-class mixtures that a whole label must outdo to be relabelled."""
+FOR_SITES = ("U", "margins", "rates", "leads", "V_clean")
+"""What the server sends of what it works out from its clean rows."""
 KEPT, ROW, WHOLE = range(3)
 """Why a label is what it is: as given, by its own features, or because its whole label looks like another class."""
 
@@ -38,17 +44,16 @@ class Correction:
 
     classes: tuple[str, ...]
     M: int
-    phase1: str
+    phase1: Phase1
     threshold: float
     gate: float
     rank: int
     features: str
     task_of: tuple[int, ...]
 
-    def steps(self) -> tuple[RepairStep, ...]:
-        """Its part of the conversation."""
-        shown = (RepairStep("classes", self.show, self.compare),) if self.phase1 != "off" else ()
-        return RepairStep("clean", nothing, self.hand_out), *shown
+    def exchanges(self) -> tuple[Query, ...]:
+        """Return its part of the conversation before the sites decide."""
+        return (Query("classes", self.compare, respond=self.show),) if self.phase1 != "off" else ()
 
     @property
     def width(self) -> int:
@@ -57,29 +62,29 @@ class Correction:
 
     # -- a site ---------------------------------------------------------------------------------------------------
 
-    def show(self, view: View, received: Tree) -> Tree:
-        """The directions of every label that has rows enough."""
-        given = view.labels.values
-        view.memory["shown"] = (given.bincount(minlength=len(self.classes)) >= fewest(self.M)).nonzero().flatten()
-        F = phi(self.features, view, received)
-        shown = [spectrum(F[given == c], self.width)[1] for c in view.memory["shown"]]  # Eq. 2
+    def show(self, site: SiteView) -> Tree:
+        """Return the directions of every label that has rows enough."""
+        given = site.labels.values
+        site.memory["shown"] = (given.bincount(minlength=len(self.classes)) >= fewest(self.M)).nonzero().flatten()
+        F = phi(self.features, site)
+        shown = [spectrum(F[given == c], self.width)[1] for c in site.memory["shown"]]  # Eq. 2
         return {"V_classes": torch.stack(shown).float()} if shown else {}
 
-    def decide(self, view: View, received: Tree) -> LabelDecision:
+    def decide(self, site: SiteView) -> LabelDecision:
         """Phase 2 for every row, then phase 1 for the labels that are clear as a whole."""
-        given, clean = view.labels.values, received["margins"]
-        logs = self.within_task(log_projections(phi(self.features, view, received), received["U"].double()))
+        given, clean = site.labels.values, site.down["margins"]
+        logs = self.within_task(log_projections(phi(self.features, site), site.down["U"].double()))
         best, margin = logs.argmax(1), margins(logs, given)  # Eq. 7
         flipped = margin > torch.quantile(clean, 1 - self.gate)
         below = torch.searchsorted(clean, margin) / len(clean)  # share of the clean rows that lie nearer to their class
         suggested, confidence = torch.where(flipped, best, given), torch.where(flipped, below, 1 - below)
         why, whole = torch.where(flipped, ROW, KEPT), torch.zeros_like(flipped)
-        for c, target, sure in self.whole_labels(view, received, logs.isfinite().any(0)):
+        for c, target, sure in self.whole_labels(site, logs.isfinite().any(0)):
             rows = given == c
             suggested[rows], confidence[rows], why[rows] = target, sure, KEPT if target == c else WHOLE
             whole |= rows
         relabelled = int((why == WHOLE).sum())
-        noise = (relabelled + self.estimate(flipped[~whole], received["rates"])) / len(given)
+        noise = (relabelled + self.estimate(flipped[~whole], site.down["rates"])) / len(given)
         return LabelDecision(suggested, confidence.float(), why, noise)
 
     def estimate(self, flipped: Tensor, rates: Tensor) -> float:
@@ -95,41 +100,47 @@ class Correction:
         task_of = torch.tensor(self.task_of)
         return logs.masked_fill(task_of != task_of[logs.argmax(1)].mode().values, -torch.inf)
 
-    def whole_labels(self, view: View, received: Tree, allowed: Tensor) -> Iterator[tuple[int, int, float]]:
+    def whole_labels(self, site: SiteView, allowed: Tensor) -> Iterator[tuple[int, int, float]]:
         """Phase 1: the labels that as a whole look like one clean class, that class, and how sure it is."""
-        if "s" not in received:
+        if "s" not in site.down:
             return
-        U = received.get("V_clean", received["U"][..., :1]).double()
-        F = phi(self.features, view, received)
-        for c, s in zip(view.memory["shown"].tolist(), received["s"], strict=True):
-            rows = F[view.labels.values == c]
+        U = site.down.get("V_clean", site.down["U"][..., :1]).double()
+        F = phi(self.features, site)
+        for c, s in zip(site.memory["shown"].tolist(), site.down["s"], strict=True):
+            rows = F[site.labels.values == c]
             R = similarity(relevance(rows, spectrum(rows, self.width)[0], U), s)  # Eq. 3-6
             R = R.masked_fill(~allowed, 0)
             target = int(R.argmax())
             if self.phase1 == "paper":
                 if int((self.threshold < R).sum()) == 1:
                     yield c, target, float(R[target])
-            elif lead(R) > torch.quantile(received["leads"], SURE):
-                yield c, target, float(torch.searchsorted(received["leads"], lead(R)) / len(received["leads"]))
+            elif lead(R) > torch.quantile(site.down["leads"], SURE):
+                yield c, target, float(torch.searchsorted(site.down["leads"], lead(R)) / len(site.down["leads"]))
 
     # -- the server -----------------------------------------------------------------------------------------------
 
-    def hand_out(self, server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:
-        """What the sites need to know of the clean rows."""
-        y, C = server["y"], len(self.classes)
-        F = features(self.features, server["x"], server.get("basis"))
+    def init_server(self, context: ServerView, basis: Tensor | None) -> Tree:
+        """Return what the server works out from its clean rows, for the sites and for itself."""
+        assert context.trusted is not None
+        y, C = context.trusted.labels.values, len(self.classes)
+        F = features(self.features, context.trusted.x, basis)
         rank = calibration.usable_rank(self.rank, F.shape[1], y, self.classes)
         logs = calibration.cross_fitted(F, y, C, rank)
         clean = margins(logs, y).sort().values
         threshold = torch.quantile(clean, 1 - self.gate)
         rates = torch.stack([(clean > threshold).double().mean(), calibration.power(logs, y, threshold)])
-        down = {"U": calibration.class_directions(F, y, C, rank).float(), "margins": clean, "rates": rates}
+        known = {"F": F, "U": calibration.class_directions(F, y, C, rank).float(), "margins": clean, "rates": rates}
         if self.phase1 == "margin":
-            down["leads"] = calibration.mixture_leads(F, y, C)
+            known["leads"] = calibration.mixture_leads(F, y, C)
         elif self.phase1 == "paper":
             self.check_width(F, y)
-            down["V_clean"] = calibration.class_directions(F, y, C, self.M).float()
-        return server | {"F": F}, (down,) * len(answers)
+            known["V_clean"] = calibration.class_directions(F, y, C, self.M).float()
+        return known
+
+    def send(self, server: Tree, site: int) -> Tree:
+        """Send what a site needs to know of the clean rows to decide."""
+        down = {name: server[name] for name in FOR_SITES if name in server}
+        return down | ({"s": server[f"s/{site}"]} if f"s/{site}" in server else {})
 
     def check_width(self, F: Tensor, y: Tensor) -> None:
         """Refuse to compare more directions than a clean class has."""
@@ -140,13 +151,15 @@ class Correction:
                 f"rows of class {name!r}: raise split.trusted, or set repair.M = {fewest} or repair.phase1 = margin"
             )
 
-    def compare(self, server: Tree, answers: tuple[Tree, ...]) -> tuple[Tree, tuple[Tree, ...]]:
-        """How alike every clean class finds each set of directions it was shown; s [L, C]."""
-        clean = [server["F"][server["y"] == c] for c in range(len(self.classes))]
+    def compare(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
+        """Score each set of directions that a site showed: how alike every clean class finds it; s [L, C] per site."""
+        assert context.trusted is not None
+        y = context.trusted.labels.values
+        clean = [server["F"][y == c] for c in range(len(self.classes))]
         lam = [spectrum(F, self.width)[0] for F in clean]
 
         def s(V: Tensor) -> Tensor:
             scores = [relevance(F, own, V.double()) for F, own in zip(clean, lam, strict=True)]  # Eq. 3-5
             return torch.stack(scores, 1)
 
-        return server, tuple({"s": s(answer["V_classes"])} if answer else {} for answer in answers)
+        return server | {f"s/{k}": s(answer["V_classes"]) for k, answer in enumerate(updates.parts) if answer}

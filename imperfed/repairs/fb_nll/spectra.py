@@ -10,6 +10,12 @@ from torch import Tensor
 
 FLOOR = 1e-6
 """Of one direction's ratio: a direction that one side lacks altogether must not decide alone."""
+FEWEST = 10
+
+
+def fewest(M: int) -> int:
+    """Return how many rows must stand behind M directions that leave a site."""
+    return max(M, FEWEST)
 
 
 def spectrum(F: Tensor, M: int, center: bool = False) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,32 @@
+"""The user's cache folder: whatever lies there may be deleted at any time."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from imperfed.core.atomic import whole
+
+
+def cache_folder(part: str = "") -> Path:
+    """Return the folder of a part of the cache: `$XDG_CACHE_HOME/imperfed/<part>`, or else below `~/.cache`."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "imperfed" / part
+
+
+def keep(path: Path, array: npt.NDArray[Any]) -> bool:
+    """Write an array whole or not at all, and return which; a folder that cannot be written costs time only."""
+
+    def save(partly: Path) -> None:
+        with partly.open("wb") as file:  # given a path, numpy would add its ending to the name
+            np.save(file, array)
+
+    with suppress(OSError):
+        whole(path, save, writer=str(os.getpid()))
+        return True
+    return False

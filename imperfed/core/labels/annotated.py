@@ -1,0 +1,106 @@
+"""Annotations: for every class whether an example has it, as far as somebody has looked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.core.errors import DataError
+from imperfed.core.labels.base import SEPARATOR, Labels
+from imperfed.core.labels.counts import ClassCounts
+
+PRESENT = 0.5
+"""The probability from which a class is taken to be present."""
+WORDS = {1: "present", 0: "absent", -1: ""}
+
+
+@dataclass(frozen=True)
+class Annotated(Labels):
+    """Several classes per example, each present (1), absent (0) or not annotated (-1): int8 values [n, C]."""
+
+    kind: ClassVar[str] = "annotated"
+    title: ClassVar[str] = "missing labels"
+    dtype: ClassVar[torch.dtype] = torch.int8
+    several: ClassVar[bool] = True
+    measurable: ClassVar[bool] = True
+    partial: ClassVar[bool] = True
+    inferable: ClassVar[bool] = True
+    from_columns: ClassVar[bool] = True
+    caption: ClassVar[str] = "rows with the class (+), without it (-) and not annotated (?)"
+    legend: ClassVar[tuple[str, str, str]] = ("present", "absent", "not annotated")
+
+    @staticmethod
+    def probabilities(logits: Tensor) -> Tensor:
+        """Return the probability that each class is present, whatever the others are."""
+        return torch.sigmoid(logits)
+
+    @classmethod
+    def predicted(cls, probability: Tensor, classes: Sequence[str]) -> list[str]:
+        present = (probability >= PRESENT).tolist()
+        return [SEPARATOR.join(name for name, there in zip(classes, row, strict=True) if there) for row in present]
+
+    def check(self, where: str) -> None:
+        self._check_matrix(where)
+        wrong = ((self.values < -1) | (self.values > 1)).nonzero()
+        if len(wrong):
+            row, column = (int(i) for i in wrong[0])
+            raise DataError(
+                f"{where}, row {row}, class {column}: {int(self.values[row, column])} is none of "
+                "1 (present), 0 (absent), -1 (not annotated)"
+            )
+
+    def counts(self) -> ClassCounts:
+        present, absent = (self.values == 1).sum(0), (self.values == 0).sum(0)
+        told = present + absent
+        return ClassCounts(present, absent, torch.full_like(told, len(self)) - told, present.double(), told)
+
+    def annotated_classes(self) -> Tensor:
+        return (self.values >= 0).any(0)
+
+    def facts(self, sizes: Sequence[int]) -> dict[str, Any]:
+        sites = self.values.split(list(sizes))
+        return {"annotated_rows": torch.stack([(site >= 0).sum(0) for site in sites], 1).tolist()}  # [class][site]
+
+    def given_facts(self, sizes: Sequence[int], truth: Tensor | None) -> dict[str, Any]:
+        return {"annotates": "given"}
+
+    @classmethod
+    def tally(cls, positive: int, negative: int, unknown: int) -> str:
+        return f"+{positive} -{negative} ?{unknown}" if positive or negative else "never"
+
+    @classmethod
+    def held(cls, counts: ClassCounts) -> Tensor:
+        return counts.told > 0
+
+    @classmethod
+    def caution(cls, counts: ClassCounts) -> str:
+        return "a blank is read as not annotated, not as negative" if counts.unknown.any() else ""
+
+    def label_table(
+        self, ids: Sequence[str], classes: Sequence[str], belief: Tensor, learned: Tensor | None
+    ) -> dict[str, list[Any]]:
+        """Return one line per row and class, since each class is a question of its own."""
+        values, present = self.values.flatten(), belief.flatten() >= PRESENT
+        everything = torch.ones(self.classes, dtype=torch.bool)
+        known = (everything if learned is None else learned).repeat(len(self))
+        sure = torch.where(present, belief.flatten(), 1 - belief.flatten())
+        suggested = torch.where(known, present.int(), -1)
+        lines = list(zip(values.tolist(), known.tolist(), strict=True))
+        return {
+            "id": [name for name in ids for _ in classes],
+            "class": list(classes) * len(self),
+            "given": [WORDS[value] for value in values.tolist()],
+            "suggested": [WORDS[value] for value in suggested.tolist()],
+            "confidence": [c if k else None for c, k in zip(sure.tolist(), known.tolist(), strict=True)],
+            "reason": [_reason(value, k) for value, k in lines],
+        }
+
+
+def _reason(value: int, known: bool) -> str:
+    if not known:
+        return "nobody annotates this class"
+    return "annotated" if value >= 0 else "filled in"

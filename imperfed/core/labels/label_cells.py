@@ -1,0 +1,49 @@
+"""What a kind of labels needs in order to read itself from the cells of a user's file.
+
+The files themselves, their columns and their line numbers are no concern of a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+UNKNOWN = -1
+"""The mark of a class that nobody has looked for."""
+
+NoteRow = Callable[[int, str, str, str], None]
+"""Notes a problem of one row: its number, what was found, what was expected, the fix."""
+
+
+class UnreadableError(ValueError):
+    """A cell that cannot be read: what was expected, and the fix."""
+
+    def __init__(self, expected: str, fix: str) -> None:
+        super().__init__(expected, fix)
+        self.expected, self.fix = expected, fix
+
+
+@dataclass(frozen=True)
+class Cells:
+    """How cells are to be read, as a declaration says. Every reader raises `UnreadableError` where it cannot."""
+
+    classes: tuple[str, ...]
+    separator: str
+    text_in: Callable[[Any], str]
+    """The text of a cell: whole numbers without a point, empty for a blank."""
+    class_in: Callable[[Any], int]
+    """The number of the one class that a cell names."""
+    classes_in: Callable[[Any], list[int]]
+    """The numbers of the classes that a cell or a list names, in its order."""
+    mark_in: Callable[[Any], int]
+    """1 for a class that is present, 0 for one that is absent, `UNKNOWN` for one that is not annotated."""
+
+    def row(self, members: list[int]) -> npt.NDArray[np.bool_]:
+        """Return a row of a matrix with one column per class in which these classes are marked."""
+        row = np.zeros(len(self.classes), np.bool_)
+        row[members] = True
+        return row

@@ -1,0 +1,68 @@
+"""What a generator of candidate sets is: a rule by which wrong classes join the true class of a row."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from imperfed.core.errors import DataError
+from imperfed.core.labels import Candidates
+from imperfed.data.dataset import Dataset
+from imperfed.data.generator import DataGenerator, Index
+
+Sets = npt.NDArray[np.bool_]
+"""One candidate set per row, [rows, classes]."""
+Floats = npt.NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class CandidateGenerator(DataGenerator):
+    """A way to come by candidate sets."""
+
+    @abstractmethod
+    def generate(
+        self, dataset: Dataset, data_seed: int, generator: np.random.Generator
+    ) -> tuple[Candidates, dict[str, Any]]:
+        """Return the candidate sets of all rows of the dataset, and what else is to be recorded of them."""
+
+
+@dataclass(frozen=True)
+class ClassSets(CandidateGenerator):
+    """A generator that looks at the true class of a row and at nothing else."""
+
+    def generate(
+        self, dataset: Dataset, data_seed: int, generator: np.random.Generator
+    ) -> tuple[Candidates, dict[str, Any]]:
+        classes = len(dataset.classes)
+        sets = self.draw(true_classes(dataset), classes, generator)
+        return Candidates(torch.from_numpy(sets), classes), {}
+
+    @abstractmethod
+    def draw(self, y: Index, classes: int, generator: np.random.Generator) -> Sets:
+        """Return one set per row, with the true class of each row in its set."""
+
+
+def true_classes(dataset: Dataset) -> Index:
+    """Return the true class of every row, or raise an error where no sets can be made from it."""
+    if dataset.y is None:
+        raise DataError(f"{dataset.name}: no true classes to generate candidate sets from; use candidates = given")
+    if len(dataset.classes) < 2:
+        raise DataError(f"{dataset.name}: candidate sets need at least two classes; the data hold one")
+    y: Index = dataset.y.numpy()
+    return y
+
+
+def draw_each(chances: Floats, y: Index, generator: np.random.Generator) -> Sets:
+    """Return sets that every class joins on its own with its chance, and the true class always."""
+    return with_truth(generator.random(chances.shape) < chances, y)
+
+
+def with_truth(sets: Sets, y: Index) -> Sets:
+    """Add the true class to every set, in place."""
+    sets[np.arange(len(y)), y] = True
+    return sets

@@ -1,0 +1,109 @@
+"""A repair of labels before training: its exchanges with all sites, here or elsewhere, and what comes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import torch
+
+from imperfed.core.batch import Tree
+from imperfed.core.components import LabelDecision, Repair, RepairResult
+from imperfed.core.context import ServerView, SiteView
+from imperfed.core.exchange import Query, Updates
+from imperfed.core.federation import Federation
+from imperfed.engine.state import nbytes
+
+Ask = Callable[[int, Sequence[Tree]], tuple[Tree, ...]]
+"""From the number of an exchange and what each site receives in it to the answers of all sites."""
+
+
+@dataclass
+class Transcript:
+    """The server's memory after a repair, and what went between server and sites."""
+
+    server: Tree
+    down: int = 0
+    up: int = 0
+    """Bytes of the numbers alone; what a transport adds is not counted."""
+    sent: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Name and largest shape of everything that left a site."""
+
+    def record(self, downs: Sequence[Tree], answers: Sequence[Tree]) -> None:
+        """Count one exchange."""
+        self.down += sum(map(nbytes, downs))
+        self.up += sum(map(nbytes, answers))
+        for answer in answers:
+            for name, t in answer.items():
+                self.sent[name] = max(self.sent.get(name, ()), tuple(t.shape), key=math.prod)
+
+
+def converse(
+    exchanges: Sequence[Query], server: Tree, context: ServerView, sizes: Sequence[int], ask: Ask
+) -> Transcript:
+    """Carry out the server's side of exchanges in which every site answers, wherever the sites are."""
+    who, n = tuple(range(len(sizes))), torch.tensor(sizes).float()
+    transcript = Transcript(server)
+    for number, exchange in enumerate(exchanges):
+        downs = [exchange.send(transcript.server, k) for k in who]
+        answers = ask(number, downs)
+        transcript.record(downs, answers)
+        transcript.server = exchange.aggregate(transcript.server, Updates(who, n, {}, answers), context)
+    return transcript
+
+
+def conduct(repair: Repair, federation: Federation, ask: Ask) -> Transcript:
+    """Carry out the server's side of a whole repair."""
+    repair.check(federation)
+    classes = federation.classes
+    context = ServerView(classes=classes, sites=federation.sites, trusted=federation.trusted)
+    return converse(repair.conversation(classes), repair.init_server(context), context, federation.sizes(), ask)
+
+
+def ask_here(exchanges: Sequence[Query], sites: Sequence[SiteView]) -> Ask:
+    """Return a way to ask sites whose rows are in this process."""
+
+    def ask(number: int, downs: Sequence[Tree]) -> tuple[Tree, ...]:
+        asked = (replace(site, down=down) for site, down in zip(sites, downs, strict=True))
+        return tuple(exchanges[number].respond(site) for site in asked)
+
+    return ask
+
+
+def views(federation: Federation) -> list[SiteView]:
+    """Return what each site of a federation sees of its own rows, with an empty memory."""
+    cuts = enumerate(pairwise(federation.starts))
+    return [SiteView(k, federation.inputs(a, b), federation.labels.between(a, b), {}, {}) for k, (a, b) in cuts]
+
+
+def repair_labels(repair: Repair, federation: Federation) -> tuple[Federation, RepairResult]:
+    """Repair the labels of sites that are all in this process."""
+    sites, labels = views(federation), federation.labels
+    transcript = conduct(repair, federation, ask_here(repair.conversation(federation.classes), sites))
+    decisions = [LabelDecision.of(site.memory) for site in sites]
+    suggested = torch.cat([decision.suggested for decision in decisions])
+    result = RepairResult(
+        labels.values,
+        suggested,
+        torch.cat([decision.confidence for decision in decisions]),
+        tuple(reason for decision in decisions for reason in repair.reasons(federation.classes, decision)),
+        tuple(None if math.isnan(decision.noise) else decision.noise for decision in decisions),
+        transcript.sent,
+        transcript.down,
+        transcript.up,
+        notes(repair, transcript, federation),
+    )
+    if not torch.equal(suggested, labels.values):
+        federation = replace(federation, labels=replace(labels, values=suggested))
+    return replace(federation, groups=repair.groups_of(transcript.server)), result
+
+
+def notes(repair: Repair, transcript: Transcript, federation: Federation) -> tuple[str, ...]:
+    """Say for the log what was done."""
+    changed = int(transcript.server["changed"].sum())
+    corrected = f"repair {repair.name}: {changed} of {federation.starts[-1]} labels corrected"
+    if groups := repair.groups_of(transcript.server):
+        return corrected, f"repair {repair.name}: groups of the sites {list(groups)}"
+    return (corrected,)

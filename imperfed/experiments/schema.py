@@ -1,0 +1,44 @@
+"""A JSON schema of experiment files, with which an editor completes settings, explains them and marks mistakes."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from imperfed.experiments.config import CHOSEN, Config, options
+from imperfed.experiments.descriptions import descriptions
+
+DRAFT_4 = "http://json-schema.org/draft-04/schema#"
+"""What TOML editors understand: neither references nor `$defs` are needed here."""
+PARTS = ("method", "objective", *CHOSEN)
+"""The sections whose settings depend on what the section `run` names."""
+
+
+def file_schema(config: Config, any_parts: bool) -> dict[str, Any]:
+    """Return the schema of files with the parts (method, repair ...) of this one, and its values as the defaults.
+
+    With `any_parts` the sections of parts take any settings, since a schema cannot follow what a file chooses by name.
+    """
+    chosen = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    chosen["objective"] = config.method.objective
+    sections = {name: _section(part) for name, part in chosen.items() if part is not None}
+    if any_parts:
+        sections |= {name: {"type": "object", "description": f"Of what run.{name} names."} for name in PARTS}
+    return {"$schema": DRAFT_4, "type": "object", "properties": sections, "additionalProperties": False}
+
+
+def _section(part: Any) -> dict[str, Any]:
+    """Return the schema of a section: each key with its type, its value here as the default, and its description."""
+    described = descriptions(type(part))
+    fields = [
+        (key, Annotated[kind, Meta(description=described.get(key))], getattr(part, key))
+        for key, kind in options(type(part)).items()
+    ]
+    about = {"__doc__": inspect.cleandoc(type(part).__doc__ or "")}
+    struct = msgspec.defstruct("section", fields, namespace=about, forbid_unknown_fields=True)
+    schema: dict[str, Any] = msgspec.json.schema(struct)["$defs"]["section"]
+    return {key: value for key, value in schema.items() if key not in ("title", "required")}

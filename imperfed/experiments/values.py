@@ -1,0 +1,57 @@
+"""The value of a setting: from a word of the command line, or from TOML, to the type that its field declares."""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from contextlib import suppress
+from typing import Any, Literal
+
+import msgspec
+
+from imperfed.core.errors import UsageError, unknown
+
+WANTED: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    tuple[int, ...]: "whole numbers, such as 1,2,3",
+    tuple: "values with commas between them",
+}
+
+
+def typed(value: Any, kind: Any, name: str) -> Any:
+    """Return the value as one of the field's type, or say what the setting of this name takes."""
+    try:
+        converted = msgspec.convert(_parsed(value, kind), kind, strict=False)
+    except msgspec.ValidationError:
+        pass
+    else:
+        numbers = converted if isinstance(converted, tuple) else (converted,)
+        if all(math.isfinite(number) for number in numbers if isinstance(number, float)):
+            return converted
+    if typing.get_origin(kind) is Literal:
+        raise unknown(f"value of {name}", str(value), map(str, typing.get_args(kind)))
+    raise UsageError(f"setting {name} takes {wanted(kind)}; got {value!r}")
+
+
+def wanted(kind: Any) -> str:
+    """Return what a field of this type takes, in words."""
+    origin = typing.get_origin(kind)
+    if origin is Literal:
+        return " or ".join(map(str, typing.get_args(kind)))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(wanted(part) for part in typing.get_args(kind) if part is not types.NoneType)
+    return WANTED.get(kind) or WANTED.get(origin) or f"a value of type {kind}"
+
+
+def _parsed(value: Any, kind: Any) -> Any:
+    """Return a word as far as msgspec needs help with it: lists, and numbers such as .5, +3 and 1_000."""
+    if isinstance(value, str) and typing.get_origin(kind) is tuple:
+        return [word.strip() for word in value.split(",") if word.strip()]
+    if isinstance(value, str) and kind in (int, float):
+        with suppress(ValueError):
+            return kind(value)
+    return value

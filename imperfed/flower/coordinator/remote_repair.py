@@ -1,0 +1,56 @@
+"""A repair before training with sites that are elsewhere: each corrects its own labels and says how many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from imperfed.core.batch import Tree
+from imperfed.core.components import Repair
+from imperfed.core.errors import QuorumError
+from imperfed.data.federate import FederatedData
+from imperfed.engine.conversation import conduct, notes
+from imperfed.engine.failures import Failure
+from imperfed.engine.validate import check_answer
+from imperfed.evaluation.evaluator import figure
+from imperfed.flower.messages.payload import REPAIR, Payload, Word
+from imperfed.flower.messages.run_info import RunInfo
+from imperfed.flower.messages.transport import Transport
+
+
+def repair_at_sites(
+    repair: Repair, data: FederatedData, transport: Transport, run_infos: Sequence[RunInfo]
+) -> FederatedData:
+    """Conduct a repair with all sites; return the data with the groups found and, in its facts, what was done."""
+    federation = data.federation
+    exchanges = repair.conversation(federation.classes)
+
+    def ask(number: int, downs: Sequence[Tree]) -> tuple[Tree, ...]:
+        words: dict[str, Word] = {"round": REPAIR, "exchange": number}
+        payloads = {k: run_infos[k].payload(words, {"down": down}) for k, down in enumerate(downs)}
+        replies = transport.send("query.answer", payloads, f"repair, {exchanges[number].name}")
+        answers = {k: _answer(reply) for k, reply in sorted(replies.items())}
+        failed = [f"{transport.names[k]}: {a.reason}" for k, a in answers.items() if isinstance(a, Failure)]
+        if failed:
+            raise QuorumError(f"a repair needs the answer of every site. {'; '.join(failed)}")
+        return tuple(answer for answer in answers.values() if not isinstance(answer, Failure))
+
+    def _answer(reply: Payload | Failure) -> Tree | Failure:
+        """Return what a site sent, checked; a repair fixes no shapes in advance."""
+        if isinstance(reply, Failure):
+            return reply
+        up = reply.trees.get("up", {})
+        return check_answer(up, exchanges[0], {}) or up
+
+    transcript = conduct(repair, federation, ask)
+    groups = repair.groups_of(transcript.server)
+    facts = {
+        "repair": repair.name,
+        "labels_changed": transcript.server["changed"].tolist(),
+        "noise_estimates": [figure(share) for share in transcript.server["noise"].tolist()],
+        "groups_of_sites": list(groups),
+        "repair_sent": {name: list(shape) for name, shape in transcript.sent.items()},
+    }
+    for note in notes(repair, transcript, federation):
+        transport.tell(note)
+    return replace(data, federation=replace(federation, groups=groups), facts=data.facts | facts)

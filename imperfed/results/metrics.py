@@ -1,0 +1,61 @@
+"""A round as lines: those of `metrics.jsonl`, and those of `log.txt`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from imperfed.engine.schedule import RoundReport
+from imperfed.evaluation.fairness import FAIR, course
+from imperfed.results import defence
+from imperfed.results.folder import Record
+
+SENT = "sent/"
+"""Metrics of this prefix count the numbers of one name that each site sent in a round."""
+
+
+def metrics(
+    report: RoundReport, trained: Sequence[str], evaluated: Sequence[str], one_test: bool = False
+) -> list[Record]:
+    """Return a round's lines of `metrics.jsonl`: round x site x metric, "*" where a figure is of no site in particular.
+
+    `one_test`: whether all sites are measured on the same test rows.
+    """
+    lines: list[Record] = []
+
+    def add(site: str, metric: str, value: float, **more: Any) -> None:
+        if math.isfinite(value):  # a figure that does not exist, such as one of no examples, has no line
+            lines.append({"round": report.round + 1, "site": site, "metric": metric, "value": value, **more})
+
+    for k, loss in report.losses.items():
+        add(trained[k], "train/loss", loss)
+    for k, scores in report.personal.items():
+        for metric, (value, n) in scores.items():
+            if not metric.startswith(FAIR):
+                add(evaluated[k], f"test/personal/{metric}", value, n=n)
+    for metric, (value, n) in course(list(report.personal.values()), one_test).items():
+        add("*", metric, value, n=n)
+    for metric, (value, n) in report.common.items():
+        add("*", f"test/global/{metric}", value, n=n)
+    for site, metric, value in defence.figures(report.verdicts, trained):
+        add(site, metric, value)
+    add("*", "bytes/down", report.down)
+    add("*", "bytes/up", report.up)
+    for name, shape in report.sent.items():
+        add("*", f"{SENT}{name}", math.prod(shape), shape=shape)
+    return lines
+
+
+def sent(records: Iterable[Record]) -> dict[str, tuple[int, ...]]:
+    """Return name and shape of all that left a site, from `metrics.jsonl`, which a resumed run knows as well."""
+    return {r["metric"].removeprefix(SENT): tuple(r["shape"]) for r in records if r["metric"].startswith(SENT)}
+
+
+def log_lines(report: RoundReport, trained: Sequence[str]) -> list[str]:
+    """Return a round's lines of `log.txt`."""
+    head = f"round {report.round + 1}:"
+    loss = sum(report.losses.values()) / max(len(report.losses), 1)
+    lines = [f"{head} {len(report.who) - len(report.failures)} of {len(report.who)} sites answered, loss {loss:.4f}"]
+    lines += [f"{head} {trained[k]} failed: {failure.reason}" for k, failure in report.failures.items()]
+    return lines + [f"{head} {note}" for note in report.notes]

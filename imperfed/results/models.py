@@ -1,0 +1,18 @@
+"""The models that a run leaves."""
+
+from __future__ import annotations
+
+from imperfed.data.federate import FederatedData
+from imperfed.engine.engine import Engine
+from imperfed.results.folder import RunFolder
+
+
+def write_models(folder: RunFolder, engine: Engine, data: FederatedData) -> None:
+    """Write `models/global.safetensors` with all that is shared, and one whole model per site where sites differ."""
+    if len(data.scale.mean):
+        folder.save_model("scale", {"mean": data.scale.mean, "spread": data.scale.spread})
+    if shared := engine.shared_model():
+        folder.save_model("global", shared)
+    if engine.personalised and not data.federation.elsewhere:
+        for k, name in enumerate(data.federation.sites):
+            folder.save_model(name, engine.model(k))

@@ -1,0 +1,342 @@
+"""The summary of a run: everything that `summary.json` holds, as types.
+
+The names of the fields are the keys of the file, but for `global` and `class`, which Python keeps for itself. What does
+not apply to a run (a repair, a target, fairness, ...) is left out of the file; a figure that applies but does not
+exist, such as the accuracy of a site without test rows, is null.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from imperfed.evaluation.evaluator import RepairFigures
+from imperfed.evaluation.fairness import FairnessSummary
+from imperfed.evaluation.time_to_target import TargetReached
+
+
+class Part(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a summary: immutable, and never read from a file with other keys."""
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+class OverSites(Part, frozen=True):
+    """The leading figure over the sites that have one; None where none has."""
+
+    mean: float | None
+    weighted: float | None
+    """The mean weighted by test rows."""
+    worst: float | None
+    n: int
+    """The number of test rows."""
+
+    @classmethod
+    def of(cls, scores: Sequence[tuple[float, int]]) -> OverSites:
+        """Combine the values of sites, each with its number of test rows; a value that is not finite does not count."""
+        measured = [(value, n) for value, n in scores if math.isfinite(value)]
+        if not measured:
+            return cls(None, None, None, 0)
+        total = sum(n for _, n in measured)
+        return cls(
+            mean=math.fsum(value for value, _ in measured) / len(measured),
+            weighted=math.fsum(value * n for value, n in measured) / total,
+            worst=min(value for value, _ in measured),
+            n=total,
+        )
+
+
+class GlobalFigure(Part, frozen=True):
+    """A figure of the global model on a test set of no site in particular."""
+
+    value: float | None
+    n: int
+
+
+class SiteSummary(Part, frozen=True, omit_defaults=True):
+    """One site."""
+
+    site: str
+    train: int
+    """The number of training rows."""
+    test: int
+    value: float | None
+    """The leading figure on the site's test rows."""
+    labels: float | None
+    """The share of its labels resolved correctly or, where labels are missing, the AUROC of those filled in."""
+    auroc_annotated: float | None = None
+    """The mean over the classes that the site annotates, where labels are missing."""
+    auroc_never_annotated: float | None = None
+    """The mean over the classes that only others annotate."""
+
+
+class ClassSummary(Part, frozen=True):
+    """One class, where labels are missing; each AUROC is a mean over sites."""
+
+    name: str = field(name="class")
+    annotated_at: tuple[str, ...]
+    """The sites that annotate it."""
+    annotations: int
+    """The number of training rows annotated for it."""
+    positives: int
+    auroc: float | None
+    auroc_annotated: float | None
+    """Over the sites that annotate the class."""
+    auroc_never_annotated: float | None
+    """Over the other sites."""
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+class ResolvedLabels(Part, frozen=True, tag_field="kind", tag="candidates"):
+    """Candidate sets of which one class was chosen for every training row; None where the truth is unknown."""
+
+    accuracy: float | None
+    picking_at_random: float
+    """The expected accuracy of a random choice."""
+    mean_confidence: float
+    n: int
+    """The number of training rows."""
+    together: tuple[tuple[int, ...], ...]
+    """[class][class]: in how many candidate sets both stand."""
+    mistaken: tuple[tuple[int, ...], ...] | None
+    """[true class][chosen class]: how many labels were resolved wrongly."""
+
+    @property
+    def leading(self) -> float | None:
+        """The figure that a comparison shows."""
+        return self.accuracy
+
+
+class FilledLabels(Part, frozen=True, tag_field="kind", tag="missing"):
+    """Missing labels that were filled in; figures are None where the truth is unknown."""
+
+    filled_in: int
+    """The number of missing labels of classes that some site annotates."""
+    mean_confidence: float
+    accuracy: float | None
+    """The share that is right when probabilities are cut at 0.5."""
+    always_absent: float | None
+    """The share that would be right if every missing label were taken for absent."""
+    auroc: float | None
+    n: int
+    """The number of labels filled in whose truth is known."""
+
+    @property
+    def leading(self) -> float | None:
+        """The figure that a comparison shows."""
+        return self.auroc
+
+
+LabelSummary = ResolvedLabels | FilledLabels
+"""What became of imperfect labels; `kind` tells the two apart in the file."""
+
+
+# -- repair and defence ------------------------------------------------------------------------------------------------
+
+
+class Traffic(Part, frozen=True):
+    """Bytes between the sites and the server."""
+
+    up: int
+    down: int
+
+
+class RepairedSite(Part, frozen=True):
+    """One site of a repair."""
+
+    site: str
+    group: int
+    noise_estimate: float | None
+    """The share of wrong labels that the site estimates for itself."""
+    figures: RepairFigures | None
+    """None where the truth is unknown."""
+
+
+class RepairSummary(Part, frozen=True):
+    """What a repair did to the labels before training."""
+
+    name: str
+    n: int
+    """The number of labels."""
+    changed: int
+    figures: RepairFigures | None
+    """None where the truth is unknown."""
+    groups: int
+    """The number of groups of sites that have a model of their own."""
+    adjusted_rand_index: float | None
+    """Of the groups against the sites' tasks; None where sites have no tasks."""
+    sent: dict[str, tuple[int, ...]]
+    """Name and shape of everything that a site sent."""
+    bytes: Traffic
+    sites: tuple[RepairedSite, ...]
+
+
+class LeftOut(Part, frozen=True):
+    """A site that a defence leaves out at the end of a run."""
+
+    site: str
+    since: int
+    """The first round from which on it was left out every time."""
+    score: float | None
+    """What speaks against it in its last round; None where that is undefined."""
+    confidence: float
+    """The server's confidence in it in its last round."""
+
+
+class DefenceSummary(Part, frozen=True):
+    """Whom a defence that looks at single sites left out."""
+
+    out: tuple[LeftOut, ...]
+    """In the end, in the order of the rounds."""
+    ever_out: tuple[str, ...]
+    false_alarms: tuple[str, ...] | None = None
+    """Honest sites left out in the end; None where the adversaries are not known."""
+    missed: tuple[str, ...] | None = None
+    """Adversaries not left out in the end."""
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+class DataFacts(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """The data in numbers: training rows, where nothing else is said; None where a fact does not apply."""
+
+    labels: str
+    """The kind of labels that the sites hold."""
+    rows: tuple[int, ...]
+    """By site."""
+    test_rows: tuple[int, ...]
+    """By site."""
+    common_test_rows: int
+    """Rows of a test set that belongs to no site."""
+    rows_left_out: int
+    """Rows of the dataset that nobody holds."""
+    public_rows: int
+    """Unlabelled inputs at the server."""
+    public_from: str = "nowhere"
+    trusted_rows: int = 0
+    """Labelled rows at the server."""
+    validation_rows: int = 0
+    common_test: bool = False
+    """Whether every site is measured on the common test set."""
+    examples: int | None = None
+    """Different examples, where one stands at a site for every label it carries."""
+    counts: tuple[tuple[int, ...], ...] | None = None
+    """[true class][site]: rows."""
+    classes_at_nobody: tuple[str, ...] = ()
+    """Classes of which no site holds a row."""
+    most_frequent: dict[str, float] | None = None
+    """Figures of predicting the most frequent labels every time."""
+    sites_not_used: int | None = None
+    """Sites that the dataset names, where the run simulates others."""
+    instead_of: str | None = None
+    """The kind of labels that come with the dataset, where the run uses the true ones."""
+    sets: str | None = None
+    """Where candidate sets come from: "given", or the name of a generator."""
+    temperature: float | None = None
+    """With which a generator of candidate sets was calibrated."""
+    mean_size: float | None = None
+    """Of a candidate set."""
+    min_size: int | None = None
+    max_size: int | None = None
+    singletons: float | None = None
+    """The share of candidate sets that hold one class only."""
+    noise: str | None = None
+    """Where wrong labels come from: "given", or the name of a noise model."""
+    noise_rates: tuple[float, ...] | None = None
+    """The share of wrong labels by site."""
+    annotates: str | None = None
+    """Where the choice of annotated classes comes from: "given", or a pattern."""
+    annotated_rows: tuple[tuple[int, ...], ...] | None = None
+    """[class][site]: rows annotated."""
+    attribute: str | None = None
+    """The name of the sensitive attribute."""
+    groups: dict[str, int] | None = None
+    """Rows that may belong to each group of the sensitive attribute."""
+    mean_groups: float | None = None
+    """The mean number of groups that a row may belong to."""
+    adversaries: tuple[str, ...] | None = None
+    """Sites that attack; None where nobody knows."""
+    attack: tuple[str, ...] = ()
+    """What a simulated attack did, in sentences."""
+    further: dict[str, Any] = field(default_factory=dict)
+    """Facts under other names, such as those of a generator of your own."""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> DataFacts:
+        """Read the facts that `FederatedData` carries."""
+        names = {one.name for one in msgspec.structs.fields(cls)}
+        known = {name: value for name, value in facts.items() if name in names}
+        further = {name: value for name, value in facts.items() if name not in names}
+        return msgspec.convert({**known, "further": further}, cls)
+
+
+# -- the whole ---------------------------------------------------------------------------------------------------------
+
+
+class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
+    """A run that has ended."""
+
+    title: str
+    """The method with what stands around it: objective, repair, attack, defence."""
+    method: str
+    objective: str
+    data: str
+    seed: int
+    data_seed: int
+    seconds: float | None
+    """None in a site's own summary: the time is the coordinator's."""
+    rounds: int
+    metric: str
+    """The name of the leading figure."""
+    personal: OverSites
+    """The leading figure of the sites' models."""
+    common: dict[str, GlobalFigure] = field(name="global")
+    """Figures of the global model by name; those on validation rows say so in their name."""
+    sites: tuple[SiteSummary, ...]
+    sent: dict[str, tuple[int, ...]]
+    """Name and shape of everything that left a site."""
+    account: dict[str, float]
+    """Figures that the algorithm gives of itself, such as the epsilon it spent."""
+    input: tuple[int, ...]
+    """The shape of an input."""
+    features: int
+    """The number of features of sparse inputs, 0 for dense ones."""
+    standardised: bool
+    """Whether inputs were standardised with `models/scale.safetensors`."""
+    classes: tuple[str, ...]
+    facts: DataFacts
+    labels: LabelSummary | None = None
+    by_class: tuple[ClassSummary, ...] = ()
+    target: TargetReached | None = None
+    repair: RepairSummary | None = None
+    suspicions: DefenceSummary | None = None
+    fairness: FairnessSummary | None = None
+
+    @property
+    def headline(self) -> float | None:
+        """The figure a run is compared by: the mean over sites or, where they have none, that of the global model."""
+        common = self.common.get(self.metric)
+        if self.personal.mean is None and common is not None:
+            return common.value
+        return self.personal.mean
+
+    def to_json(self) -> str:
+        """Return the text of `summary.json`; raise an error for a number that JSON cannot hold."""
+        return json.dumps(msgspec.to_builtins(self), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Summary:
+        """Read the text of `summary.json`; raise `ValueError` if it is cut short or does not hold these fields."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"not a summary of this version of imperfed: {error}") from error
