@@ -18,7 +18,7 @@ from imperfed.core.threads import one_thread
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
-from imperfed.engine.site import OPENING, SiteUpdate
+from imperfed.engine.site import SiteUpdate
 from imperfed.flower.messages.payload import (
     NO_EXCHANGE,
     REPAIR,
@@ -115,7 +115,7 @@ def repair(place: LocalSite, run_info: RunInfo, number: int, down: Tree) -> Payl
     exchanges = config.repair.conversation(federation.classes)
     memory = store.kept(f"repair-{number - 1}") if number else {}
     if memory is None:
-        raise DataError(f"{store.path}: what the site worked out earlier in this repair is missing; start the run again")
+        raise DataError(f"{store.path}: what the site found out earlier in this repair is missing; start the run again")
     up = exchanges[number].respond(SiteView(run_info.index, federation.x, federation.labels, down, memory))
     last = number == len(exchanges) - 1
     store.keep(REPAIRED if last else f"repair-{number}", memory)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}
 """Where the name that is installed is not the name that is imported."""
 EXTRAS = {"flower": "flower", "algorithms": "dp"}
