@@ -52,7 +52,7 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
         (["cc", "--set", "lr=nan"], ["local.lr", "a number", "'nan'"]),
         (["cc", "--set", "momentum=-1"], ["local.momentum", "0 or more"]),
         (["cc", "--set", "participation=1.5"], ["participation", "at most 1"]),
-        (["cc", "--set", "on_failure=cry"], ["failure policy 'cry'", "retry"]),
+        (["cc", "--set", "on_failure=cry"], ["rounds.on_failure 'cry'", "retry"]),
         (["cc", "--set", "test=1", *FLIP], ["test", "0 .. 1"]),
         (["cc", "--set", "sites=0", *FLIP], ["sites must be at least 1"]),
         (["cc", "--set", "data_seed=-1"], ["data_seed", "negative"]),
@@ -60,7 +60,7 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
         (["lw", "--set", "psi=tanh"], ["psi", "'tanh'", "sigmoid"]),
         (
             ["cc", "--set", "partition=quantity", "--set", "sizes=1,x"],
-            ["partition.sizes", "whole numbers, as 1,2,3", "'1,x'"],
+            ["partition.sizes", "whole numbers, such as 1,2,3", "'1,x'"],
         ),
         (["cc", "--set", "partition=quantity", "--set", "sizes=9,0,1,1", *FLIP], ["sizes", "positive", "[9, 0, 1, 1]"]),
         pytest.param(
@@ -109,7 +109,7 @@ def test_a_comparison_that_cannot_be(words: list[str], parts: list[str], tmp_pat
         ("[local]\nsteps = true", ["local.steps", "a whole number", "True"]),
         ("[local]\nlr = [1]", ["local.lr", "a number", "[1]"]),
         ("[local]\nlr = inf", ["local.lr", "a number", "inf"]),
-        ("[run]\ndevice = 5", ["run.device", "text", "5"]),
+        ("[run]\ndevice = 5", ["run.device", "auto, cpu, cuda", "5"]),
         (
             "[split]\npartition = 'quantity'\n[partition]\nsizes = [1.5, 2]",
             ["partition.sizes", "whole numbers", "[1.5, 2]"],

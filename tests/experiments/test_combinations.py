@@ -145,8 +145,8 @@ def test_repairs_before_attacked_training(table: Path, repair: str, defence: str
 @pytest.mark.parametrize("repair", list(repairs()))
 def test_repairs_of_other_labels_are_refused(table: Path, repair: str) -> None:
     if repairs()[repair].labels is Candidates:
-        pytest.skip("mends candidate sets")
-    with pytest.raises(UsageError, match=f"repair {repair} mends .* comes with candidates labels here"):
+        pytest.skip("corrects candidate sets")
+    with pytest.raises(UsageError, match=f"repair {repair} corrects .* comes with candidates labels here"):
         run(settled(table, "fedavg", repair=repair, **{"labels.kind": "candidates"}))
 
 
