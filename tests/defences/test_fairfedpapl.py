@@ -298,10 +298,6 @@ def test_who_is_protected_must_be_said(settings, parts, message: str):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"variant": "hours"}, "ours"),
-        ({"score": "labl"}, "label"),
-        ({"guard": "lw"}, "law"),
-        ({"freeze": "lo"}, "low"),
         ({"dummy_rows": 0}, "defence.dummy_rows"),
         ({"smoothing": 1.0}, "below 1"),
         ({"kappa": 0.7}, "confidences start at 0.5"),
