@@ -1,4 +1,4 @@
-"""Annotations: for every class, whether an example has it, where somebody has looked."""
+"""Annotations: for every class, whether an example has it, as far as it is annotated."""
 
 from __future__ import annotations
 

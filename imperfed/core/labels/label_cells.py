@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 UNKNOWN = -1
-"""The mark of a class that nobody has looked for."""
+"""The mark of a class that is not annotated."""
 
 NoteRow = Callable[[int, str, str, str], None]
 """Notes a problem in one row: its number, what was found, what was expected, and the fix."""
