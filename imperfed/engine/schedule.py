@@ -13,7 +13,7 @@ from imperfed.engine.population import Scores
 
 @dataclass(frozen=True)
 class Rounds:
-    """The settings of a run's rounds."""
+    """How a run proceeds."""
 
     rounds: int = 30  # T
     participation: float = 1.0  # share of the sites that take part in a round
