@@ -147,7 +147,7 @@ def test_repairs_of_other_labels_are_refused(table: Path, repair: str) -> None:
 
 
 def test_mixup_asks_for_an_objective_by_name(table: Path) -> None:
-    with pytest.raises(UsageError, match=r"memberships labels the objective must be named.*: clpl"):
+    with pytest.raises(UsageError, match=r"memberships labels have no default objective; name one of: clpl"):
         run(settled(table, "fedavg", attack="mixup"))
 
 
