@@ -124,7 +124,7 @@ class FedPSL(Algorithm):
                 layout.view(new, name).copy_(torch.where(known, merged, phi))
         if context.round == 0 and (missing := (n_c == 0).nonzero().flatten().tolist()):
             names = ", ".join(context.classes[c] for c in missing)
-            context.notes.append(f"fedpsl: no site that answered annotates {names}; the head's rows are unchanged")
+            context.notes.append(f"fedpsl: no site that answered annotates {names}: the head's rows are unchanged")
 
 
 def half(batch: Batch, first: int) -> Batch:
