@@ -46,7 +46,7 @@ COLLAPSED = 0.5
 
 @dataclass(frozen=True)
 class FedAwS(PrivateRows, ClassEmbeddings):
-    """Averaging on the positive loss; the server then pushes all pairs of class embeddings apart alike."""
+    """Averaging on the positive loss; the server pushes the class embeddings apart, all pairs with equal weight."""
 
     name: ClassVar[str] = "fedaws"
     lr_w: float = 0.1  # eta of w_y at its site

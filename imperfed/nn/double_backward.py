@@ -34,7 +34,7 @@ class DoubleBackward(TorchFunctionMode):
 
 
 def pays(input: Tensor, weight: Tensor, *others: Any, **named: Any) -> bool:
-    """Whether this module's way pays: on a CPU torch's is as fast, and autocast picks types operation by operation."""
+    """Return whether it pays: on a CPU torch's own way is as fast, and autocast picks types operation by operation."""
     return input.is_cuda and input.ndim == weight.ndim and not torch.is_autocast_enabled("cuda")
 
 

@@ -20,7 +20,7 @@ Weights = Literal["normalised", "sigma", "counts"]
 
 @dataclass(frozen=True)
 class FedALC(Collecting, FedAwS):
-    """Averaging on the positive loss; the server pushes apart classes, harder the more rarely they occur together."""
+    """Averaging on the positive loss; the server pushes classes apart, harder the more rarely they occur together."""
 
     name: ClassVar[str] = "fedalc"
     weights: Weights = "normalised"  # g_uu': normalised (Eq. 10), sigma (Eq. 9) or counts (n sigma)
