@@ -67,7 +67,7 @@ class FairnessAttack(Attack):
     def prepare(self, labels: Labels) -> Labels:
         if not isinstance(labels, self.rewrites):
             able = " or ".join(kind.kind for kind in self.rewrites)
-            raise UsageError(f"{self.name} works on {able} labels, but the sites have {labels.kind} labels here")
+            raise UsageError(f"{self.name} works on {able} labels, but the sites hold {labels.kind} labels here")
         return labels
 
     def rows(self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]) -> TargetRows:

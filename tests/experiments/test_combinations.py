@@ -107,7 +107,7 @@ def test_every_algorithm_under_every_attack_and_defence(table: Path, name: str, 
             with pytest.raises(UsageError, match=f"looks at what sites send; under {name} they send nothing"):
                 run(words)
         elif defence in ("median", "trimmed-mean") and name in ("fedpsl", "ifca"):
-            with pytest.raises(UsageError, match=f"mixes all sites number by number, and under {name} "):
+            with pytest.raises(UsageError, match=f"mixes all sites coordinate by coordinate, and under {name} "):
                 run(words)
         else:
             assert_learned(run(words))
