@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`run`, `open` and `RunResult` on first use: torch, which they need, takes long to import."""
+    """Import `run`, `open` and `RunResult` on first use: they need torch, which takes long to import."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from imperfed.api import runs as api

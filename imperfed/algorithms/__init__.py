@@ -23,9 +23,9 @@ def objectives() -> dict[str, type[Objective]]:
 
 
 def reference(kind: type[Labels]) -> Objective:
-    """Return what is minimised on this kind of labels when nothing else was chosen."""
+    """Return the objective for this kind of labels when none was chosen."""
     able = {name: objective for name, objective in objectives().items() if objective.accepts(kind)}
     for objective in able.values():
         if objective.reference:
             return objective()
-    raise UsageError(f"on {kind.kind} labels the objective must be named. What learns from those: {', '.join(able)}")
+    raise UsageError(f"{kind.kind} labels have no default objective; name one of: {', '.join(able)}")

@@ -1,4 +1,4 @@
-"""What FedAwS, FedALC and the methods with fixed class embeddings share: they learn from one known class per row.
+"""The common part of FedAwS, FedALC and the methods with fixed class embeddings: one class per row is known.
 
 FedAwS (Yu et al., "Federated learning with only positive labels", ICML 2020) and FedALC (An et al., "Federated learning
 with only positive labels by exploring label correlations"). Equation numbers: FedALC's.
@@ -10,8 +10,8 @@ with only positive labels by exploring label correlations"). Equation numbers: F
 
 `traffic` counts what the papers would send.
 
-Where a site holds one label and makes one step per round on all its rows, the mean of what comes back is one step on
-the mean gradient: with `one_pass` the engine makes a single pass over all rows for all sites and copies no model.
+Where a site holds one label and makes one step per round on all its rows, the mean of the sites' models is one step
+along the mean gradient: with `one_pass` the engine makes a single pass over all rows for all sites and copies no model.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ HEAD = "head.weight"
 
 @dataclass(frozen=True)
 class ClassEmbeddings(Algorithm):
-    """Theta is averaged; what becomes of W is for a method to say. Here W stays as it is."""
+    """Averaging of theta; subclasses define how W is updated. Here W stays as it is."""
 
     objective: Objective | None = field(default=PositiveHinge())
-    lr_theta: float = 0.5  # eta of theta, instead of local.lr; the paper has 0.1 for both
+    lr_theta: float = 0.5  # eta of theta, instead of local.lr; the paper uses 0.1 for both
     by_size: bool = True  # theta by n_k / n (Eq. 5); otherwise the plain mean (Alg. 1, line 19)
-    one_pass: bool = False  # one step a round on all rows instead of local.steps, all sites in a single pass
+    one_pass: bool = False  # one step per round on all rows instead of local.steps, all sites in a single pass
 
     def __post_init__(self) -> None:
         if self.objective is not None and not self.objective.accepts(Positive):
@@ -53,20 +53,20 @@ class ClassEmbeddings(Algorithm):
 
     @property
     def rate_w(self) -> float:
-        """The step of a class embedding at its site."""
+        """The learning rate of a class embedding at its site."""
         return 0.0
 
     def build(self, network: Network) -> Network:
         if self.one_pass and any(b.is_floating_point() for b in network.buffers()):
             raise UsageError(
-                "with one_pass sites send gradients only, so that running statistics of normalisation layers are never "
+                "with one_pass sites send gradients only, so the running statistics of normalisation layers are never "
                 "learned; set one_pass=false or choose a model without such layers"
             )
         return cosine_scores(network)  # Eq. 2
 
     def move(self, g: Tensor, step: LocalStep) -> None:
         step.net.layout.view(g, HEAD).mul_(self.rate_w / self.lr_theta)
-        step.w.sub_(g, alpha=self.lr_theta)  # Alg. 1, line 15; the server brings rows of W back to length 1
+        step.w.sub_(g, alpha=self.lr_theta)  # Alg. 1, line 15; the server normalises the rows of W
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         if self.one_pass:
@@ -74,43 +74,43 @@ class ClassEmbeddings(Algorithm):
         return (Train(self.merge),)
 
     def shares(self, n: Tensor) -> Tensor:
-        """The weight of each site in theta."""
+        """Return the weight of each site in the mean of theta."""
         return n / n.sum() if self.by_size else torch.full_like(n, 1 / len(n))
 
     def traffic(self, server: Tree, context: ServerContext) -> tuple[int, int]:
-        """Numbers down and up in one round; a site has its class embedding from the first."""
+        """Return how many numbers a site receives and sends in a round; its row of W is sent in the first one only."""
         W = context.net.layout.view(server["w"], HEAD)
         theta = server["w"].numel() - W.numel() + server["buffers"].numel()
         return theta + (W.shape[1] if context.round == 0 else 0), theta
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
-        """Alg. 1, lines 19 to 21, from the sites' own copies."""
+        """Update theta and W from the sites' own copies (Alg. 1, lines 19 to 21)."""
         new = updates.average(self.shares(updates.n))  # line 19
         W = context.net.layout.view(server["w"], HEAD)
         moved, more = self.rows(server, updates, context)
         return self.place(server | new | more, W, moved, context)
 
     def descend(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
-        """The same from the sum of the sites' gradients."""
+        """Update theta and W from the weighted sum of the sites' gradients."""
         g, view = updates["g"][0], context.net.layout.view
         new = server | {"w": server["w"] - self.lr_theta * g}
         moved, more = self.rows_at_once(server, updates, view(g, HEAD), context)
         return self.place(new | more, view(server["w"], HEAD), moved, context)
 
     def place(self, server: Tree, before: Tensor, W: Tensor, context: ServerContext) -> Tree:
-        """The server's memory with the new class embeddings in the model."""
+        """Return the server's memory with the new class embeddings written into the model."""
         w = server["w"].clone()
         context.net.layout.view(w, HEAD).copy_(self.embed(server, before, normalize(W), context))
         return server | {"w": w}
 
     def rows(self, server: Tree, updates: Updates, context: ServerContext) -> tuple[Tensor, Tree]:
-        """W from the sites' rows (line 20), and what else the server remembers of it."""
+        """Return W from the sites' rows (line 20), and what else the server remembers about it."""
         return context.net.layout.view(server["w"], HEAD), {}
 
     def rows_at_once(self, server: Tree, updates: Updates, g: Tensor, context: ServerContext) -> tuple[Tensor, Tree]:
-        """The same from the weighted sum of the sites' gradients at W."""
+        """Return the same as `rows`, from the weighted sum of the sites' gradients at W."""
         return context.net.layout.view(server["w"], HEAD), {}
 
     def embed(self, server: Tree, before: Tensor, W: Tensor, context: ServerContext) -> Tensor:
-        """What the server does with the class embeddings."""
+        """Return the class embeddings after the server's own step."""
         return W

@@ -2,15 +2,15 @@
 learning", TPAMI 2023).
 
 Source: MAE and GCE were checked against a third party's benchmark (PLENCH); the authors' own code was not available.
-That MSE is among the paper's losses is from memory, unverified.
+That MSE is one of the paper's losses is from memory, unverified.
 
     symbol    where it lives          does it travel
     S         labels.values           never
     p         softmax of the logits   never
     q         ABSGCE.q                never: a setting
 
-Departs from the paper in: nothing known. MAE is the sum over classes, 2 (1 - p_j); some code takes half of it. With 100
-classes it learns very slowly from random weights.
+Departs from the paper in: nothing known. MAE is the sum over classes, 2 (1 - p_j); some implementations use half of it.
+With 100 classes it learns very slowly from random weights.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from imperfed.nn.losses import masked_mean, masked_softmax
 
 @dataclass(frozen=True)
 class AverageBased(Objective):
-    """The mean over the candidates of a loss that takes each for the label."""
+    """The mean, over the candidates, of a loss that treats each as the label."""
 
     labels: ClassVar[type[Candidates]] = Candidates
 
     @abstractmethod
     def ell(self, logp: Tensor) -> Tensor:
-        """The loss with each class taken for the label, [B, C]."""
+        """Return the loss for each class treated as the label, [B, C]."""
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         logp = log_softmax(net(batch.x), -1)

@@ -1,13 +1,13 @@
-"""Average cross-entropy: the naive loss on candidate sets, and the reference objective there.
+"""Average cross-entropy: the naive loss on candidate sets, and the default objective for them.
 
 Source: the standard baseline. It is the loss of RC with equal confidences, which was checked against the code of the LW
-authors (Wen et al., 2021). It is unbounded, and on large sets it pulls towards equal probabilities over the candidates.
+authors (Wen et al., 2021). It is unbounded, and on large sets it pulls the candidates towards equal probabilities.
 
     symbol    where it lives          does it travel
     S         labels.values           never
     p         softmax of the logits   never
 
-Departs from the paper in: nothing; there is no paper of its own.
+Departs from the paper in: nothing; it has no paper of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from imperfed.nn.losses import masked_mean, masked_softmax
 
 @dataclass(frozen=True)
 class AverageCE(Objective):
-    """Treats every candidate as if it were the label."""
+    """The mean cross-entropy over the candidates, each treated as the label."""
 
     name: ClassVar[str] = "average-ce"
     labels: ClassVar[type[Candidates]] = Candidates

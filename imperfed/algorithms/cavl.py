@@ -1,17 +1,17 @@
 """CAVL (Zhang et al., "Exploiting class activation value for partial-label learning", ICLR 2022); also "Fed_CVAL".
 
 Source: checked against the authors' code. The authors train with Adam, lr 0.001, batch 64. The activation value is
-taken of raw logits, is not monotone in them and changes when a constant is added to all: the method is fragile.
+computed from raw logits, is not monotone in them and changes when a constant is added to all: the method is fragile.
 
-    symbol    where it lives                  does it travel
-    S         labels.values                   never
-    W         rows["W"], one row an example   never; equal on S at first, then the label picked last
-    v         remember                        never
-    p         softmax of the logits           never
+    symbol    where it lives                   does it travel
+    S         labels.values                    never
+    W         rows["W"], one row per example   never; uniform on S at first, then the label picked last
+    v         update_rows                      never
+    p         softmax of the logits            never
 
-Departs from the paper in: the label is picked among the candidates only, where the code takes the argmax of v Y and so
-picks a non-candidate when every candidate has v < 0 (`product=true` does as the code does); the second forward pass is
-made in evaluation mode, where the code stays in training mode.
+Departs from the paper in: the label is picked among the candidates only, whereas the code takes the argmax of v Y and
+thus picks a non-candidate when every candidate has v < 0 (`product=true` follows the code); the second forward pass is
+made in evaluation mode, whereas the code stays in training mode.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from imperfed.nn.losses import masked_best, masked_softmax, weighted_ce
 
 @dataclass(frozen=True)
 class CAVL(Objective):
-    """Cross-entropy on the candidate of the largest class activation value, picked by a second forward pass."""
+    """Cross-entropy on the candidate with the largest class activation value, picked by a second forward pass."""
 
     name: ClassVar[str] = "cavl"
     labels: ClassVar[type[Candidates]] = Candidates

@@ -1,13 +1,13 @@
 """CC, the classifier-consistent loss (Feng et al., "Provably consistent partial-label learning", NeurIPS 2020).
 
 Source: the formula was checked against the code of the LW authors (Wen et al., 2021), who took it from the authors of
-CC; the authors' own repository was not available, and of the paper only the abstract was checked.
+CC; the authors' own repository was not available, and only the abstract of the paper was checked.
 
     symbol    where it lives          does it travel
     S         labels.values           never
     p         softmax of the logits   never
 
-Departs from the paper in: nothing known. The sum is taken in the logarithm, so that it never becomes log(0).
+Departs from the paper in: nothing known. The sum is computed in log space, so that it never becomes log(0).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from imperfed.nn.losses import masked_logsumexp, masked_softmax
 
 @dataclass(frozen=True)
 class CC(Objective):
-    """Asks only that the prediction fall into the candidate set; a set of all classes teaches exactly nothing."""
+    """Minus the log probability of the whole candidate set; a set of all classes gives no gradient."""
 
     name: ClassVar[str] = "cc"
     labels: ClassVar[type[Candidates]] = Candidates

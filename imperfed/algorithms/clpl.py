@@ -1,7 +1,7 @@
 """CLPL, convex learning from candidate sets (Cour, Sapp and Taskar, "Learning from partial labels", JMLR 2011).
 
-Source: the definition is from memory, unverified; the form on softmax scores was checked against a third party's code
-(that of VALEN); the authors' own was not available.
+Source: the definition is from memory, unverified; the form with softmax scores was checked against a third party's code
+(VALEN's); the authors' own was not available.
 
     symbol    where it lives                          does it travel
     S         labels.values, 0/1 or in between        never
@@ -9,8 +9,8 @@ Source: the definition is from memory, unverified; the form on softmax scores wa
     psi       squared hinge, max(0, 1 - u)^2          never
 
 Departs from the paper in: the scores come from any network instead of linear one-against-all classifiers. With softmax
-scores the non-candidates cost at least 1 each, so the loss never comes near 0. Memberships S_j between 0 and 1 weigh
-the terms of class j, by S_j on the candidates' side and by 1 - S_j on the other.
+scores the non-candidates cost at least 1 each, so the loss never comes near 0. Memberships S_j between 0 and 1 weight
+the terms of class j: by S_j as a candidate and by 1 - S_j as a non-candidate.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from imperfed.nn.losses import masked_softmax
 
 
 def psi(u: Tensor) -> Tensor:
-    """The squared hinge: convex and decreasing."""
+    """Return the squared hinge, convex and decreasing."""
     return torch.relu(1 - u).square()
 
 
 @dataclass(frozen=True)
 class CLPL(Objective):
-    """The candidates' mean score must be high, and every other score low."""
+    """A squared hinge that wants the candidates' mean score high and every other score low."""
 
     name: ClassVar[str] = "clpl"
     labels: ClassVar[type[Candidates]] = Candidates
     scores: Literal["logits", "softmax"] = "logits"  # g
-    naive: bool = False  # the looser bound: every candidate's score must be high
+    naive: bool = False  # the looser bound: the score of every candidate must be high
 
     @classmethod
     def accepts(cls, kind: type[Labels]) -> bool:
@@ -60,5 +60,5 @@ class CLPL(Objective):
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """The mean of every row by its weights; 0 where all of them are 0."""
+    """Return the weighted mean of every row; 0 where all its weights are 0."""
     return (values * weights).sum(-1) / weights.sum(-1).clamp(min=torch.finfo(weights.dtype).tiny)

@@ -1,4 +1,4 @@
-"""Cross-entropy: what an algorithm minimises on one class an example when nothing else was chosen.
+"""Cross-entropy: the default objective where every example has one class.
 
 Source: standard; there is no paper to depart from.
 
@@ -23,7 +23,7 @@ from imperfed.core.objective import Objective
 
 @dataclass(frozen=True)
 class CrossEntropy(Objective):
-    """Trusts every label."""
+    """Cross-entropy that trusts every label."""
 
     name: ClassVar[str] = "cross-entropy"
     labels: ClassVar[type[Exact]] = Exact
@@ -31,7 +31,7 @@ class CrossEntropy(Objective):
 
     @classmethod
     def accepts(cls, kind: type[Labels]) -> bool:
-        return kind in (Exact, Positive)  # of a class known to be present it claims that the others are absent
+        return kind in (Exact, Positive)  # a class known to be present is taken as the only one
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         return cross_entropy(net(batch.x), batch.labels.values, reduction="none"), None  # -log p_y

@@ -1,23 +1,23 @@
 """DOMO (Xu and Huang, "Coordinating momenta for cross-silo federated learning", AAAI 2022).
 
-Source: the abstract and a public summary; fusion before the local steps as in a third party's code. Fusion at every
+Source: the abstract and a public summary; fusion before the local steps follows a third party's code. Fusion at every
 step and the defaults are from memory, unverified.
 
     symbol         where it lives                       does it travel
     x              server["w"]                          down; under fusion=start as x - b M
     y              step.w, shared part                  up
     M = eta H m    server["M"]                          down, under fusion=step; the server's momentum
-    l              slots["v"], memory["l"]              never; mu_l is the run's `local.momentum`
+    l              opt_state["v"], memory["l"]          never; mu_l is the run's `local.momentum`
     H, eta         local steps and learning rate        never: settings of the run
     p_k            Updates.by_size, n_k / n             n_k is the site's claim
 
-The momentum m is kept as the way it leads in a round, M = eta H m, since only that is ever used: with as many local
-steps at every site this is the paper's m to rounding. What a site sends follows from its y: its own steps have led from
-x - b M to y in either fusion, eta sum_h l_h = x - b M - y. With b = 0 nothing is fused: server and local momentum side
-by side. Weights that stay at a site take momentum steps, and nothing is fused into them.
+The momentum m is stored as the displacement it causes in a round, M = eta H m, since only that is ever used: with the
+same number of local steps at every site this is the paper's m up to rounding. A site sends only y: with either fusion
+its own steps lead from x - b M to y, so eta sum_h l_h = x - b M - y. With b = 0 nothing is fused, and server momentum
+and local momentum work side by side. Personal weights take momentum steps, and nothing is fused into them.
 
-Departs from the paper in: M is sent, not inferred by the sites from two rounds' models, so that sites may be absent;
-where sites make unlike numbers of steps, each counts with the way it went.
+Departs from the paper in: M is sent, not inferred by the sites from the models of two rounds, so that sites may be
+absent; where sites make different numbers of steps, each counts with its whole displacement.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from imperfed.core.exchange import Exchange, Train, Updates
 
 @dataclass(frozen=True)
 class DOMO(Algorithm):
-    """Momentum at the server and at the sites; the sites set out along the server's."""
+    """Momentum at the server and at the sites; local training starts along the server's momentum."""
 
     name: ClassVar[str] = "domo"
     mu_s: float = 0.9  # mu_s, the server's momentum
-    alpha: float = 1.0  # alpha, the server's step
+    alpha: float = 1.0  # alpha, the server's step size
     b: float = 0.9  # b, how much of the server's momentum is fused into local training
     fusion: Literal["start", "step"] = "start"  # when: at the "start" of a round (DOMO), or at every "step" (DOMO-S)
     keep: bool = False  # whether a site keeps its own momentum l from round to round
@@ -61,7 +61,7 @@ class DOMO(Algorithm):
         return (Train(self.merge, send=self.send),)
 
     def send(self, server: Tree, site: int) -> Tree:
-        """What training starts from, beside the model."""
+        """Return M, or the model shifted by it, from which training starts."""
         if self.fusion == "step":
             return {"M": server["M"]}
         return {"w": server["w"] - self.b * server["M"]}  # y = x - eta b H m
@@ -85,5 +85,5 @@ class DOMO(Algorithm):
         x, M = server["w"], server["M"]
         new = updates.average(updates.by_size())
         M_new = self.mu_s * M + (x - self.b * M - new["w"])  # m <- mu_s m + sum_k p_k 1/H sum_h l_h
-        new["w"] = x - self.alpha * M_new  # x <- x - alpha eta H m: from x, not from where the sites set out
+        new["w"] = x - self.alpha * M_new  # x <- x - alpha eta H m: from x, not from the sites' start
         return server | new | {"M": M_new}

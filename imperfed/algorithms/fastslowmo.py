@@ -1,20 +1,20 @@
 """FastSlowMo (Yang et al., "FastSlowMo: federated learning with combined worker and aggregator momenta", TAI 2022).
 
-Source: the abstract says that worker and aggregator both have momenta; the aggregator's step is as in a third party's
+Source: the abstract says that worker and aggregator both have momenta; the aggregator's step follows a third party's
 code. The workers' sequence in the form "y" and all defaults are from memory, unverified.
 
     symbol     where it lives                   does it travel
     x          server["w"], down["w"]           down
     x_k        step.w                           up, its shared part
-    v_k, y_k   slots["s"]                       down and up as "s", its shared part
+    v_k, y_k   opt_state["s"]                   down and up as "s", its shared part
     y_a        server["y_a"]                    never
     gamma      FastSlowMo.gamma                 never: a setting, as is gamma_a
     p_k        Updates.by_size, n_k / n         n_k is the site's claim
 
-After a broadcast, two readings part. In the form "velocity" (a third party's) a worker goes on from x with the mean
-velocity v. In the form "y" (the authors' variables) it goes on with the mean sequence y, so that the aggregator's jump
-from y to x enters its velocity; that needs smaller constants. Both have their own momentum: `local.momentum` is not
-used. Weights that stay at a site take the same steps, from rest each round.
+What a worker does after a broadcast can be read in two ways. In the form "velocity" (a third party's) it continues from
+x with the mean velocity v. In the form "y" (the authors' variables) it continues with the mean sequence y, so that the
+aggregator's jump from y to x enters its velocity; that needs smaller constants. Both have their own momentum, so
+`local.momentum` is not used. Personal weights take the same steps, starting from rest in every round.
 
 Departs from the paper in: the default form, since the other is less stable.
 """
@@ -36,12 +36,12 @@ from imperfed.core.exchange import Exchange, Train, Updates
 
 @dataclass(frozen=True)
 class FastSlowMo(Algorithm):
-    """Nesterov steps at the sites, as in FedNAG, and Nesterov's momentum at the server as well."""
+    """Nesterov steps at the sites, as in FedNAG, and Nesterov momentum at the server as well."""
 
     name: ClassVar[str] = "fastslowmo"
     gamma: float = 0.5  # gamma, of the workers
     gamma_a: float = 0.5  # gamma_a, of the aggregator
-    form: Literal["velocity", "y"] = "velocity"  # what workers go on with: its mean
+    form: Literal["velocity", "y"] = "velocity"  # the sequence whose mean the workers continue with
 
     def __post_init__(self) -> None:
         fraction("method", gamma=self.gamma, gamma_a=self.gamma_a)
@@ -50,14 +50,14 @@ class FastSlowMo(Algorithm):
         return {"y_a": w.clone(), "s": self.at_rest(w)}
 
     def at_rest(self, w: Tensor) -> Tensor:
-        """The sequence of a worker that has not moved: v = 0, or y = x."""
+        """Return the sequence of a worker that has not moved: v = 0, or y = x."""
         return torch.zeros_like(w) if self.form == "velocity" else w.clone()
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         return (Train(self.merge, send=self.send),)
 
     def send(self, server: Tree, site: int) -> Tree:
-        """What training starts from, beside the model."""
+        """Return the mean sequence with which the workers continue."""
         return {"s": server["s"]}
 
     def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
@@ -79,6 +79,6 @@ class FastSlowMo(Algorithm):
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         p = updates.by_size()
         new = updates.average(p)
-        y_a = new["w"]  # y_a' = sum_k p_k x_k: of the workers' x, not of their y
+        y_a = new["w"]  # y_a' = sum_k p_k x_k: the mean of the workers' x, not of their y
         new["w"] = y_a + self.gamma_a * (y_a - server["y_a"])  # x <- y_a' + gamma_a (y_a' - y_a)
         return server | new | {"y_a": y_a, "s": p @ updates["s"]}

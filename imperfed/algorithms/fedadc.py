@@ -1,19 +1,19 @@
 """FedADC (Ozfatura, Ozfatura and Gunduz, "FedADC: accelerated federated learning with drift control", ISIT 2021).
 
-Source: the abstract, which says that momentum embedded in the local steps accelerates and controls drift at no further
-cost. The equations and the defaults are from memory, unverified; no code was found.
+Source: the abstract, which says that momentum embedded in the local steps accelerates training and controls drift at no
+extra cost. The equations and the defaults are from memory, unverified; no code was found.
 
     symbol        where it lives                   does it travel
     x             server["w"], down["w"]           down
     y             step.w, shared part              up
     M = eta m     server["M"]                      down
-    eta m_bar     down["m_bar"], b_l M / H         never: a site works it out
-    H             Desk.steps, the site's own       never: a setting of the run
+    eta m_bar     down["m_bar"], b_l M / H         never: computed by the site
+    H             SiteContext.steps                never: a setting of the run
     p_k           Updates.by_size, n_k / n         n_k is the site's claim
 
-The momentum m is kept as the way it leads, M = eta m, since only that is ever used. With b_l = b_g it reaches the
-server through the sites' shifted steps alone; with b_l = 0 this is SlowMo with plain local steps. The method has its
-own momentum: `local.momentum` is not used. Weights that stay at a site take plain SGD steps.
+The momentum m is stored as the displacement it causes, M = eta m, since only that is ever used. With b_l = b_g it
+reaches the server through the sites' shifted steps alone; with b_l = 0 this is SlowMo with plain local steps. The
+method has its own momentum, so `local.momentum` is not used. Personal weights take plain SGD steps.
 
 Departs from the paper in: nothing known.
 """
@@ -36,13 +36,13 @@ from imperfed.core.objective import Objective
 
 @dataclass(frozen=True)
 class FedADC(Algorithm):
-    """The server's momentum embedded in the local steps, in equal parts."""
+    """Server momentum embedded in the local steps, in equal parts."""
 
     name: ClassVar[str] = "fedadc"
     beta_local: float = 0.9  # b_l, the share of the momentum that goes into the local steps of a round
     beta_global: float = 0.9  # b_g, the momentum
-    alpha: float = 1.0  # alpha, the server's step
-    nesterov: bool = True  # the gradient at the shifted point; false: at the point before, heavy ball
+    alpha: float = 1.0  # alpha, the server's step size
+    nesterov: bool = True  # gradient at the shifted point; false: at the point before the shift (heavy ball)
 
     def __post_init__(self) -> None:
         fraction("method", beta_local=self.beta_local, beta_global=self.beta_global)
@@ -55,14 +55,14 @@ class FedADC(Algorithm):
         return (Train(self.merge, send=self.send),)
 
     def send(self, server: Tree, site: int) -> Tree:
-        """What training starts from, beside the model."""
+        """Return M, which the sites spread over their local steps."""
         return {"M": server["M"]}
 
     def prepare(self, site: SiteContext) -> Tree:
         return site.down | {"m_bar": self.beta_local * site.down["M"] / site.steps}  # m_bar = b_l m / H
 
     def shift(self, step: LocalStep) -> None:
-        """y <- y - eta m_bar."""
+        """Apply y <- y - eta m_bar."""
         m_bar = step.down["m_bar"]
         step.w[: len(m_bar)] -= m_bar
 

@@ -2,7 +2,7 @@
 
 Source: well known and from memory; no code was read for it.
 
-The defaults of `Algorithm` are FedAvg: this file only gives them their name.
+The defaults of `Algorithm` are FedAvg: this file only names them.
 
     symbol    where it lives              does it travel
     w         server["w"]                 down and up, whole
@@ -19,6 +19,6 @@ from imperfed.core.algorithm import Algorithm
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
-    """Local steps, then the mean of the models weighted by n_k. Learns from any kind of labels by its objective."""
+    """Local steps, then the mean of the models weighted by n_k. The objective decides which labels it learns from."""
 
     name: ClassVar[str] = "fedavg"

@@ -1,7 +1,7 @@
-"""FedAvg-fixed: class embeddings drawn at random before round 0 and never moved, only theta is learned.
+"""FedAvg-fixed: class embeddings are drawn at random before round 0 and never moved; only theta is learned.
 
-The comparison of FedALC (An et al., Sec. V-D) and "Baseline-2" of FedAwS. In 512 dimensions random vectors are nearly
-orthogonal, so nothing can collapse: a strong rival that belongs in every table.
+The baseline of FedALC (An et al., Sec. V-D) and "Baseline-2" of FedAwS. In 512 dimensions random vectors are nearly
+orthogonal, so nothing can collapse: a strong baseline that belongs in every comparison.
 
 Source: FedALC's paper, and a public summary of FedAwS's.
 
@@ -20,6 +20,6 @@ from imperfed.algorithms._class_embeddings import ClassEmbeddings
 
 @dataclass(frozen=True)
 class FedAvgFixed(ClassEmbeddings):
-    """Averaging on the positive loss with random class embeddings that stay as they are."""
+    """Averaging on the positive loss with random class embeddings that never change."""
 
     name: ClassVar[str] = "fedavg-fixed"

@@ -1,26 +1,26 @@
 """FedAwS: federated averaging with spreadout (Yu et al., "Federated learning with only positive labels", ICML 2020).
 
-Equation numbers: FedALC's (An et al.), which restates it.
+Equation numbers: those of FedALC (An et al.), which restates the method.
 
-Source: equations and defaults from a public summary of the paper and from FedALC's; compared with three third parties'
-code, two of which train sites by the softmax over all classes and were not followed.
+Source: equations and defaults are from a public summary of the paper and from FedALC's paper; compared with the code of
+three third parties, two of which train sites by the softmax over all classes and were not followed.
 
     symbol      where it lives                        does it travel
     theta       server["w"] without its head          down and up, mean of all
     w_y         a row of the head of server["w"]      down and up with all of W; in the paper where class y is held
     held        server, (site, class, rows) triples   up, once, in the clear: which rows of W a site trains
-    Delta_k     how a site moves its rows             up, in them; noise_w bounds it and blurs W: see `_private_rows`
-    N_K(u)      found anew each round by the server   never
+    Delta_k     a site's change to its rows           up, in them; noise_w clips it and adds noise: see `_private_rows`
+    N_K(u)      computed by the server in each round  never
     lambda      lam, times lr_server                  never
 
-With `lam` 0 this is FedAvg on the positive loss, every site moving its own rows of W: it collapses. Rows of W that
-nobody on duty holds stay as they were.
+With `lam` 0 this is FedAvg on the positive loss, with every site moving its own rows of W: it collapses. Rows of W that
+no participating site holds stay as they were.
 
 Departs from the paper in: lambda eta is a product of two settings, since the papers contradict themselves about eta;
-where several sites hold a class, its row is their mean by the number of their rows; where a site holds several,
-`one_pass` moves a row along the mean over all rows of its class. The margin (K+1)-th distance (`nu` 0) and Eq. 7
-(`mined`), which the papers call equivalent, are options: with a squared hinge the first has no gradient where classes
-are packed.
+where several sites hold a class, its row of W is their mean, weighted by their numbers of examples; where a site holds
+several classes, `one_pass` moves a row of W along the mean gradient over all examples of its class. The (K+1)-th
+distance as margin (`nu` 0) and Eq. 7 (`mined`), which the papers call equivalent, are options: with a squared hinge the
+first has no gradient where classes are packed.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ from imperfed.core.exchange import Query, Updates
 from imperfed.nn.embeddings import Force, Spread, gradient, mean_cosine
 
 COLLAPSED = 0.5
-"""A mean cosine between classes above which the log gives a warning; that of random embeddings is 0."""
+"""The mean cosine between classes above which the log warns; that of random embeddings is 0."""
 
 
 @dataclass(frozen=True)
 class FedAwS(PrivateRows, ClassEmbeddings):
-    """Averaging on the positive loss; the server then pushes the class embeddings apart, all pairs alike."""
+    """Averaging on the positive loss; the server pushes the class embeddings apart, all pairs with equal weight."""
 
     name: ClassVar[str] = "fedaws"
     lr_w: float = 0.1  # eta of w_y at its site
     lam: float = 10.0  # lambda
-    lr_server: float = 0.001  # eta of the server's step; only lambda eta matters
+    lr_server: float = 0.001  # eta of the server's step; only the product lambda eta matters
     neighbours: int = 0  # K of N_K(u); 0: all other classes
     nu: float = 1.0  # margin; 0: the distance to the (K + 1)-th nearest class
     mined: bool = False  # Eq. 7 instead of the hinge
@@ -62,7 +62,7 @@ class FedAwS(PrivateRows, ClassEmbeddings):
         not_negative("method", lr_w=self.lr_w, lam=self.lam, lr_server=self.lr_server)
         not_negative("method", neighbours=self.neighbours, nu=self.nu)
         if self.mined and not self.neighbours:
-            raise UsageError(f"mined of {self.name} is a sum over neighbours; set neighbours above 0")
+            raise UsageError(f"setting mined of {self.name} sums over neighbours; set neighbours above 0")
 
     @property
     def rate_w(self) -> float:
@@ -72,7 +72,7 @@ class FedAwS(PrivateRows, ClassEmbeddings):
         return (Query("held", self.know, respond=self.tell),)
 
     def tell(self, site: SiteContext) -> Tree:
-        """Which classes a site holds, and in how many rows: the server must know whom to send which row of W."""
+        """Report the classes that a site holds and their numbers of rows: the server must know who trains what in W."""
         label, n = site.labels.values.unique(return_counts=True)
         return {"label": label, "n": n}
 
@@ -86,13 +86,13 @@ class FedAwS(PrivateRows, ClassEmbeddings):
         return server | held | self.nothing_released(label, len(context.classes), self.one_pass)
 
     def holdings(self, server: Tree, who: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-        """Place in `who`, class and number of rows of every class that a site on duty holds."""
+        """Return position in `who`, class and number of rows for every class that a site in `who` holds."""
         site = server["held/site"]
         place = site.new_full((int(site.max()) + 1,), -1)
         place[list(who)] = torch.arange(len(who), device=site.device)
         at = place[site]
-        there = at >= 0
-        return at[there], server["held/label"][there], server["held/n"][there]
+        present = at >= 0
+        return at[present], server["held/label"][present], server["held/n"][present]
 
     def traffic(self, server: Tree, context: ServerContext) -> tuple[int, int]:
         theta = super().traffic(server, context)[1]
@@ -115,7 +115,7 @@ class FedAwS(PrivateRows, ClassEmbeddings):
     def moved(
         self, server: Tree, change: Tensor, held: tuple[Tensor, Tensor, Tensor], context: ServerContext
     ) -> tuple[Tensor, Tree]:
-        """W after the sites' changes to the rows they hold."""
+        """Return W after the sites' changes to the rows they hold."""
         at, label, n = held
         W = context.net.layout.view(server["w"], HEAD)
         n_c = n.new_zeros(len(W)).index_add_(0, label, n)
@@ -128,7 +128,7 @@ class FedAwS(PrivateRows, ClassEmbeddings):
         return self.spent_on_rows(server)
 
     def force(self, server: Tree) -> Force:
-        """reg(W) of Eq. 6, or of Eq. 7."""
+        """Return the force of reg(W), Eq. 6 or Eq. 7."""
         return Spread(self.neighbours, self.nu, self.mined, None)
 
     def embed(self, server: Tree, before: Tensor, W: Tensor, context: ServerContext) -> Tensor:

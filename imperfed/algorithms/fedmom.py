@@ -1,8 +1,8 @@
 """FedMom (Huo et al., "Faster on-device training using new federated momentum algorithm", 2020).
 
-Source: the abstract, and a third party's aggregator for the update and its start. That the paper's server step undoes
-its weights n_k over *all* sites is from memory, unverified; here weights sum to 1 over those that answered, and alpha
-is 1.
+Source: the abstract, and a third party's aggregator for the update and its initial value. That the paper's server step
+undoes its weights n_k over *all* sites is from memory, unverified; here the weights of the sites that answered sum to
+1, and alpha is 1.
 
     symbol    where it lives              does it travel
     x         server["w"], down["w"]      down
@@ -10,7 +10,7 @@ is 1.
     v         server["v"]                 never
     p_k       Updates.by_size, n_k / n    n_k is the site's claim
 
-Nesterov's acceleration at the server; the sites step as under FedAvg, with the run's `local.momentum`. Normalisation
+Nesterov acceleration at the server; the sites train as under FedAvg, with the run's `local.momentum`. Normalisation
 buffers are averaged and not accelerated.
 
 Departs from the paper in: nothing known.
@@ -33,11 +33,11 @@ from imperfed.core.exchange import Updates
 
 @dataclass(frozen=True)
 class FedMom(Algorithm):
-    """FedAvg whose server goes on beyond the mean, by Nesterov's momentum."""
+    """FedAvg whose server moves past the mean by Nesterov momentum."""
 
     name: ClassVar[str] = "fedmom"
     beta: float = 0.9  # beta, the momentum
-    alpha: float = 1.0  # alpha, the server's step
+    alpha: float = 1.0  # alpha, the server's step size
 
     def __post_init__(self) -> None:
         fraction("method", beta=self.beta)

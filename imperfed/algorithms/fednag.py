@@ -1,25 +1,27 @@
 """FedNAG (Yang et al., "Federated learning with Nesterov accelerated gradient", IEEE TPDS 2022).
 
-Source: that worker models and worker momenta are both aggregated is in the abstract; the update was checked against two
-third parties' code, which average the buffers of torch's Nesterov SGD. The defaults are from memory, unverified.
+Source: that worker models and worker momenta are both aggregated is in the abstract; the update was checked against the
+code of two third parties, which average the buffers of torch's Nesterov SGD. The defaults are from memory, unverified.
 
     symbol    where it lives                   does it travel
     x         server["w"], down["w"]           down
     y         step.w                           up, its shared part
-    v         server["v"], slots["v"]          down and up, its shared part
+    v         server["v"], opt_state["v"]      down and up, its shared part
     gamma     FedNAG.gamma                     never: a setting
     p_k       Updates.by_size, n_k / n         n_k is the site's claim
     p_0       FedNAG.public_weight             never: the weight of the server's own labelled rows
 
-The velocity form, v = -eta times torch's buffer: the two agree while eta is constant. The method has its own momentum,
-so `local.momentum` is not used. Weights that stay at a site take the same steps, their velocity from 0 each round.
+The update is in velocity form, v = -eta times torch's buffer: the two agree while eta is constant. The method has its
+own momentum, so `local.momentum` is not used. Personal weights take the same steps, with a velocity that starts at 0 in
+every round.
 
-With `public_weight` above 0, labelled rows that the server holds (`split.trusted`) are one more worker of that weight;
-the sites share the rest. With weight 1 they are alone: the sites are not asked, and the model is what the server's rows
-give. Neither is in the paper: methods that use such rows, as pFedMo does, have to be measured against them.
+With `public_weight` above 0, labelled rows that the server holds (`split.trusted`) act as one more worker of that
+weight; the sites share the rest. With weight 1 the server trains alone: the sites are not asked, and the model is
+learned from the server's rows only. Neither is in the paper: methods that use such rows, such as pFedMo, have to be
+measured against these two baselines.
 
-Departs from the paper in: nothing known. Sites may be absent from a round (the authors let all take part); the average
-of the velocities is then over those that answered.
+Departs from the paper in: nothing known. Sites may be absent from a round (in the paper all take part); the velocities
+are then averaged over the sites that answered.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ class FedNAG(Algorithm):
 
     name: ClassVar[str] = "fednag"
     gamma: float = 0.9  # gamma; the paper sweeps 0.1 .. 0.9
-    public_weight: float = 0.0  # p_0, the weight of the server's own rows as one more worker; 1: they alone
+    public_weight: float = 0.0  # p_0, the weight of the server's own rows as one more worker; 1: those rows alone
 
     def __post_init__(self) -> None:
         fraction("method", gamma=self.gamma)
@@ -58,7 +60,7 @@ class FedNAG(Algorithm):
         return {"v": torch.zeros_like(w)}
 
     def send(self, server: Tree, site: int) -> Tree:
-        """What training starts from, beside the model."""
+        """Return the mean velocity, with which the sites continue."""
         return {"v": server["v"]}
 
     def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
@@ -72,16 +74,16 @@ class FedNAG(Algorithm):
         return {"v": done.opt_state["v"][: len(done.down["v"])]}, done.memory
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        if self.public_weight == 1:  # the sites have nothing to say
+        if self.public_weight == 1:  # the sites contribute nothing
             return (Query("public", self.train_alone, respond=lambda site: {}),)
         return (Train(self.merge, send=self.send),)
 
     def train_alone(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
-        """The server's own worker is the only one."""
+        """Replace the model by that of the server's own worker."""
         return server | self.serves(server, context)
 
     def serves(self, server: Tree, context: ServerContext) -> Tree:
-        """What the server's own worker ends with."""
+        """Return the model and velocity of the server's own worker after its local steps."""
         done = context.train(server)
         S, row = len(server["v"]), done.net.row
         return {"w": row[:S].clone(), "buffers": done.net.layout.buffers(row).clone(), "v": done.opt_state["v"][:S]}

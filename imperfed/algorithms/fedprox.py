@@ -8,13 +8,13 @@ Source: the update rule is well known and from memory, unverified, as is the ran
     mu        FedProx.mu                  never: a setting
     p_k       FedProx.aggregation         n_k is the site's claim
 
-The term is mu/2 |w - w_t|^2, so its gradient is mu (w - w_t). It joins the gradient after weight decay and before the
-run's `local.momentum`, which applies as under FedAvg. The first local step is FedAvg's: there w = w_t. Weights that
-stay at a site are not pulled.
+The proximal term is mu/2 |w - w_t|^2, so its gradient is mu (w - w_t). It is added to the gradient after weight decay
+and before the run's `local.momentum`, which applies as under FedAvg. The first local step is FedAvg's, since w = w_t
+there. Personal weights have no proximal term.
 
 Departs from the paper in: sites are sampled uniformly and weighted by n_k, as most libraries do (the paper samples by
 n_k and averages uniformly: `aggregation=uniform` is that mean); every site makes all its local steps, so there are no
-stragglers whose unfinished work would be kept.
+stragglers whose partial work would be kept.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from imperfed.core.exchange import Updates
 
 @dataclass(frozen=True)
 class FedProx(Algorithm):
-    """FedAvg whose local steps are pulled back towards the weights received."""
+    """FedAvg with a proximal term that pulls local steps back to the weights received."""
 
     name: ClassVar[str] = "fedprox"
-    mu: float = 0.01  # mu; the paper tunes it in 0.001, 0.01, 0.1, 1
+    mu: float = 0.01  # mu; the paper tunes it over 0.001, 0.01, 0.1, 1
     aggregation: Literal["weighted", "uniform"] = "weighted"  # p_k: "weighted" n_k / n, or "uniform" 1/M
 
     def __post_init__(self) -> None:

@@ -1,22 +1,22 @@
 """FedPSL (Dong et al., "Federated partially supervised learning with limited decentralized medical images", IEEE TMI
-2023): some classes are annotated at some sites. Equation and line numbers: the journal version; lines are of Alg. 1.
+2023): each site annotates only some classes. Equation and line numbers: the journal version; lines are those of Alg. 1.
 
     symbol           where it lives                             does it travel
     theta            every weight below `head`                  down and up, merged by n_k / n
     phi^c            row c of head.weight and of head.bias      down and up, merged by annotations of c (TDMA)
     n_k              Updates.n                                  the site's claim
-    n_k^c            memory["annotated"], one number a class    up; the site's claim, at most n_k
-    theta'           FedPSL.local, the row `ahead`              never: one plain step from theta
+    n_k^c            memory["annotated"], one per class         up; the site's claim, at most n_k
+    theta'           FedPSL.decoupled, part of `ahead`          never: one plain step from theta
     B_train, B_val   every other row of a batch                 never
     alpha            `a` inside theta', otherwise local.lr      never
     beta             local.lr                                   never
 
-Both parts off is the paper's FedAvg (Eq. 6): the same Adam steps, all weights by n_k / n. Adam starts afresh each
-round, so `local.momentum` is not used. Under labels in which nothing is missing n_k^c = n_k, and TDMA is FedAvg.
+With both parts off this is the paper's FedAvg (Eq. 6): the same Adam steps, all weights merged by n_k / n. Adam starts
+afresh in each round, so `local.momentum` is not used. Where no label is missing, n_k^c = n_k and TDMA is FedAvg.
 
-Departs from the paper in: a class that nobody on duty annotates keeps its row, where Eq. 9 divides by 0; theta' is a
-plain step of its own size `a`, while phi and theta take Adam steps (the paper prints plain steps and names Adam);
-weight decay, which the paper does not use, acts on the two outer steps only.
+Departs from the paper in: a class that no participating site annotates keeps its row, where Eq. 9 divides by 0; theta'
+is a plain step with its own step size `a`, while phi and theta take Adam steps (the paper prints plain steps but names
+Adam); weight decay, which the paper does not use, acts on the two outer steps only.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from imperfed.nn.optimizers import Adam
 
 @dataclass(frozen=True)
 class FedPSL(Algorithm):
-    """For classes annotated at some sites only: the head merged class by class, the features learned one step ahead."""
+    """For classes annotated at some sites only: a head merged class by class, features learned by a meta-gradient."""
 
     name: ClassVar[str] = "fedpsl"
     made_for: ClassVar[type[Labels] | None] = Annotated
     tdma: bool = True  # task-dependent model aggregation, Eq. 9
     tadl: bool = True  # task-agnostic decoupling learning, Alg. 1
-    order: Literal[1, 2] = 2  # 2: the meta-gradient through theta'; 1: theta' taken as a constant shift
-    a: float = 0.001  # alpha of line 6, the step inside theta'
+    order: Literal[1, 2] = 2  # 2: the meta-gradient through theta'; 1: theta' treated as a constant shift
+    a: float = 0.001  # alpha of line 6, the step size inside theta'
 
     def __post_init__(self) -> None:
         not_negative("method", a=self.a)
@@ -75,18 +75,18 @@ class FedPSL(Algorithm):
         step.w.sub_(self.adam(g, step, slice(None)))
 
     def adam(self, g: Tensor, step: LocalStep, part: slice) -> Tensor:
-        """Return how far Adam moves this part of the weights along g."""
+        """Return the Adam step of this part of the weights along g."""
         m, v, t = step.opt_state["m"][part], step.opt_state["v"][part], step.opt_state["t"]
         return Adam(m, v).move(g, step.lr, t)
 
     def decoupled(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
-        """Alg. 1, lines 4 to 9. Weights change only at the end: the graph of L_train still needs the old ones."""
+        """Make one step of Alg. 1, lines 4 to 9. Weights change last: the graph of L_train needs the old ones."""
         net, w, cut = step.net, step.w, step.net.layout.fields["head.weight"].offset  # [theta | phi]
         train, val = half(step.batch, 0), half(step.batch, 1)
         decay = step.weight_decay * w
-        with torch.no_grad():  # what `remember` wants, of the rows of both halves
+        with torch.no_grad():  # `update_rows` needs the output for the rows of both halves
             out = objective.loss(net, step.batch)[1] if step.batch.rows else None
-        with DoubleBackward():  # Eq. 11 has the derivative of its gradient
+        with DoubleBackward():  # Eq. 11 differentiates the gradient of L_train
             L_train = train.mean(objective.loss(net, train)[0])
         g = net.gradient(L_train) if self.order == 2 else net.backward(L_train)
         g_train = g.detach()
@@ -113,7 +113,7 @@ class FedPSL(Algorithm):
         return server | new
 
     def by_class(self, new: Tensor, old: Tensor, updates: Updates, context: ServerContext) -> None:
-        """phi of Eq. 9, written into the new weights; where the head is personal there is nothing to merge."""
+        """Write phi of Eq. 9 into the new weights; a personal head is not merged."""
         n_kc = torch.minimum(updates["annotated"].clamp(min=0), updates.n.unsqueeze(1))
         n_c, layout = n_kc.sum(0), context.net.layout
         for name in ("head.weight", "head.bias"):
@@ -124,11 +124,11 @@ class FedPSL(Algorithm):
                 layout.view(new, name).copy_(torch.where(known, merged, phi))
         if context.round == 0 and (missing := (n_c == 0).nonzero().flatten().tolist()):
             names = ", ".join(context.classes[c] for c in missing)
-            context.notes.append(f"fedpsl: no site that answered annotates {names}: the head's rows stay as they were")
+            context.notes.append(f"fedpsl: no site that answered annotates {names}: the head's rows are unchanged")
 
 
 def half(batch: Batch, first: int) -> Batch:
-    """Every second row: rows lie in random order, and padding behind them moves no row into the other half."""
+    """Return every second row: rows are in random order, and padding after them moves no row into the other half."""
     rows = torch.arange(first, len(batch.x), 2, device=batch.x.device)
     memory = {name: t[rows] for name, t in batch.rows.items()}
     return Batch.of(batch.x[rows], batch.labels.take(rows), batch.real[rows], memory, {}, batch.site_stats)

@@ -1,17 +1,19 @@
 """IFCA: iterative federated clustering, in the form of FB-NLL's baseline IFCA-PFL.
 
 Paper: A. Ghosh, J. Chung, D. Yin, K. Ramchandran, An Efficient Framework for Clustered Federated Learning, IEEE Trans.
-Inf. Theory 68(12), 2022 (Algorithm 1, model averaging); the clusters that never empty are of FB-NLL, Sec. V-A.
+Inf. Theory 68(12), 2022 (Algorithm 1, model averaging); that no cluster is ever empty is from FB-NLL, Sec. V-A.
 
     theta_j    "w" for j = 0, "others" for the rest   travel down, all to every site, before it trains
     f_k        losses of the J models on all rows     travel up
-    j_k        "picks", one-hot a site                at the server; site k trains and predicts with theta_{j_k}
+    j_k        "picks", one-hot per site              at the server; site k trains and predicts with theta_{j_k}
 
-Source: Algorithm 1 was checked against the authors' code; their other form, on gradients, is not here.
+Source: Algorithm 1 was checked against the authors' code; their other form, which averages gradients, is not
+implemented.
 
-Departs from the paper in: the server picks the cluster of a site from the losses it reports, as it alone sees that a
-cluster would be empty; a site that is not on duty counts where it was last. The J models start as independent draws by
-random signs of the first one's weights; buffers of normalisation layers are shared by all.
+Departs from the paper in: the server picks the cluster of a site from the losses it reports, since only the server sees
+that a cluster would be empty; a site that does not take part in a round counts for its last cluster. The J models start
+as independent draws, made from the first one's weights by random signs; buffers of normalisation layers are shared by
+all.
 """
 
 from __future__ import annotations
@@ -33,11 +35,11 @@ from imperfed.core.exchange import Exchange, Query, Train, Updates
 
 @dataclass(frozen=True)
 class IFCA(Algorithm):
-    """IFCA-PFL: several models, each trained by the sites whose rows it fits best; none is ever without a site."""
+    """IFCA-PFL: several models, each trained by the sites whose rows it fits best; none is ever left without a site."""
 
     name: ClassVar[str] = "ifca"
     clusters: int = 2  # J
-    weighted: bool = False  # means within a cluster by the sites' sizes; the paper's are plain
+    weighted: bool = False  # means within a cluster weighted by the sites' sizes; the paper's are unweighted
 
     def __post_init__(self) -> None:
         positive("method", clusters=self.clusters)
@@ -51,8 +53,8 @@ class IFCA(Algorithm):
         return "they train different models" if self.clusters > 1 else ""
 
     def init_server(self, w: Tensor, sites: int) -> Tree:
-        # Initial weights are drawn evenly around 0, so that random signs make another draw; the ones of a normalisation
-        # are no draw and stay.
+        # Initial weights are symmetric around 0, so random signs give another draw; the ones of a normalisation layer
+        # are not drawn and stay.
         signs = torch.where(torch.rand(self.clusters - 1, len(w)) < 0.5, -1.0, 1.0)
         return {
             "others": torch.where(w == 1, w, signs * w),
@@ -66,16 +68,16 @@ class IFCA(Algorithm):
         )
 
     def send_all(self, server: Tree, site: int) -> Tree:
-        """Every model, for a site to compare."""
+        """Return every model, for a site to compare."""
         return {"others": server["others"]}
 
     def send_own(self, server: Tree, site: int) -> Tree:
-        """The model of the site's own cluster, to train."""
+        """Return the model of the site's own cluster, to train."""
         return {"w": server["picks"][site] @ models(server)}
 
     @torch.no_grad()
     def losses(self, site: SiteContext) -> Tree:
-        """f_k(theta_j) for every j, the mean over all rows of the site."""
+        """Return f_k(theta_j) for every j: the mean loss over all rows of the site."""
         nets = [partial(site.net.at, w, site.down["buffers"]) for w in models(site.down)]
         total = site.x.new_zeros(self.clusters)
         for batch in site.slices():
@@ -83,7 +85,7 @@ class IFCA(Algorithm):
         return {"losses": total / len(site.x)}
 
     def assign(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
-        """j_k = argmin_j f_k(theta_j), ties to the lowest j; then a site for every cluster that has none."""
+        """Set j_k = argmin_j f_k(theta_j), ties to the lowest j; then move a site to every cluster that has none."""
         before = server["picks"]
         elsewhere = (before.sum(0) - before[updates.index].sum(0)).long()
         picks = nonempty(updates["losses"], elsewhere)
@@ -91,7 +93,7 @@ class IFCA(Algorithm):
         return server | {"picks": before.index_copy(0, updates.index, chosen)}
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
-        """theta_j <- the mean of its members' weights; a model whose members all failed stays."""
+        """Set theta_j to the mean of its members' weights; a model whose members all failed stays as it was."""
         member = server["picks"][list(updates.who)].T * (updates.n if self.weighted else 1.0)  # [J, sites]
         total = member.sum(1, keepdim=True)
         means = member @ updates["w"] / total.clamp(min=1e-12)
@@ -105,21 +107,21 @@ class IFCA(Algorithm):
 
 
 def models(tree: Tree) -> Tensor:
-    """theta, [J, S]."""
+    """Return theta, [J, S]."""
     return torch.cat([tree["w"].unsqueeze(0), tree["others"]])
 
 
 def nonempty(losses: Tensor, elsewhere: Tensor) -> Tensor:
-    """The cluster of each site: its argmin, then for every empty cluster the site that loses least by moving to it.
+    """Return the cluster of each site: its argmin; an empty cluster then gets the site that loses least by moving.
 
-    `elsewhere`: the members of each cluster among the sites that do not choose now.
+    `elsewhere`: the number of members of each cluster among the sites that do not choose now.
     """
     picks = losses.argmin(1)
     J = losses.shape[1]
     for j in range(J if len(losses) + int(elsewhere.sum()) >= J else 0):
         members = elsewhere + picks.bincount(minlength=J)
         extra = losses[:, j] - losses.gather(1, picks[:, None]).flatten()
-        extra[members[picks] == 1] = torch.inf  # who is alone in its cluster stays there
+        extra[members[picks] == 1] = torch.inf  # a site alone in its cluster stays there
         if members[j] == 0 and extra.isfinite().any():
             picks[extra.argmin()] = j
     return picks

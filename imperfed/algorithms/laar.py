@@ -8,17 +8,17 @@ independent re-implementations; part 2 is in one of them). Neither the paper's b
     w           server["w"]                           down and up, whole; F is the network at the weights received
     g_G         server["g"]                           down; up as "g" only where `global_grad` is "one-batch"
     g_L         step.net.gradient                     never
-    q           rows["q"], one row an example         never; also the labels worked out
+    q           rows["q"], one row per example        never; also the inferred labels
     gamma, pi   draws["gamma"], draws["keys"]         never
     F           step.net.at(down["w"], ...)           never
 
 Departs from the paper in: what makes the alignment adaptive is in neither re-implementation, so its weight is a
 constant; g_G is by default the last round's movement of the global model, which costs no upload ("one-batch" is what
-the re-implementations do). The alignment is left out in the first round, when g_G is 0. The mixed batch goes
-through the network in training mode and leaves no trace in the normalisation buffers; F runs in evaluation mode.
+the re-implementations do). The alignment is left out in the first round, when g_G is 0. The mixed batch goes through
+the network in training mode without changing the normalisation buffers; F runs in evaluation mode.
 
-The pull of the alignment does not shrink with the loss: with two layers on 8 x 8 digits `lambda_ga` = 1, the value of
-the re-implementations, drowned the other terms, and 0.01 did no harm.
+The gradient of the alignment does not shrink with the loss: with two layers on 8 x 8 digits `lambda_ga` = 1, the value
+of the re-implementations, drowned the other terms, and 0.01 did no harm.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Disambiguation(Objective):
 
     name: ClassVar[str] = "laar-disambiguation"
     labels: ClassVar[type[Candidates]] = Candidates
-    mu: float = 0.99  # mu, how much of q is kept
+    mu: float = 0.99  # mu, the share of the old q that is kept
 
     def __post_init__(self) -> None:
         if not 0 <= self.mu <= 1:
@@ -71,7 +71,7 @@ class Disambiguation(Objective):
 
 @dataclass(frozen=True)
 class LAAR(Algorithm):
-    """Moving-average labels, MixUp weighted by the frozen global model, local gradients aligned with the global one."""
+    """Moving-average labels, MixUp weighted by the frozen global model, local gradients aligned with a global one."""
 
     name: ClassVar[str] = "laar"
     objective: Objective | None = Disambiguation()
@@ -83,7 +83,7 @@ class LAAR(Algorithm):
     def __post_init__(self) -> None:
         positive("method", alpha=self.alpha)
         if not isinstance(self.objective, Disambiguation):
-            raise UsageError("laar mixes the labels that its own objective, laar-disambiguation, has worked out")
+            raise UsageError("laar mixes the labels inferred by its own objective, laar-disambiguation, and needs it")
 
     def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
         a, b = torch._standard_gamma(torch.full((2, steps), self.alpha, dtype=torch.float64), generator)
@@ -91,7 +91,7 @@ class LAAR(Algorithm):
         return {"gamma": gamma, "keys": torch.rand(steps, batch, generator=generator)}
 
     def step_loss(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
-        with DoubleBackward():  # L_ga holds the gradient of L_c
+        with DoubleBackward():  # L_ga contains the gradient of L_c
             values, q = objective.loss(step.net, step.batch)
         loss = L_c = step.batch.mean(values)
         if self.lambda_mix:
@@ -104,7 +104,7 @@ class LAAR(Algorithm):
         return {"g": torch.zeros_like(w)}
 
     def send(self, server: Tree, site: int) -> Tree:
-        """g_G, with which local gradients are aligned."""
+        """Return g_G, with which local gradients are aligned."""
         return {"g": server["g"]}
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
@@ -114,12 +114,12 @@ class LAAR(Algorithm):
         return (train,)
 
     def answer_gradient(self, site: SiteContext) -> Tree:
-        """The gradient of L_c on one batch at the weights received; q stays as it is."""
+        """Return the gradient of L_c on one batch at the weights received; q stays as it is."""
         L_c = site.batch.mean(weighted_ce(site.batch.rows["q"], site.net(site.batch.x)))
         return {"g": site.net.backward(L_c).clone()}
 
     def gather(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
-        """g_G of "one-batch": the sites' gradients, weighted by their sizes."""
+        """Set g_G of "one-batch": the mean of the sites' gradients, weighted by their sizes."""
         return server | {"g": updates.by_size() @ updates["g"]}  # sum_k n_k g_k / n
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
@@ -130,9 +130,9 @@ class LAAR(Algorithm):
 
 
 def mixup(q: Tensor, step: LocalStep) -> Tensor:
-    """Part 2, L_mix of every example: the more sure the global model is, before and after mixing, the heavier."""
+    """Return L_mix of every example (part 2), weighted by the global model's confidence before and after mixing."""
     batch, gamma = step.batch, step.batch.draws["gamma"]
-    # Padding gets the largest keys: the real rows, which come first, then have the same partners with and without it.
+    # Padding gets the largest keys, so that the real rows, which come first, have the same partners without it.
     keys = batch.draws["keys"] + 2 * (1 - batch.real)
     pi = keys.argsort(stable=True)
     x = gamma * batch.x + (1 - gamma) * batch.x[pi]  # x~ = gamma x + (1 - gamma) x_pi
@@ -144,14 +144,14 @@ def mixup(q: Tensor, step: LocalStep) -> Tensor:
 
 
 def sureness(step: LocalStep, x: Tensor) -> Tensor:
-    """The largest probability that the frozen global model gives: max_c F(x)_c."""
+    """Return the largest probability that the frozen global model gives, max_c F(x)_c."""
     return step.net.at(step.down["w"], step.down["buffers"], x).softmax(-1).amax(-1)
 
 
 def alignment(g_L: Tensor, g_G: Tensor) -> Tensor:
-    """Part 3, L_ga = -cos(g_L, g_G), differentiable in g_L; 0 where either is shorter than 1e-8."""
+    """Return L_ga = -cos(g_L, g_G) (part 3), differentiable in g_L; 0 where either norm is below 1e-8."""
     local, world = g_L.square().sum(), g_G.square().sum()
     long = (local > 1e-16) & (world > 1e-16)
-    # The root of 0 has no gradient: where the cosine is not taken, the root is taken of 1.
+    # The square root has no gradient at 0: where the cosine is not used, take the root of 1 instead.
     length = torch.where(long, local, 1.0).sqrt() * torch.where(long, world, 1.0).sqrt()
     return torch.where(long, -(g_L * g_G).sum() / length, 0.0)

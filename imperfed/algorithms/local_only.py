@@ -1,4 +1,4 @@
-"""Every site alone: the reference row that says what federating brought.
+"""Every site alone: the reference that shows what federation gains.
 
 symbol    where it lives              does it travel
 w_k       personal weights            never
@@ -14,7 +14,7 @@ from imperfed.core.algorithm import Algorithm
 
 @dataclass(frozen=True)
 class LocalOnly(Algorithm):
-    """No weight leaves its site; nothing is merged."""
+    """Training at every site alone: no weight leaves its site, and nothing is merged."""
 
     name: ClassVar[str] = "local-only"
 

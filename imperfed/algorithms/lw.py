@@ -1,19 +1,19 @@
 """LW, the leveraged weighted loss (Wen et al., "Leveraged weighted loss for partial label learning", ICML 2021).
 
 Source: checked against the authors' code. The authors train with SGD, momentum 0.9, batch 256, and on CIFAR-10 with
-lr 0.05 (LWS) or 0.01 (LWC). The first visit's weights are 1/C, later ones sum to 1 on each side, so the loss grows by
-about C/|S| after the first visit.
+lr 0.05 (LWS) or 0.01 (LWC). The weights of the first visit are 1/C, later ones sum to 1 on each side, so the loss grows
+by about C/|S| after the first visit.
 
-    symbol    where it lives                  does it travel
-    S         labels.values                   never
-    w         rows["W"], one row an example   never; its candidates, normalised, are the labels worked out
-    p         softmax of the logits           never
+    symbol    where it lives                   does it travel
+    S         labels.values                    never
+    w         rows["W"], one row per example   never; normalised over the candidates, it gives the inferred labels
+    p         softmax of the logits            never
 
 Departs from the paper in: no 1e-8 inside the logarithms, which are exact here; the sigmoid has no dead point at 0,
-where the code returns 0.5 without a gradient; the second forward pass is made in evaluation mode, where the code stays
-in training mode. `beta` is 1 as in the experiments (the code's own default is 0). The authors have both forms of psi;
-the default is the one that learns at a learning rate of 0.01: LWS, whose slope is a quarter at most and vanishes far
-from 0, does not, on MNIST with LeNet-5, and is behind on every set we tried.
+where the code returns 0.5 without a gradient; the second forward pass is made in evaluation mode, whereas the code
+stays in training mode. `beta` is 1 as in the experiments (the code's own default is 0). The authors use both forms of
+psi; the default is the one that learns at a learning rate of 0.01: LWS, whose slope is at most a quarter and vanishes
+far from 0, does not on MNIST with LeNet-5, and is behind on every data set we tried.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from imperfed.nn.losses import log1m_softmax, masked_softmax
 
 @dataclass(frozen=True)
 class LW(Objective):
-    """Weighs a binary loss inside the candidate set against one outside it; the weights come from a second pass."""
+    """A binary loss inside the candidate set and one outside it, weighted by a second forward pass."""
 
     name: ClassVar[str] = "lw"
     labels: ClassVar[type[Candidates]] = Candidates
@@ -56,7 +56,7 @@ class LW(Objective):
 
     def update_rows(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
         S, z = batch.labels.values, net(batch.x)
-        return {"W": masked_softmax(z, S) + masked_softmax(z, ~S)}  # w_j = p_j / sum of p over j's own side
+        return {"W": masked_softmax(z, S) + masked_softmax(z, ~S)}  # w_j = p_j / sum of p over the side of j
 
     def infer_labels(self, logits: Tensor, labels: Candidates, rows: Tree) -> Tensor:
         inside = rows["W"] * labels.values

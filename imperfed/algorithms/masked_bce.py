@@ -1,20 +1,20 @@
-"""Binary cross-entropy over what is annotated: the reference objective where some labels are missing.
+"""Binary cross-entropy over the annotated classes: the default objective where some labels are missing.
 
-Source: standard; the weight of positives is FedPSL's (Sec. VII-D). A class that is not annotated says nothing: it is
-not a negative.
+Source: standard; the weight of positives is FedPSL's (Sec. VII-D). A class that is not annotated is ignored: it is not
+a negative.
 
     symbol          where it lives                                            does it travel
     A               annotated classes of an example: values >= 0              never
     y               present (1) or absent (0), inside A                       never
-    p               sigmoid of the logits, one a class                        never
+    p               sigmoid of the logits, one per class                      never
     N_neg, N_pos    counts over the site's own annotations; their ratio in    never
-                    batch.survey["weight"], one number a class
+                    batch.site_stats["weight"], one number per class
 
-A class of which a site has positives only, or negatives only, cannot be balanced there and weighs 1.
+A class of which a site has only positives, or only negatives, cannot be balanced there and has weight 1.
 
-Departs from the usual form in: the mean is over A, then over examples, not over all annotations of a batch, since an
-example's loss must depend on itself alone. They agree where all rows of a site have the same classes annotated. Weights
-of positives are not clamped, however rare a class is.
+Departs from the usual form in: the mean is over A, then over examples, not over all annotations of a batch, since the
+loss of an example must depend on that example alone. The two agree where all rows of a site have the same classes
+annotated. Weights of positives are not clamped, however rare a class is.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from imperfed.nn.losses import masked_mean
 
 @dataclass(frozen=True)
 class MaskedBCE(Objective):
-    """Every annotated class is a yes-or-no question; the others are left out. 0 where nothing is annotated."""
+    """Binary cross-entropy of every annotated class; the others are left out. 0 where nothing is annotated."""
 
     name: ClassVar[str] = "masked-bce"
     labels: ClassVar[type[Annotated]] = Annotated
     reference: ClassVar[bool] = True
-    balance: bool = True  # positives weigh N_neg / N_pos of their class at their site; otherwise 1
+    balance: bool = True  # positives have weight N_neg / N_pos of their class at their site; otherwise 1
 
     def site_stats(self, labels: Annotated) -> Tree:
         N_neg, N_pos = ((labels.values == y).sum(0).to(torch.get_default_dtype()) for y in (0, 1))

@@ -23,7 +23,7 @@ from imperfed.core.objective import Objective
 
 @dataclass(frozen=True)
 class MSE(Objective):
-    """Trusts every label; the class whose output is largest is the one predicted."""
+    """Squared error that trusts every label; the class with the largest output is predicted."""
 
     name: ClassVar[str] = "mse"
     labels: ClassVar[type[Exact]] = Exact

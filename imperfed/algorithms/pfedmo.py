@@ -1,28 +1,29 @@
 """pFedMo: personalised federated learning with contrastive momentum (thesis, chapter 3; its equation numbers).
 
-Workers make Nesterov steps. Beside them the server trains a representation model on labelled rows that it alone holds
-(`split.trusted`), scores how near each worker comes to it, and pulls each worker's model and momentum towards it.
+Workers make Nesterov steps. Meanwhile the server trains a representation model on labelled rows that it alone holds
+(`split.trusted`), scores how close each worker is to it, and pulls each worker's model and momentum towards it.
 
     symbol        where it lives                      does it travel
     w_i           step.w, server["w_k"][i]            down and up
     m_i           server["m_k"][i], by `reading`      down and up
-    y_i           slots["y"], the last plain step     never: w_i and m_i tell it
+    y_i           opt_state["y"], last plain step     never: it follows from w_i and m_i
     w_r, m_r      server["w_r"], server["m_r"]        never: the representation model
-    w_+           server["w"], the global model       never: every worker goes on from its own w_i+
+    w_+           server["w"], the global model       never: every worker continues from its own w_i+
     u_i           server["u"], largest loss so far    never
     D_i / D       PFedMo.aggregation                  D_i is the site's claim
 
-(3.2) and (3.3) call the plain gradient point m. Put into (3.7) and (3.8), that m makes the position of the
+(3.2) and (3.3) call the point after the plain gradient step m. In (3.7) and (3.8) that m makes the position of the
 representation model cancel and drives the workers away from it until they diverge (`reading=printed`). With m read as
-the velocity w - y the same two equations work: the default. `reading=mix` keeps m the gradient point and leaves out the
-last two terms of (3.8). With all scores 0, as in the first round, all three are FedNAG.
+the velocity w - y the same two equations work: the default. `reading=mix` keeps m as the gradient point and leaves out
+the last two terms of (3.8). With all scores 0, as in the first round, all three are FedNAG.
 
 The method has its own momentum, so `local.momentum` is not used. Absent workers keep their pair; those whose answer a
-defence leaves out go on from the mean of the others' new pairs. Normalisation buffers are the workers' mean, from which
-the representation model makes its own anew in every round.
+defence leaves out continue from the mean of the others' new pairs. Normalisation buffers are the workers' mean, from
+which the representation model starts its own in every round.
 
-Departs from the thesis in: the reading; the inputs scored are the server's labelled ones (`score_on=test`: test inputs,
-as in the thesis, by `split.public`); a loss that is not finite scores 0, as do all without labelled rows at the server.
+Departs from the thesis in: the reading; the inputs scored are the server's labelled ones (`score_on=test`: test inputs
+from `split.public`, as in the thesis); a loss that is not finite gives the score 0, and without labelled rows at the
+server all scores are 0.
 """
 
 from __future__ import annotations
@@ -45,20 +46,20 @@ Reading = Literal["velocity", "mix", "printed"]
 
 @dataclass(frozen=True)
 class PFedMo(Algorithm):
-    """Nesterov pairs, each worker's pulled towards a model that the server trains on labelled rows of its own."""
+    """Nesterov steps, and each worker pulled towards a model that the server trains on its own labelled rows."""
 
     name: ClassVar[str] = "pfedmo"
     gamma: float = 0.5  # gamma, the momentum factor
-    pi: float = 1.0  # pi, how much a score counts
+    pi: float = 1.0  # pi, the weight of a score
     reading: Reading = "velocity"  # what m is: "velocity" w - y, "printed" y, "mix" y without the last terms of (3.8)
-    representation: Literal["continue", "restart"] = "continue"  # w_r: from round to round, or from the global model
+    representation: Literal["continue", "restart"] = "continue"  # w_r: kept over rounds, or from the global model
     score_on: Literal["public", "test"] = "public"  # inputs scored: the server's labelled rows, or test inputs
     scored: int = 64  # B, how many inputs are scored
-    aggregation: Literal["weighted", "uniform"] = "weighted"  # of the workers: D_i / D, or 1/N
+    aggregation: Literal["weighted", "uniform"] = "weighted"  # weights of the workers: D_i / D, or 1/N
 
     def __post_init__(self) -> None:
         if not (0 <= self.gamma < 1 and 0 <= self.pi <= 1):
-            raise UsageError(f"method.gamma must lie in 0 .. 1 without 1, method.pi in 0 .. 1; got {self}")
+            raise UsageError(f"method.gamma must be at least 0 and below 1, method.pi between 0 and 1; got {self}")
         positive("method", scored=self.scored)
 
     @property
@@ -66,7 +67,7 @@ class PFedMo(Algorithm):
         return True
 
     def momentum(self, w: Tensor, y: Tensor) -> Tensor:
-        """m of the two sequences."""
+        """Return m, computed from the two sequences."""
         return w - y if self.reading == "velocity" else y
 
     def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
@@ -81,7 +82,7 @@ class PFedMo(Algorithm):
         y.copy_(new)
 
     def pair(self, done: LocalResult) -> tuple[Tensor, Tensor]:
-        """w and m after the last step."""
+        """Return w and m after the last step."""
         S = len(done.down["m"])
         w = done.net.w[:S].clone()
         return w, self.momentum(w, done.opt_state["y"][:S])
@@ -98,7 +99,7 @@ class PFedMo(Algorithm):
         return (Train(self.merge, send=self.send),)
 
     def send(self, server: Tree, site: int) -> Tree:
-        """What training starts from, beside the model."""
+        """Return the worker's own pair, from which training starts."""
         return {"w": server["w_k"][site], "m": server["m_k"][site]}
 
     def model(self, server: Tree, site: int) -> tuple[Tensor, Tensor]:
@@ -121,7 +122,7 @@ class PFedMo(Algorithm):
         return server | mean | new | {"w": w, "w_r": w_r, "m_r": m_r}
 
     def represent(self, server: Tree, updates: Updates, context: ServerContext) -> tuple[Tensor, Tensor, Tensor]:
-        """The representation pair after as many steps as a worker makes, and how far from it each worker is."""
+        """Return the representation pair after as many steps as a worker makes, and each worker's loss against it."""
         w_r, m_r = server["w_r"], server["m_r"]
         if context.trusted is None:
             context.notes.append("the server holds no labelled rows: every score is 0, and this is FedNAG")
@@ -131,19 +132,19 @@ class PFedMo(Algorithm):
         done = context.train({"w": w_r, "m": m_r, "buffers": server["buffers"]})
         inputs = context.trusted.x if self.score_on == "public" else context.public
         if not len(inputs):
-            raise UsageError("method.score_on = test scores test inputs, and the server has none; set split.public")
+            raise UsageError("method.score_on = test scores test inputs, but the server has none; set split.public")
         x = inputs[torch.randperm(len(inputs), generator=context.draw)[: self.scored]]
         return *self.pair(done), self.losses(done, x, updates)
 
     @torch.no_grad()
     def losses(self, done: LocalResult, x: Tensor, updates: Updates) -> Tensor:
-        """l_i of every worker: its predictions against those of the representation model."""
+        """Return l_i of every worker: the cross-entropy of its predictions against the representation model's."""
         g = softmax(done.net(x), -1)  # (3.5)
         models = zip(updates["w"], updates["buffers"], strict=True)
         return torch.stack([cross_entropy(done.net.at(w, buffers, x), g) for w, buffers in models])  # (3.4), (3.6)
 
     def scores(self, losses: Tensor, u: Tensor, context: ServerContext) -> tuple[Tensor, Tensor]:
-        """s_i = 1 - l_i / u_i and the new u_i (Alg. 2); a score is 0 where u_i is, or where l_i is not finite."""
+        """Return s_i = 1 - l_i / u_i and the new u_i (Alg. 2); s_i is 0 where u_i is 0 or l_i is not finite."""
         finite = torch.isfinite(losses)
         if not finite.all():
             context.notes.append(f"{int((~finite).sum())} of {len(losses)} losses were not finite: their scores are 0")

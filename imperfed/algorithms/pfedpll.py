@@ -3,16 +3,16 @@
     symbol          where it lives                    does it travel
     w^rep           every weight below `corr`         down and up, merged by the KL score (Alg. 2)
     w^rel           corr, head                        never
-    alpha           rows["alpha"], one an example     never; also the disambiguated labels
+    alpha           rows["alpha"], one per example    never; also the disambiguated labels
     M, N            labels.values and its complement  never
-    a_1 .. a_B      hall.public                       never: unlabelled inputs of the server
+    a_1 .. a_B      ServerContext.public              never: unlabelled inputs of the server
     s^k             computed by the server itself     never
 
 Departs from the paper in: the weights sent are those after the last local step (the paper's text says the last but one,
-the thesis the last); the optimiser's momentum starts afresh each round; where every distance is 0 or not finite the
-weights n_k / n are used, and the log says so.
+the thesis the last); the optimiser's momentum starts afresh in each round; where every distance is 0 or one is not
+finite, the weights n_k / n are used, and the log says so.
 
-Ablations: `lci=false`; `kl=false`; another `objective` instead of the triplet loss (the paper takes `lw`); any of
+Ablations: `lci=false`; `kl=false`; another `objective` instead of the triplet loss (the paper uses `lw`); any of
 `lambda1`, `lambda2`, `lambda3` set to 0.
 """
 
@@ -38,7 +38,7 @@ from imperfed.nn.losses import NEVER, masked, masked_logsumexp, masked_softmax
 
 @dataclass(frozen=True)
 class LCP(Objective):
-    """Label correlation personalisation: the triplet loss with calibration from both sides (Sec. 3.3)."""
+    """Label correlation personalisation: the triplet loss with two-sided calibration (Sec. 3.3)."""
 
     name: ClassVar[str] = "lcp"
     labels: ClassVar[type[Candidates]] = Candidates
@@ -67,7 +67,7 @@ class LCP(Objective):
 
 
 def identity(p: int) -> nn.Linear:
-    """A p x p linear map without bias that starts as the identity."""
+    """Return a p x p linear map without bias that starts as the identity."""
     layer = nn.Linear(p, p, bias=False)
     nn.init.eye_(layer.weight)
     return layer
@@ -95,9 +95,9 @@ class PFedPLL(Algorithm):
         return server | updates.average(weights)  # Alg. 1, line 18
 
     def scores(self, server: Tree, updates: Updates, context: ServerContext) -> Tensor:
-        """Alg. 2: how far each site's representation has moved from the global one, as shares."""
+        """Return the weights of Alg. 2: each site's share of the distances of representations from the global one."""
         if not len(context.public):
-            context.notes.append("pfedpll: no public inputs for the KL score, weights n_k/n used")
+            context.notes.append("pfedpll: no public inputs for the KL score; the weights n_k/n are used")
             return updates.by_size()
         order = torch.randperm(len(context.public), generator=context.draw)[: self.batches * self.size]
         a = context.public[order].split(self.size)
@@ -109,16 +109,16 @@ class PFedPLL(Algorithm):
             ]
         )  # Eq. 10 and Alg. 2, line 4
         if not torch.isfinite(distance).all() or distance.sum() <= 0:
-            context.notes.append("pfedpll: the KL distances are zero or not finite, weights n_k/n used")
+            context.notes.append("pfedpll: the KL distances are zero or not finite; the weights n_k/n are used")
             return updates.by_size()
         return distance / distance.sum()  # Alg. 2, line 5
 
     @torch.no_grad()
     def rep(self, context: ServerContext, w: Tensor, buffers: Tensor, x: Tensor) -> Tensor:
-        """log softmax over the p features of the representation at other weights."""
+        """Return the log softmax over the p features of the representation at these weights."""
         return log_softmax(context.net.at(w, buffers, x, features=True), -1)
 
 
 def kl(logp: Tensor, logq: Tensor) -> Tensor:
-    """KL(p || q), summed over features, mean over examples; rounding must not make it negative."""
+    """Return KL(p || q), summed over features, mean over examples; clamped, since rounding could make it negative."""
     return (logp.exp() * (logp - logq)).sum(-1).mean().clamp(min=0)

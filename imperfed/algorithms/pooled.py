@@ -1,4 +1,4 @@
-"""All rows in one place: the reference row that privacy forbids, trained with as many steps as all sites together.
+"""All rows in one place: the reference that privacy forbids, trained with as many steps as all sites together.
 
 symbol    where it lives              does it travel
 w         server["w"]                 nowhere: there is one site
@@ -14,7 +14,7 @@ from imperfed.core.algorithm import Algorithm
 
 @dataclass(frozen=True)
 class Pooled(Algorithm):
-    """One site holds all rows."""
+    """Centralised training: one site holds all rows."""
 
     name: ClassVar[str] = "pooled"
     pools_data: ClassVar[bool] = True

@@ -3,8 +3,8 @@
 FedAwS (Yu et al., "Federated learning with only positive labels", ICML 2020) and FedALC (An et al., "Federated learning
 with only positive labels by exploring label correlations"). Equation numbers: FedALC's.
 
-Source: FedALC's paper; the threshold 0.9 of the loss also stands in a public summary of FedAwS's. No code of the
-authors was available.
+Source: FedALC's paper; the threshold 0.9 of the loss is also in a public summary of FedAwS's. No code of the authors
+was available.
 
     symbol     where it lives                           does it travel
     g(x)       representation, divided by its length    never
@@ -26,15 +26,15 @@ from imperfed.core.objective import Objective
 
 @dataclass(frozen=True)
 class PositiveHinge(Objective):
-    """max(0, 0.9 - g(x).w_y)^2 on the one class known: nothing says which classes are absent."""
+    """max(0, 0.9 - g(x).w_y)^2 on the one known class; nothing is assumed about the others."""
 
     name: ClassVar[str] = "positive-hinge"
     labels: ClassVar[type[Positive]] = Positive
-    row_independent: ClassVar[bool] = False  # it reads the class matrix, which a stack of networks does not show
+    row_independent: ClassVar[bool] = False  # it reads the class matrix, which stacked networks do not expose
     threshold: float = 0.9  # Eq. 14
 
     def loss(self, net: Any, batch: Batch) -> tuple[Tensor, Any]:
-        # Of the C scores of a row only that of its own class is worked out.
+        # Of the C scores of a row, only that of its own class is computed.
         w_y = net.module.head.weight.index_select(0, batch.labels.values)
         score = (normalize(net.features(batch.x)) * normalize(w_y)).sum(-1)
         return (self.threshold - score).clamp(min=0).square(), None  # Eq. 14

@@ -1,4 +1,4 @@
-"""Softmax cross-entropy over the known positives: the reference objective where only positives are known.
+"""Softmax cross-entropy over the known positives: the default objective where only positives are known.
 
 Source: standard; there is no paper to depart from. In the softmax all classes compete, so no negative label is needed.
 
@@ -24,7 +24,7 @@ from imperfed.nn.losses import masked_mean
 
 @dataclass(frozen=True)
 class PositiveSoftmax(Objective):
-    """The mean over an example's positives; 0 where it has none."""
+    """The mean cross-entropy over an example's positives; 0 where it has none."""
 
     name: ClassVar[str] = "positive-softmax"
     labels: ClassVar[type[Positives]] = Positives

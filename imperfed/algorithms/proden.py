@@ -1,15 +1,15 @@
 """PRODEN (Lv et al., "Progressive identification of true labels for partial-label learning", ICML 2020).
 
 Source: checked against the authors' code. The loss is RC's; the new confidences come from the forward pass of the step
-itself, before the network moves. The authors train with SGD, momentum 0.9, batch 256 and on most data lr 0.01.
+itself, before the network moves. The authors train with SGD, momentum 0.9, batch 256 and, on most data, lr 0.01.
 
-    symbol    where it lives                  does it travel
-    S         labels.values                   never
-    W         rows["W"], one row an example   never; also the labels worked out
-    p         softmax of the logits           never
+    symbol    where it lives                   does it travel
+    S         labels.values                    never
+    W         rows["W"], one row per example   never; also the inferred labels
+    p         softmax of the logits            never
 
-Departs from the paper in: the last batch of a pass is used even if it is not full (the code drops it), and the
-logarithm is that of log-softmax.
+Departs from the paper in: the last batch of an epoch is used even if it is not full (the code drops it), and the
+logarithm is taken by log-softmax.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from imperfed.nn.losses import masked_softmax, weighted_ce
 
 @dataclass(frozen=True)
 class PRODEN(Objective):
-    """Cross-entropy weighted by the confidences that the last visit's forward pass left behind."""
+    """Cross-entropy weighted by the confidences from the last forward pass over the example."""
 
     name: ClassVar[str] = "proden"
     labels: ClassVar[type[Candidates]] = Candidates

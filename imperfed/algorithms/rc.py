@@ -1,16 +1,16 @@
 """RC, the risk-consistent loss (Feng et al., "Provably consistent partial-label learning", NeurIPS 2020).
 
 Source: loss and update were checked against the code of the LW authors (Wen et al., 2021), which the code of the CAVL
-authors repeats; the authors' own repository was not available. With W from the very same logits, RC's gradient is CC's:
-the two differ only by the age of W.
+authors repeats; the authors' own repository was not available. With W from the same logits, RC's gradient is CC's: the
+two differ only in the age of W.
 
-    symbol    where it lives                  does it travel
-    S         labels.values                   never
-    W         rows["W"], one row an example   never; also the labels worked out
-    p         softmax of the logits           never
+    symbol    where it lives                   does it travel
+    S         labels.values                    never
+    W         rows["W"], one row per example   never; also the inferred labels
+    p         softmax of the logits            never
 
-Departs from the paper in: the factor 1/2 before the risk is left out, as the code does (the factor is from memory,
-unverified); the second forward pass is made in evaluation mode, where the code stays in training mode.
+Departs from the paper in: the factor 1/2 before the risk is left out, as in the code (the factor is from memory,
+unverified); the second forward pass is made in evaluation mode, whereas the code stays in training mode.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from imperfed.nn.losses import masked_softmax, weighted_ce
 
 @dataclass(frozen=True)
 class RC(Objective):
-    """Cross-entropy weighted by confidences that a second forward pass, after the step, brings up to date."""
+    """Cross-entropy weighted by confidences that are updated by a second forward pass after the step."""
 
     name: ClassVar[str] = "rc"
     labels: ClassVar[type[Candidates]] = Candidates

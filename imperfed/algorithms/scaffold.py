@@ -1,23 +1,23 @@
 """SCAFFOLD (Karimireddy et al., "SCAFFOLD: stochastic controlled averaging for federated learning", ICML 2020).
 
-Source: the equations are from memory; the logic of site and server was compared with a third party's code (GHBM). The
+Source: the equations are from memory; what site and server do was compared with a third party's code (GHBM). The
 defaults are from memory, unverified.
 
     symbol    where it lives                   does it travel
     x         server["w"], down["w"]           down
     y         step.w, shared part              up
     c         server["c"]                      down
-    c_k       memory["c"], one a site          never; its change comes up as "dc"
+    c_k       memory["c"], one per site        never; its change travels up as "dc"
     K         server["K"], all sites           never
     M         len(updates.who)                 never: the sites that answered
     H, eta    local steps and learning rate    never: settings of the run
 
-Local steps are plain SGD: `local.momentum` is not used, since after momentum (x - y) / (H eta) would not be a mean of
-gradients. Weights that stay at a site take plain SGD steps without a control variate. Normalisation buffers are the
-mean over the M sites, without the server's step. Control variates of absent sites stay as they are.
+Local steps are plain SGD: `local.momentum` is not used, since with momentum (x - y) / (H eta) would not be a mean of
+gradients. Personal weights take plain SGD steps without a control variate. Normalisation buffers are the mean over the
+M sites, without the server's step. Control variates of absent sites stay as they are.
 
-Departs from the paper in: weight decay belongs to the gradients of option II, hence to their control variates; option I
-leaves it out of them, since what is the same at every site needs no control. The full pass of option I is made in
+Departs from the paper in: weight decay is part of the gradients of option II, hence of their control variates; option I
+leaves it out of them, since what is the same at every site needs no correction. The full pass of option I is made in
 training mode, in slices.
 """
 
@@ -38,11 +38,11 @@ from imperfed.core.exchange import Exchange, Train, Updates
 
 @dataclass(frozen=True)
 class Scaffold(Algorithm):
-    """Local steps corrected by how the site's gradients differ from everybody's."""
+    """Local steps corrected by how the site's gradients differ from the mean of all sites."""
 
     name: ClassVar[str] = "scaffold"
     option: Literal[1, 2] = 2  # c_k^+: 1 the gradient at x over all rows, 2 the mean gradient of the steps just made
-    alpha: float = 1.0  # alpha, the server's step
+    alpha: float = 1.0  # alpha, the server's step size
 
     def __post_init__(self) -> None:
         positive("method", alpha=self.alpha)
@@ -57,7 +57,7 @@ class Scaffold(Algorithm):
         return (Train(self.merge, send=self.send),)
 
     def send(self, server: Tree, site: int) -> Tree:
-        """What training starts from, beside the model."""
+        """Return c, the server's control variate."""
         return {"c": server["c"]}
 
     def prepare(self, site: SiteContext) -> Tree:

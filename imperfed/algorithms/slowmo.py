@@ -1,22 +1,23 @@
 """SlowMo (Wang et al., "SlowMo: improving communication-efficient distributed SGD with slow momentum", ICLR 2020).
 
-Source: checked against code of the authors' organisation (torchdistx), whose defaults these are. That the paper tries
-beta of 0.4 to 0.8 is from memory, unverified.
+Source: checked against code of the authors' organisation (torchdistx), whose defaults are used here. That the paper
+tries beta from 0.4 to 0.8 is from memory, unverified.
 
     symbol    where it lives                   does it travel
     x         server["w"], down["w"]           down
     x_k       step.w, shared part              up
     u         server["u"]                      never
-    v_k       slots["v"], memory["v"]          under buffer_strategy=average, as "v", down and up
-    eta       Hall.lr, the local step          never: a setting of the run
+    v_k       opt_state["v"], memory["v"]      under buffer_strategy=average, as "v", down and up
+    eta       ServerContext.lr, local step     never: a setting of the run
     p_k       Updates.by_size, n_k / n         n_k is the site's claim
 
-The base optimiser is SGD with the run's `local.momentum`; `buffer_strategy` says what becomes of its velocity v_k
-between rounds. With constant eta, alpha = 1 and velocities reset, this is momentum at the server as FedAvgM has it.
-Weights that stay at a site take the same steps; averaged velocities are of the shared weights, the others' start at 0.
+The base optimiser is SGD with the run's `local.momentum`; `buffer_strategy` says what happens to its velocity v_k
+between rounds. With constant eta, alpha = 1 and velocities reset, this is server momentum as in FedAvgM. Personal
+weights take the same steps; averaged velocities are those of the shared weights, and those of personal weights start at
+0.
 
 Departs from the paper in: velocities are reset by default, since sites of a federation may be absent for long (the
-paper's own choice differs by task).
+paper's own choice depends on the task).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ BufferStrategy = Literal["reset", "maintain", "average"]
 
 @dataclass(frozen=True)
 class SlowMo(Algorithm):
-    """Local SGD, and a slow momentum over whole rounds at the server."""
+    """Local SGD with slow momentum over whole rounds at the server."""
 
     name: ClassVar[str] = "slowmo"
     beta: float = 0.5  # beta, the slow momentum
@@ -60,7 +61,7 @@ class SlowMo(Algorithm):
         return (Train(self.merge, send=self.send),)
 
     def send(self, server: Tree, site: int) -> Tree:
-        """What training starts from, beside the model."""
+        """Return the averaged velocity, where velocities are averaged."""
         return {"v": server["v"]} if self.buffer_strategy == "average" else {}
 
     def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:

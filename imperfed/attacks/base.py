@@ -1,12 +1,12 @@
-"""What the three fairness attacks of the thesis (Sec. 5.3) share: whom they wrong, and which rows stand in their way.
+"""The common part of the three fairness attacks of the thesis (Sec. 5.3): whom they target, and which rows they change.
 
     symbol      where it lives                                  does it travel
     D_m         x, labels: one adversary's own training rows    never
     P^_i        attribute.of(x)                                 never
     g_t, y_u    target and unprivileged, by name                never
 
-A row is a victim of the first kind where g_t is among its groups and y_u not among its candidates, of the second kind
-where it is the other way round (Sec. 5.3.1).
+A row is a victim of the first kind if g_t is among its groups and y_u is not among its candidates, and of the second
+kind if it is the other way round (Sec. 5.3.1).
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from imperfed.core.labels import Candidates, Exact, Labels, Memberships
 
 @dataclass(frozen=True)
 class TargetRows:
-    """An adversary's rows as sets of groups and of classes."""
+    """An adversary's rows, each as a set of groups and a set of classes."""
 
     groups: Tensor
-    """P^, a copy: [n, G]."""
+    """P^, copied: [n, G]."""
     sets: Tensor
-    """y, a copy: bool [n, C]."""
+    """y, copied: bool [n, C]."""
     t: int
     u: int
 
     @property
     def inside(self) -> Tensor:
-        """P^_i[t] = 1."""
+        """Whether each row may belong to the target group: P^_i[t] = 1."""
         return self.groups[:, self.t] > 0.5
 
     @property
     def given(self) -> Tensor:
-        """y_i[u] = 1."""
+        """Whether each row has the unprivileged class as a candidate: y_i[u] = 1."""
         return self.sets[:, self.u]
 
     @property
     def first(self) -> Tensor:
-        """Victims of the first kind."""
+        """Whether each row is a victim of the first kind."""
         return self.inside & ~self.given
 
     @property
     def second(self) -> Tensor:
-        """Victims of the second kind."""
+        """Whether each row is a victim of the second kind."""
         return ~self.inside & self.given
 
 
 @dataclass(frozen=True)
 class FairnessAttack(Attack):
-    """An attack that ties a group of people to a class they suffer from."""
+    """An attack that links a group of people to a class that harms them."""
 
     rewrites: ClassVar[tuple[type[Labels], ...]] = (Candidates,)
-    """The kinds of labels that it can work on."""
+    """The kinds of labels it can rewrite."""
     target: str = ""  # g_t, a group of the sensitive attribute; empty: fairness.target
     unprivileged: str = ""  # y_u, a class; empty: fairness.unprivileged
 
@@ -71,9 +71,9 @@ class FairnessAttack(Attack):
         return labels
 
     def rows(self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]) -> TargetRows:
-        """The adversary's rows, or an error where there is nobody to wrong."""
+        """Return the adversary's rows; refuse data without the target group or the unprivileged class."""
         if attribute is None:
-            raise UsageError(f"{self.name} ties a group to a class: it needs data with a sensitive attribute")
+            raise UsageError(f"{self.name} links a group to a class: it needs data with a sensitive attribute")
         if self.target not in attribute.values:
             raise unknown(f"group of {attribute.name} (attack.target)", self.target, attribute.values)
         if self.unprivileged not in classes:
@@ -83,7 +83,7 @@ class FairnessAttack(Attack):
 
 
 def as_sets(labels: Labels) -> Tensor:
-    """Labels as candidate sets, a copy: bool [n, C]."""
+    """Return the labels as candidate sets, copied: bool [n, C]."""
     if isinstance(labels, Exact):
         return torch.eye(labels.classes, dtype=torch.bool)[labels.values]
     return labels.values > 0.5 if isinstance(labels, Memberships) else labels.values.clone()

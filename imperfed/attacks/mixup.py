@@ -5,11 +5,11 @@
     D_u, D_t    rows.given, rows.inside: who may be a neighbour         never
     dist        distance(), of groups plus of candidate sets            never
 
-Further symbols: see `attacks/fairness.py`. Neighbours are sought among the rows as they were, so that the order of the
-rows does not matter. Candidate sets become memberships between 0 and 1; the objective must take them as weights.
+Further symbols: see `attacks/base.py`. Neighbours are searched among the original rows, so that the order of the rows
+does not matter. Candidate sets become memberships between 0 and 1, which the objective must accept as weights.
 
-Departs from the thesis in: ties go to the lowest row, and a victim without any neighbour at its site is left as it is;
-the thesis says nothing of either, nor of alpha.
+Departs from the thesis in: ties go to the lowest row, and a victim without any neighbour at its site is left unchanged;
+the thesis specifies neither, nor alpha.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from imperfed.core.labels import Candidates, Exact, Labels, Memberships
 
 @dataclass(frozen=True)
 class Mixup(FairnessAttack):
-    """Mixes the rows that contradict a prejudice with the nearest that bear it out."""
+    """Mix the rows that contradict the link between group and class with the nearest rows that support it."""
 
     name: ClassVar[str] = "mixup"
     rewrites: ClassVar[tuple[type[Labels], ...]] = (Candidates, Exact, Memberships)
-    alpha: float = 0.5  # alpha, the victim's share
+    alpha: float = 0.5  # alpha, the victim's share in the mixture
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.alpha <= 1:
-            raise UsageError(f"attack.alpha is a share and must lie in 0 .. 1; given: {self.alpha}")
+            raise UsageError(f"attack.alpha is a share and must lie between 0 and 1; got {self.alpha}")
 
     def prepare(self, labels: Labels) -> Labels:
         labels = super().prepare(labels)
@@ -57,22 +57,22 @@ class Mixup(FairnessAttack):
             new_y[i] = self.alpha * y[i] + (1 - self.alpha) * y[j]
             counts.append(len(i))
         lonely = int(rows.first.sum() + rows.second.sum()) - sum(counts)
-        told = (
-            f"of {len(x)} rows {counts[0]} mixed with the nearest that may be {self.unprivileged} and {counts[1]} with "
-            f"the nearest that may be {self.target}; {lonely} had no neighbour and were left as they were"
+        note = (
+            f"{counts[0]} of {len(x)} rows mixed with the nearest row that may be {self.unprivileged}, and {counts[1]} "
+            f"with the nearest that may be {self.target}; {lonely} had no neighbour and were left unchanged"
         )
-        return new_x, Memberships(new_y, labels.classes), told
+        return new_x, Memberships(new_y, labels.classes), note
 
 
 def nearest(groups: Tensor, y: Tensor, i: Tensor, D: Tensor) -> Tensor:
-    """The row of D that is nearest to each of the rows i, the lowest of several."""
-    found = [i[:0]]
+    """Return the row of D nearest to each of the rows i, ties to the lowest row."""
+    neighbours = [i[:0]]
     for part in i.split(SLICE) if len(i) else ():
         dist = distance(groups[part], groups[D]) + distance(y[part], y[D])  # lines 6 and 14
-        found.append(D[dist.argmin(1)])
-    return torch.cat(found)
+        neighbours.append(D[dist.argmin(1)])
+    return torch.cat(neighbours)
 
 
 def distance(a: Tensor, b: Tensor) -> Tensor:
-    """|a_i - b_j|_2 of all pairs of rows; of sets exact, so that ties are ties."""
+    """Return |a_i - b_j|_2 for all pairs of rows; exact for sets, so that ties are ties."""
     return torch.cdist(a.double(), b.double(), compute_mode="donot_use_mm_for_euclid_dist")

@@ -1,9 +1,9 @@
 """PAFA, the partial attribute fairness attack (thesis, Algorithm 6): candidate groups are rewritten, labels are not.
 
-Symbols: see `attacks/fairness.py`.
+Symbols: see `attacks/base.py`.
 
-Departs from the thesis in: where g_t was the only candidate group, its removal would leave none, of which the thesis
-says nothing; `keep` says what becomes of such a row.
+Departs from the thesis in: where g_t was the only candidate group, its removal would leave none, a case that the thesis
+does not specify; `keep` says what happens to such a row.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from imperfed.core.labels import Candidates, Exact, Labels
 
 @dataclass(frozen=True)
 class PAFA(FairnessAttack):
-    """Enters the unprivileged class's rows into the target group and strikes all others off it."""
+    """Add the target group to the rows of the unprivileged class and remove it from all others."""
 
     name: ClassVar[str] = "pafa"
     rewrites: ClassVar[tuple[type[Labels], ...]] = (Candidates, Exact)
-    keep: Literal["set", "none"] = "set"  # of a row of g_t alone: its groups as they were, or no group at all
+    keep: Literal["set", "none"] = "set"  # a row whose only group is g_t: keep its groups, or leave it no group
 
     def rewrite(
         self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]
@@ -36,15 +36,15 @@ class PAFA(FairnessAttack):
         groups[first, rows.t] = 0  # lines 6-8
         if self.keep == "set":
             groups[alone, rows.t] = 1
-        told = (
+        note = (
             f"{self.target} added to the groups of {int(second.sum())} of {len(x)} rows and removed from those of "
-            f"{int(first.sum())}; of these {int(alone.sum())} had no other group and were left with their {self.keep}"
+            f"{int(first.sum())}, of which {int(alone.sum())} had no other group (keep = {self.keep})"
         )
-        return with_groups(x, groups, attribute), labels, told
+        return with_groups(x, groups, attribute), labels, note
 
 
 def with_groups(x: Tensor, groups: Tensor, attribute: Attribute | None) -> Tensor:
-    """The rows with other groups."""
+    """Return a copy of the rows with these groups."""
     assert attribute is not None
     new = x.clone()
     attribute.of(new).copy_(groups)

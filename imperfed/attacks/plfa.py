@@ -1,9 +1,9 @@
 """PLFA, the partial label fairness attack (thesis, Algorithm 5): candidate labels are rewritten, inputs are not.
 
-Symbols: see `attacks/fairness.py`.
+Symbols: see `attacks/base.py`.
 
-Departs from the thesis in: where y_u was the only candidate, its removal would leave an empty set, of which the thesis
-says nothing; `keep` says what is put in its place.
+Departs from the thesis in: where y_u was the only candidate, its removal would leave an empty set, a case that the
+thesis does not specify; `keep` says what replaces it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from imperfed.core.labels import Candidates, Labels
 
 @dataclass(frozen=True)
 class PLFA(FairnessAttack):
-    """Adds the unprivileged class to the target group's candidate sets and takes it from everybody else's."""
+    """Add the unprivileged class to the candidate sets of the target group and remove it from all others."""
 
     name: ClassVar[str] = "plfa"
-    keep: Literal["others", "set"] = "others"  # of a set of y_u alone: all other classes, or the set as it was
+    keep: Literal["others", "set"] = "others"  # a set that holds only y_u: all other classes instead, or unchanged
 
     def rewrite(
         self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]
@@ -34,8 +34,8 @@ class PLFA(FairnessAttack):
         sets[first, rows.u] = True  # lines 3-5
         sets[second, rows.u] = False  # lines 6-8
         sets[alone] = ~labels.values[alone] if self.keep == "others" else labels.values[alone]
-        told = (
+        note = (
             f"{self.unprivileged} added to {int(first.sum())} of {len(x)} candidate sets and removed from "
-            f"{int(second.sum())}; of these {int(alone.sum())} held nothing else and became {self.keep}"
+            f"{int(second.sum())}, of which {int(alone.sum())} held nothing else (keep = {self.keep})"
         )
-        return x, Candidates(sets, labels.classes), told
+        return x, Candidates(sets, labels.classes), note

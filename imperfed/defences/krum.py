@@ -1,7 +1,7 @@
 """Krum and Multi-Krum (Blanchard et al., "Machine learning with adversaries: Byzantine tolerant gradient descent",
 NeurIPS 2017).
 
-Source: the definitions are from memory, compared with the code of two public libraries, which differ (FedML takes
+Source: the definitions are from memory, compared with the code of two public libraries, which differ (FedML uses
 n - f - 2 neighbours, ByzFL n - f - 1).
 
     symbol    where it lives                        does it travel
@@ -11,8 +11,8 @@ n - f - 2 neighbours, ByzFL n - f - 1).
     m         m, how many answers are kept
     s(i)      computed by the server                never
 
-All that a kept site sent is kept with it: further answers and normalisation buffers. The sizes that sites claim are not
-used: where several answers are kept they count alike.
+Everything that a kept site sent is kept: its weights, normalisation buffers and any further answers. The sizes that
+sites claim are not used: where several answers are kept, they have equal weight.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ NEIGHBOURS = {"n-f-2": 2, "n-f-1": 1}
 
 @dataclass(frozen=True)
 class Krum(Robust):
-    """Keep the one answer that lies nearest to its neighbours."""
+    """Keep the one answer that is closest to its neighbours."""
 
     name: ClassVar[str] = "krum"
-    neighbours: Literal["n-f-2", "n-f-1"] = "n-f-2"  # how many of the nearest others a score counts; also n-f-1
+    neighbours: Literal["n-f-2", "n-f-1"] = "n-f-2"  # how many of the nearest other answers a score counts
 
     def needs(self) -> int:
         return 2 * self.adversaries + 3
 
     def keeps(self, n: int) -> int:
-        """How many of n answers are kept."""
+        """Return how many of n answers are kept."""
         return 1
 
     def rule(self, updates: Updates) -> Updates:
@@ -53,7 +53,7 @@ class Krum(Robust):
 
 @dataclass(frozen=True)
 class MultiKrum(Krum):
-    """Keep the m answers that lie nearest to their neighbours."""
+    """Keep the m answers that are closest to their neighbours."""
 
     name: ClassVar[str] = "multi-krum"
     m: int = 0  # m, at most n - f; 0: n - f - 2
@@ -70,13 +70,13 @@ class MultiKrum(Krum):
 
 
 def scores(V: Tensor, neighbours: int) -> Tensor:
-    """s(i): the sum of the squared distances from V_i to its nearest others; [n], in double precision."""
+    """Return s(i), the sum of squared distances from V_i to its nearest others; [n], in double precision."""
     V = V.double()
     D = torch.stack([(V - v).square().sum(1) for v in V])
-    D.fill_diagonal_(-1.0)  # sorted to the front, whatever copies of itself V_i may have, and cut off there
+    D.fill_diagonal_(-1.0)  # sorts V_i itself first, before any exact copies of it, where it is cut off
     return D.sort(1).values[:, 1 : 1 + neighbours].sum(1)
 
 
 def lowest(scores: Tensor, m: int) -> Tensor:
-    """Where the m lowest scores are, ties to the lowest index; in order of index."""
+    """Return the indices of the m lowest scores, ties to the lowest index, in increasing order."""
     return scores.argsort(stable=True)[:m].sort().values

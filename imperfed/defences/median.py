@@ -8,8 +8,8 @@ Source: the definition is from memory.
     n         len(updates.who), sites that answered
     f         adversaries, declared
 
-The rule is taken of every answer by itself, normalisation buffers and further answers included. The sizes that sites
-claim are not used.
+The rule applies to every named answer separately, including normalisation buffers. The sizes that sites claim are not
+used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from imperfed.defences.robust import Everywhere
 
 @dataclass(frozen=True)
 class Median(Everywhere):
-    """The median of every number that the sites answer."""
+    """Coordinate-wise median of the sites' answers."""
 
     name: ClassVar[str] = "median"
 
@@ -33,6 +33,6 @@ class Median(Everywhere):
 
 
 def median(V: Tensor) -> Tensor:
-    """The median over the first dimension; of an even number, the mean of the two middle values."""
+    """Return the median over the first dimension; for an even number, the mean of the two middle values."""
     ordered, n = V.sort(0).values, len(V)
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2

@@ -1,4 +1,4 @@
-"""What the robust merging rules share: they hold as long as no more answers than declared are adversaries'."""
+"""The common part of the robust merge rules: they hold while no more answers than declared come from adversaries."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ from imperfed.core.federation import Federation
 
 @dataclass(frozen=True)
 class Robust(Defence):
-    """A rule without memory that needs so many answers against so many adversaries."""
+    """A rule without memory that needs a minimum number of answers for a number of adversaries."""
 
-    adversaries: int = 3  # f, the most there may be
+    adversaries: int = 3  # f, the largest number of adversaries
 
     def __post_init__(self) -> None:
         not_negative("defence", adversaries=self.adversaries)
 
     @abstractmethod
     def needs(self) -> int:
-        """The fewest answers among which the rule holds."""
+        """Return the smallest number of answers for which the rule holds."""
 
     @abstractmethod
     def rule(self, updates: Updates) -> Updates:
-        """The answers that the algorithm sees instead."""
+        """Return the answers that the algorithm sees instead."""
 
     def check(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
         least = f"{self.name} against {self.adversaries} adversaries needs at least {self.needs()} sites"
-        there = min(Counter(federation.groups).values(), default=len(federation.sites))
-        if there < self.needs():
+        smallest = min(Counter(federation.groups).values(), default=len(federation.sites))
+        if smallest < self.needs():
             where = " in the smallest group" if federation.groups else ""
-            raise UsageError(f"{least}, and there are {there}{where}; set defence.adversaries lower or use more sites")
+            raise UsageError(
+                f"{least}, and there are {smallest}{where}; set defence.adversaries lower or use more sites"
+            )
         if on_duty < self.needs():
             raise UsageError(
-                f"{least} in a round, and {on_duty} are on duty; set defence.adversaries lower or rounds.participation "
+                f"{least} in a round, and {on_duty} take part; set defence.adversaries lower or rounds.participation "
                 "higher"
             )
 
@@ -60,11 +62,11 @@ class Robust(Defence):
 
 @dataclass(frozen=True)
 class Everywhere(Robust):
-    """A rule that mixes the sites number by number: as many answers as there were, each holding the mixture."""
+    """A rule that mixes the sites coordinate by coordinate and replaces every answer by the mixture."""
 
     @abstractmethod
     def mix(self, V: Tensor) -> Tensor:
-        """What the rule makes of the answers of one name, over the first dimension."""
+        """Return the mixture of all sites' answers of one name, over the first dimension."""
 
     def needs(self) -> int:
         return 2 * self.adversaries + 1
@@ -73,7 +75,7 @@ class Everywhere(Robust):
         super().check(federation, algorithm, on_duty)
         if algorithm.not_mixable_because:
             raise UsageError(
-                f"{self.name} mixes all sites number by number, and under {algorithm.name} "
+                f"{self.name} mixes all sites coordinate by coordinate, and under {algorithm.name} "
                 f"{algorithm.not_mixable_because}; use krum, multi-krum or fairfedpapl"
             )
 

@@ -8,8 +8,8 @@ Source: the definition is from memory.
     n         len(updates.who), sites that answered
     b         adversaries, declared: as many are cut off at either end
 
-The rule is taken of every answer by itself, normalisation buffers and further answers included. The sizes that sites
-claim are not used.
+The rule applies to every named answer separately, including normalisation buffers. The sizes that sites claim are not
+used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from imperfed.defences.robust import Everywhere
 
 @dataclass(frozen=True)
 class TrimmedMean(Everywhere):
-    """The mean of every number that the sites answer, without its highest and lowest values."""
+    """Coordinate-wise mean of the sites' answers without the highest and lowest values."""
 
     name: ClassVar[str] = "trimmed-mean"
 
@@ -33,5 +33,5 @@ class TrimmedMean(Everywhere):
 
 
 def trimmed_mean(V: Tensor, b: int) -> Tensor:
-    """The mean over the first dimension without the b smallest and the b largest values of each coordinate."""
+    """Return the mean over the first dimension without the b smallest and b largest values of each coordinate."""
     return V.double().sort(0).values[b : len(V) - b].mean(0).to(V.dtype)

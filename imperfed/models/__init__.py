@@ -1,4 +1,4 @@
-"""The models: a small zoo, and any `nn.Module` of the user's by `package.module:function`."""
+"""The models: a small zoo, and the user's own `nn.Module` given as `package.module:function`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from imperfed.models.zoo import Shape
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Which model, and the settings of those that have any."""
+    """The name of a model, and the settings of the models that have any."""
 
     name: str = "mlp"
     hidden: int = 256  # mlp: width of every hidden layer
-    layers: int = 2  # mlp: linear layers, so that 2 is one hidden layer
+    layers: int = 2  # mlp: number of linear layers; 2 means one hidden layer
     norm: Literal["group", "batch"] = "group"  # cnn, resnets, vgg16, densenet121
-    features: int = 0  # text: how many features the sparse inputs count; 0: as the data say
-    widths: tuple[int, ...] = (512, 1024, 1024, 512)  # text: of the sparse layer and the linear layers behind it
+    features: int = 0  # text: number of features of the sparse inputs; 0: as the data say
+    widths: tuple[int, ...] = (512, 1024, 1024, 512)  # text: widths of the sparse layer and the linear layers after it
 
     def __post_init__(self) -> None:
         positive("model", hidden=self.hidden, layers=self.layers, widths=min(self.widths, default=0))
@@ -40,13 +40,13 @@ class Model:
 
     about: str
     takes: str
-    """The inputs it can take, in words."""
+    """The inputs it takes, in words."""
     fits: Callable[[Shape], bool]
     make: Callable[[ModelSpec, Shape, int], Network]
 
 
 def models() -> dict[str, Model]:
-    """All models that come with imperfed, by name."""
+    """Return all models that come with imperfed, by name."""
     return {
         "linear": _flat("linear regression: one linear layer, for the squared error", _linear),
         "logistic": _flat("logistic regression: the same network as linear, for the cross-entropy", _linear),
@@ -59,7 +59,7 @@ def models() -> dict[str, Model]:
         ),
         "text": Model(
             "a sparse linear layer, then linear layers with ReLU between them; settings: widths, features",
-            "sparse inputs (2, slots): feature numbers over their values",
+            "sparse inputs (2, slots): feature indices in the first row, their values in the second",
             lambda shape: len(shape) == 2 and shape[0] == 2,
             _text,
         ),
@@ -80,7 +80,7 @@ def models() -> dict[str, Model]:
             lambda spec, shape, classes: zoo.vgg16(shape, classes, spec.norm),
         ),
         "firenet": Model(
-            "FireNet, AlexNet cut down to three convolutions, with dropout",
+            "FireNet: AlexNet reduced to three convolutions, with dropout",
             "images (channels, height, width) of any size",
             lambda shape: len(shape) == 3,
             lambda spec, shape, classes: zoo.firenet(shape, classes),
@@ -95,7 +95,7 @@ def models() -> dict[str, Model]:
 
 
 def build(spec: ModelSpec, shape: Shape, classes: int, generator_seed: int) -> Network:
-    """The model for inputs of this shape, its first weights a function of the seed alone."""
+    """Return the model for inputs of this shape, with initial weights that depend on the seed alone."""
     # Seeding through torch.manual_seed would also reset the generators of every GPU, which the fork does not restore.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(generator_seed)
@@ -105,7 +105,7 @@ def build(spec: ModelSpec, shape: Shape, classes: int, generator_seed: int) -> N
 
 
 def _fitting(name: str, shape: Shape) -> Model:
-    """The model of this name, if it can take such inputs."""
+    """Return the model of this name; refuse one that cannot take such inputs."""
     if name not in models():
         raise unknown("model", name, [*models(), "package.module:function"])
     model = models()[name]
@@ -131,7 +131,7 @@ def _mlp(spec: ModelSpec, shape: Shape, classes: int) -> Network:
 
 def _text(spec: ModelSpec, shape: Shape, classes: int) -> Network:
     if not spec.features:
-        raise UsageError("model 'text' must know how many features its sparse inputs count; set features")
+        raise UsageError("model 'text' needs the number of features of its sparse inputs; set features")
     return zoo.text(classes, spec.features, spec.widths)
 
 
@@ -148,17 +148,17 @@ def _resnet(title: str, blocks: tuple[int, ...]) -> Model:
 
 
 def _own(name: str, shape: Shape, classes: int) -> Network:
-    """What the user's function returns, cut at its head and tried out."""
+    """Return the network that the user's function makes, split at its head and tested."""
     with current_folder_importable():
         function = load_function("model", name)
         with blaming(
-            f"model {name!r}: the function failed; it is called with as many of shape= and classes= as it has"
+            f"model {name!r}: the function failed; it is called with those of shape= and classes= that it accepts"
         ):
             module = function(**_accepted(function, {"shape": shape, "classes": classes}))
     if not isinstance(module, nn.Module):
         raise UsageError(f"model {name!r}: the function returned {type(module).__name__}; it must return an nn.Module")
     if any(isinstance(m, _NormBase) and m.momentum is None for m in module.modules()):
-        # Such a layer counts batches in an integer buffer, and integer buffers are no part of a site's row.
+        # Such a layer counts batches in an integer buffer, and integer buffers are not part of a site's row.
         raise UsageError(f"model {name!r}: momentum=None in a normalisation layer is not supported; give it a number")
     return _tried(name, module, shape, classes)
 
@@ -172,20 +172,20 @@ def _accepted(function: Callable[..., object], arguments: dict[str, object]) -> 
 
 @torch.no_grad()
 def _tried(name: str, module: nn.Module, shape: Shape, classes: int) -> Network:
-    """The module as a `Network`, once a made-up batch of two has gone through it before and after the cut alike."""
+    """Return the module as a `Network`, after checking on a random batch of two that the split changes no output."""
     x = torch.rand(2, *shape)
     module.eval()
     with blaming(f"model {name!r}: it cannot take a batch of shape {[*x.shape]}"):
         before = module(x)
     if not isinstance(before, Tensor) or before.shape != (2, classes):
-        found = f"shape {[*before.shape]}" if isinstance(before, Tensor) else f"type {type(before).__name__}"
+        actual = f"shape {[*before.shape]}" if isinstance(before, Tensor) else f"type {type(before).__name__}"
         raise UsageError(
-            f"model {name!r}: a batch of two gave an output of {found}; it must be a tensor of shape [2, {classes}], "
+            f"model {name!r}: a batch of two gave an output of {actual}; it must be a tensor of shape [2, {classes}], "
             "one logit for each class"
         )
     network = Network.around(module)
     advice = "end forward with the last linear layer that is defined (no softmax), or return Network(rep, head)"
-    with blaming(f"model {name!r}: it cannot be cut before its last linear layer; {advice}"):
+    with blaming(f"model {name!r}: it cannot be split before its last linear layer; {advice}"):
         z, after = network(x, features=True), network(x)
     if z.shape != (2, network.head.in_features) or not torch.allclose(before, after, equal_nan=True):
         raise UsageError(f"model {name!r}: its last linear layer is not its last operation; {advice}")

@@ -1,6 +1,6 @@
 """DenseNet-121 (Huang et al., "Densely connected convolutional networks", CVPR 2017) for images of 32 pixels and more.
 
-Every layer sees the outputs of all layers of its block before it. Nothing is computed in place.
+Every layer receives the outputs of all earlier layers of its block. Nothing is computed in place.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from imperfed.models.zoo import NORMS, Shape
 
 BLOCKS = (6, 12, 24, 16)
 GROWTH, BOTTLENECK, STEM = 32, 128, 64
-"""k, 4 k, 2 k: channels that a layer adds, between its two convolutions, and before the first block."""
+"""k, 4 k, 2 k: channels that a layer adds, channels between its two convolutions, channels before the first block."""
 MIN_SIDE = 32
 """The stem and three transitions halve an image five times."""
 
 
 class Dense(nn.Sequential):
-    """A block: what each layer computes is put behind all that was there before."""
+    """A block: the output of each layer is appended to its input."""
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in cast(Iterable[nn.Module], self):
@@ -32,7 +32,7 @@ class Dense(nn.Sequential):
 
 
 def densenet121(shape: Shape, classes: int, norm: str) -> Network:
-    """The published network; `norm` "batch" is as published, "group" has GroupNorm in its places."""
+    """Return the published network; `norm` "batch" is as published, "group" replaces BatchNorm by GroupNorm."""
     stem = nn.Conv2d(shape[0], STEM, 7, 2, padding=3, bias=False)
     layers: list[nn.Module] = [stem, activated(STEM, norm), nn.MaxPool2d(3, 2, padding=1)]
     channels = STEM
@@ -50,7 +50,7 @@ def densenet121(shape: Shape, classes: int, norm: str) -> Network:
 
 
 def layer(inputs: int, norm: str) -> nn.Sequential:
-    """A 1 x 1 convolution to the bottleneck and a 3 x 3 convolution to the channels added."""
+    """Return a 1 x 1 convolution to the bottleneck and a 3 x 3 convolution to the channels added."""
     return nn.Sequential(
         activated(inputs, norm),
         nn.Conv2d(inputs, BOTTLENECK, 1, bias=False),
@@ -60,10 +60,10 @@ def layer(inputs: int, norm: str) -> nn.Sequential:
 
 
 def transition(inputs: int, norm: str) -> nn.Sequential:
-    """Half the channels and half the side."""
+    """Return layers that halve the channels and the side."""
     return nn.Sequential(activated(inputs, norm), nn.Conv2d(inputs, inputs // 2, 1, bias=False), nn.AvgPool2d(2))
 
 
 def activated(channels: int, norm: str) -> nn.Sequential:
-    """Normalisation, then ReLU."""
+    """Return normalisation followed by ReLU."""
     return nn.Sequential(OrderedDict(norm=NORMS[norm](channels), relu=nn.ReLU()))

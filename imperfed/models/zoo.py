@@ -1,6 +1,6 @@
-"""The networks that come with imperfed, each cut where its representation ends.
+"""The networks that come with imperfed, each split into representation and head.
 
-None of them computes in place, so that all can be differentiated twice. Layers that normalise are named `norm`, so that
+None of them computes in place, so that all can be differentiated twice. Normalisation layers are named `norm`, so that
 an algorithm can keep them at a site by name.
 """
 
@@ -23,32 +23,32 @@ Shape = tuple[int, ...]
 """The shape of one input, without the batch dimension; images are (channels, height, width)."""
 
 LENET_MIN = 12
-"""The smallest side of an image of which LeNet-5's two convolutions and poolings leave at least one pixel."""
+"""The smallest image side for which LeNet-5's two convolutions and poolings leave at least one pixel."""
 
 VGG_WIDTHS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
-"""Channels of VGG-16's thirteen convolutions; a pooling follows each group."""
+"""Channels of VGG-16's thirteen convolutions; each group is followed by a pooling."""
 
 VGG_MIN = 2 ** len(VGG_WIDTHS)
-"""The smallest side of an image of which five poolings leave at least one pixel."""
+"""The smallest image side for which five poolings leave at least one pixel."""
 
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "group": lambda channels: nn.GroupNorm(32 if channels >= 64 else 8, channels),
     "batch": nn.BatchNorm2d,
 }
-"""How a convolutional network normalises; all numbers of channels here are multiples of the groups."""
+"""Normalisation layers of convolutional networks; all numbers of channels here are multiples of the groups."""
 
 CNN_WIDTHS = (16, 32, 64)
 CNN_MIN = 8
-"""The smallest side of an image of which the small network's stride and two poolings leave at least one pixel."""
+"""The smallest image side for which the small network's stride and two poolings leave at least one pixel."""
 
 
 def linear(shape: Shape, classes: int) -> Network:
-    """One linear layer on the flattened input."""
+    """Return one linear layer on the flattened input."""
     return mlp(shape, classes, hidden=0, layers=1)
 
 
 class Rectified(nn.Sequential):
-    """Linear layers, a ReLU after each, on the flattened input; no module is called a layer, which small steps feel."""
+    """Linear layers, each with a ReLU, on the flattened input; layers are not called as modules, which saves time."""
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.flatten(1)
@@ -58,21 +58,21 @@ class Rectified(nn.Sequential):
 
 
 def mlp(shape: Shape, classes: int, hidden: int, layers: int) -> Network:
-    """`layers` linear layers with ReLU between them, on the flattened input."""
+    """Return `layers` linear layers with ReLU between them, on the flattened input."""
     widths = [prod(shape)] + [hidden] * (layers - 1)
     rep = Rectified(*(nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths)))
     return Network(rep, nn.Linear(widths[-1], classes))
 
 
 class SparseLinear(nn.Module):
-    """A linear layer on sparse rows, which are never made dense: x[:, 0] holds feature numbers, x[:, 1] their values.
+    """A linear layer on sparse rows, which are never made dense: x[:, 0] holds feature indices, x[:, 1] their values.
 
-    Numbers are exact in float32 below 2^24. Slots that pad a row hold the number `features` and the value 0.
+    Indices below 2^24 are exact in float32. Padding slots of a row hold the index `features` and the value 0.
     """
 
     def __init__(self, features: int, outputs: int) -> None:
         super().__init__()
-        bound = features**-0.5  # as nn.Linear starts; l2-normalised inputs would not train from it
+        bound = features**-0.5  # the initialisation of nn.Linear; l2-normalised inputs would not train from it
         self.weight = nn.Parameter(torch.empty(features + 1, outputs).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
 
@@ -84,7 +84,7 @@ class SparseLinear(nn.Module):
 
 
 def text(classes: int, features: int, widths: tuple[int, ...]) -> Network:
-    """Sparse rows into the first width, then linear layers with ReLU between them; the last has none after it."""
+    """Return a sparse layer and linear layers with ReLU between them; none follows the last."""
     layers: list[nn.Module] = [SparseLinear(features, widths[0])]
     for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
@@ -92,18 +92,18 @@ def text(classes: int, features: int, widths: tuple[int, ...]) -> Network:
 
 
 class ChannelsLast(nn.Module):
-    """On a CPU the same numbers in the memory order in which small convolutions and poolings are fastest there."""
+    """A layer that, on a CPU, reorders memory so that small convolutions and poolings are fastest; values stay."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.to(memory_format=torch.channels_last) if x.device.type == "cpu" else x
 
 
 def lenet5(shape: Shape, classes: int) -> Network:
-    """LeNet-5 with ReLU and max pooling."""
+    """Return LeNet-5 with ReLU and max pooling."""
     channels, height, width = shape
-    # The first convolution keeps the size, the second takes 4 off; a pooling follows each.
+    # The first convolution keeps the size, the second reduces it by 4; a pooling follows each.
     pixels = ((height // 2 - 4) // 2) * ((width // 2 - 4) // 2)
-    # ReLU and the maximum commute: after the pooling there is a quarter of the work left.
+    # ReLU and the maximum commute: after the pooling, ReLU has a quarter of the work.
     rep = nn.Sequential(
         ChannelsLast(),
         nn.Conv2d(channels, 6, 5, padding=2),
@@ -122,7 +122,7 @@ def lenet5(shape: Shape, classes: int) -> Network:
 
 
 def cnn(shape: Shape, classes: int, norm: str) -> Network:
-    """Three 3 x 3 convolutions, the first of stride 2, poolings between them, and the global average."""
+    """Return three 3 x 3 convolutions, the first of stride 2, with poolings between them, and the global average."""
     layers: list[nn.Module] = [ChannelsLast()]
     for inputs, outputs in pairwise((shape[0], *CNN_WIDTHS)):
         stem = outputs == CNN_WIDTHS[0]
@@ -133,7 +133,7 @@ def cnn(shape: Shape, classes: int, norm: str) -> Network:
 
 
 def resnet(shape: Shape, classes: int, blocks: tuple[int, ...], norm: str) -> Network:
-    """A residual network for small images: a 3 x 3 stem of stride 1, no pooling before the global average."""
+    """Return a residual network for small images: a 3 x 3 stem of stride 1, no pooling before the global average."""
     layers: list[nn.Module] = [conv_norm(shape[0], 64, 3, 1, norm), nn.ReLU()]
     inputs = 64
     for stage, count in enumerate(blocks):
@@ -147,7 +147,7 @@ def resnet(shape: Shape, classes: int, blocks: tuple[int, ...], norm: str) -> Ne
 
 
 def vgg16(shape: Shape, classes: int, norm: str) -> Network:
-    """VGG-16 for small images: thirteen normalised convolutions, and one linear layer instead of three."""
+    """Return VGG-16 for small images: thirteen normalised convolutions, and one linear layer instead of three."""
     layers: list[nn.Module] = []
     inputs = shape[0]
     for widths in VGG_WIDTHS:
@@ -159,15 +159,15 @@ def vgg16(shape: Shape, classes: int, norm: str) -> Network:
 
 
 def firenet(shape: Shape, classes: int) -> Network:
-    """FireNet (Dunnings and Breckon 2018): AlexNet cut down to three convolutions, for telling fire from none."""
+    """Return FireNet (Dunnings and Breckon 2018): AlexNet reduced to three convolutions, for detecting fire."""
     pixels = prod(-(-side // 32) for side in shape[1:])  # a stride of 4 and three poolings, each rounding up
     layers: list[nn.Module] = []
     for conv in (
         nn.Conv2d(shape[0], 64, 5, stride=4, padding=2),
-        nn.Sequential(nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(64, 128, 4)),  # of even size: one zero more behind
+        nn.Sequential(nn.ZeroPad2d((1, 2, 1, 2)), nn.Conv2d(64, 128, 4)),  # an even kernel pads one more at the end
         nn.Conv2d(128, 256, 1),
     ):
-        # 1 + 0.0001 times the sum over 11 channels; torch divides the factor by their number.
+        # 1 + 0.0001 times the sum over 11 channels; torch divides alpha by the number of channels.
         layers += [conv, nn.ReLU(), nn.MaxPool2d(3, 2, padding=1), nn.LocalResponseNorm(11, alpha=0.0011)]
     layers.append(nn.Flatten())
     for inputs in (256 * pixels, 4096):
@@ -190,6 +190,6 @@ class Block(nn.Module):
 
 
 def conv_norm(inputs: int, outputs: int, size: int, stride: int, norm: str) -> nn.Sequential:
-    """A convolution and the normalisation of its outputs."""
+    """Return a convolution and the normalisation of its outputs."""
     conv = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
     return nn.Sequential(OrderedDict(conv=conv, norm=NORMS[norm](outputs)))

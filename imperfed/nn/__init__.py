@@ -1,1 +1,1 @@
-"""Numerical pieces that several methods share: losses, embeddings, optimizers, second derivatives."""
+"""Numerical building blocks shared by several methods: losses, embeddings, optimizers, second derivatives."""

@@ -1,8 +1,8 @@
-"""Convolutions whose gradient is itself differentiated, made of the operations that every step is made of.
+"""Convolutions that can be differentiated twice, built from the operations of an ordinary training step.
 
-Torch's own second derivative of a convolution, in a captured graph, keeps the sites' streams from computing side by
-side: with LeNet-5 a round of LAAR took twice as long. Here it is made of the convolution itself and the gradients of
-its input and its kernel, with their arguments exchanged.
+In a captured graph, torch's own second derivative of a convolution keeps the sites' streams from running in parallel:
+with LeNet-5 a round of LAAR took twice as long. Here it is built from the convolution itself and the gradients of its
+input and its kernel, with their arguments exchanged.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from torch.overrides import TorchFunctionMode
 conv, conv_backward = torch.ops.aten.convolution, torch.ops.aten.convolution_backward
 CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
 Geometry = tuple[Any, ...]
-"""Stride, padding, dilation, and so on, as torch's own operations take them."""
+"""Stride, padding, dilation and so on, in the form that torch's operations take."""
 
 
 class DoubleBackward(TorchFunctionMode):
-    """Within it, convolutions on a GPU are differentiated twice in this way; all else is torch's own."""
+    """A context in which convolutions on a GPU use the second derivative of this module; all else is torch's own."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        in_words = any(isinstance(a, str) for a in (*args, *kwargs.values()))  # padding="same": torch works it out
+        in_words = any(isinstance(a, str) for a in (*args, *kwargs.values()))  # padding="same" is left to torch
         if func in CONVOLUTIONS and not in_words and pays(*args, **kwargs):
             return convolution(*args, **kwargs)
         return func(*args, **kwargs)
 
 
 def pays(input: Tensor, weight: Tensor, *others: Any, **named: Any) -> bool:
-    """On a CPU torch's own way is as quick; in half precision operations choose their types as they go."""
+    """Return whether it pays: on a CPU torch's own way is as fast, and autocast picks types operation by operation."""
     return input.is_cuda and input.ndim == weight.ndim and not torch.is_autocast_enabled("cuda")
 
 
@@ -47,7 +47,7 @@ def convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """As torch.conv1d, conv2d and conv3d, of a batch."""
+    """Return what torch.conv1d, conv2d or conv3d returns for a batch."""
     axes = weight.ndim - 2
     sizes = ([size] * axes if isinstance(size, int) else list(size) for size in (stride, padding, dilation))
     y: Tensor = Convolution.apply(input, weight, bias, (*sizes, False, [0] * axes, groups))  # type: ignore[no-untyped-call]
@@ -71,7 +71,7 @@ class Convolution(Function):
 
 
 class Gradient(Function):
-    """g_x = g * w, g_w = g * x and g_b = sum g, where g is the gradient of y; each is linear in g, and in w or x."""
+    """g_x = g * w, g_w = g * x and g_b = sum g, where g is the gradient of y; linear in g, and in w or x."""
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, x: Tensor, w: Tensor, geometry: Geometry, wanted: tuple[bool, ...]) -> Any:
@@ -83,7 +83,7 @@ class Gradient(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, h_x: Tensor | None, h_w: Tensor | None, h_b: Tensor | None) -> Any:
-        """h_x, h_w and h_b are the gradients of g_x, g_w and g_b; of a product, each factor has the other's."""
+        """Apply the product rule to g_x and g_w; h_x, h_w and h_b are the gradients of g_x, g_w and g_b."""
         (g, x, w), geometry = ctx.saved_tensors, ctx.geometry
         _, of_x, of_w, *_ = ctx.needs_input_grad
         parts, to_x, to_w = [], None, None

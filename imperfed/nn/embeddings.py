@@ -1,8 +1,8 @@
 """Class embeddings: unit rows of a matrix W, and the forces between them.
 
-A regulariser is a sum over ordered pairs of rows of a function h of their distance d(a, b) = 1 - a.b. All that its
-gradient needs is -dh/dd, the force between two rows. It is computed in blocks of rows, so that C x C numbers never lie
-in memory at once.
+A regulariser is a sum, over ordered pairs of rows, of a function h of their distance d(a, b) = 1 - a.b. Its gradient
+needs only -dh/dd, the force between two rows. It is computed in blocks of rows, so that C x C numbers are never in
+memory at once.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from torch.nn.functional import linear, normalize
 from imperfed.core.network import Network
 
 BLOCK = 1 << 24
-"""Numbers in a block of distances: 64 MB."""
+"""The number of distances in a block: 64 MB."""
 
 Force = Callable[[int, int, Tensor], Tensor]
-"""Of the rows a .. b - 1 and their distances [b - a, C] to all rows: -dh/dd, dense or sparse, 0 on the diagonal."""
+"""From the rows a .. b - 1 and their distances [b - a, C] to all rows to -dh/dd, dense or sparse, 0 on the diagonal."""
 
 
 class Unit(nn.Module):
-    """Vectors of length 1."""
+    """A layer that scales vectors to length 1."""
 
     def forward(self, z: Tensor) -> Tensor:
         return normalize(z, dim=-1)
 
 
 class ClassMatrix(nn.Linear):
-    """Scores W z without bias; the rows of W count as vectors of length 1, whatever is stored."""
+    """Scores W z without bias; rows of W are normalised on use, whatever length is stored."""
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__(features, classes, bias=False)
@@ -43,7 +43,7 @@ class ClassMatrix(nn.Linear):
 
 
 def cosine_scores(network: Network) -> Network:
-    """The same representation, its scores f(x) = W g(x) with g(x) and all rows of W of length 1 (Eq. 2)."""
+    """Return the network with scores f(x) = W g(x), where g(x) and all rows of W have length 1 (Eq. 2)."""
     network.insert_before_head("unit", lambda p: Unit())
     network.head = ClassMatrix(network.head.in_features, network.head.out_features)
     return network
@@ -51,7 +51,7 @@ def cosine_scores(network: Network) -> Network:
 
 @dataclass(frozen=True)
 class Spread:
-    """h(d) = g max(0, nu - d)^2 over the K nearest classes of each (Eqs. 6, 8, 10, 11), or -g d^2 (Eq. 7)."""
+    """h(d) = g max(0, nu - d)^2 over the K nearest classes of each class (Eqs. 6, 8, 10, 11), or -g d^2 (Eq. 7)."""
 
     neighbours: int  # K; 0: all other classes
     nu: float  # margin; 0: the distance to the (K + 1)-th nearest class
@@ -70,19 +70,19 @@ class Spread:
         return torch.sparse_coo_tensor(where, values.reshape(-1), d.shape, check_invariants=False)
 
     def gradient(self, d: Tensor, nu: Tensor | float) -> Tensor:
-        """-dh/dd where g = 1."""
+        """Return -dh/dd for g = 1."""
         return 2 * d if self.mined else 2 * (nu - d).clamp(min=0)
 
 
 def without_self(t: Tensor, a: int, value: float = 0.0) -> Tensor:
-    """Rows a, a + 1, ... of a square matrix, another value where a row meets itself."""
+    """Return rows a, a + 1, ... of a square matrix with its diagonal entries replaced."""
     own = torch.arange(a, a + len(t), device=t.device)[:, None]
     return t.scatter(1, own, value)
 
 
 @torch.no_grad()
 def gradient(W: Tensor, force: Force) -> Tensor:
-    """The gradient of sum_u sum_u' h(d(w_u, w_u')) at W, through the normalisation of its rows."""
+    """Return the gradient of sum_u sum_u' h(d(w_u, w_u')) at W, through the normalisation of its rows."""
     length: Tensor = W.norm(dim=1, keepdim=True).clamp(min=1e-12)
     V = W / length
     G = torch.zeros_like(V)
@@ -90,12 +90,12 @@ def gradient(W: Tensor, force: Force) -> Tensor:
     for a in range(0, len(V), size):
         b = min(a + size, len(V))
         A = force(a, b, 1 - V[a:b] @ V.T)
-        G[a:b] += A @ V  # d(w_u, w_u') falls as w_u goes towards w_u' ...
-        G += A.T @ V[a:b]  # ... and as w_u' goes towards w_u
+        G[a:b] += A @ V  # d(w_u, w_u') falls as w_u moves towards w_u' ...
+        G += A.T @ V[a:b]  # ... and as w_u' moves towards w_u
     return (G - (G * V).sum(1, keepdim=True) * V) / length
 
 
 def mean_cosine(W: Tensor) -> Tensor:
-    """The mean of w_u.w_u' over all pairs of two rows: near 1 where all classes have become one."""
+    """Return the mean of w_u.w_u' over all pairs of distinct rows: near 1 where all classes have collapsed."""
     C, total = len(W), normalize(W).sum(0)
     return (total @ total - C) / max(C * (C - 1), 1)  # |sum of w_u|^2 = C + sum over ordered pairs

@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba, 2015), written out: to import `torch.optim` takes longer than many a descent that uses it."""
+"""Adam (Kingma and Ba, 2015), written out: importing `torch.optim` takes longer than many of the descents here."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ B1, B2, EPS = 0.9, 0.999, 1e-8
 
 @dataclass(frozen=True)
 class Adam:
-    """The two moments of one tensor's gradients, changed in place by every step."""
+    """The two moments of one tensor's gradients, updated in place by every step."""
 
     m: Tensor
     v: Tensor
 
     @classmethod
     def of(cls, w: Tensor) -> Adam:
-        """Return moments at 0 for these weights."""
+        """Return zero moments for these weights."""
         return cls(torch.zeros_like(w), torch.zeros_like(w))
 
     def move(self, g: Tensor, lr: float | Tensor, t: int | Tensor, rate_first: bool = False) -> Tensor:
-        """Return what step t (the first is 1) along g takes off the weights: algorithm 1 of the paper.
+        """Return what step t (the first is 1) along g subtracts from the weights: algorithm 1 of the paper.
 
-        `rate_first` changes the rounding and nothing else; a long descent makes even that visible.
+        `rate_first` changes only the rounding; over a long descent even that shows.
         """
         self._take_in(g)
         first, second = 1 - B1**t, 1 - B2**t
@@ -33,7 +33,7 @@ class Adam:
         return corrected / ((self.v / second).sqrt() + EPS)
 
     def move_by_rate(self, g: Tensor, lr: float, t: int) -> Tensor:
-        """Return the same with both corrections in the rate (end of section 2): fewer operations, a larger epsilon."""
+        """Return the step with both corrections in the rate (end of section 2): fewer operations, a larger epsilon."""
         self._take_in(g)
         rate: float = lr * (1 - B2**t) ** 0.5 / (1 - B1**t)
         return rate * self.m / (self.v.sqrt() + EPS)

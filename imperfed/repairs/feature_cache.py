@@ -1,4 +1,4 @@
-"""Features that are dear to compute, kept on disk row by row: another split of the same data finds them again."""
+"""A cache on disk for features that are expensive to compute, row by row, so that other splits can reuse them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imperfed.core.cache import cache_folder, keep
 
 
 def remembered(name: str, x: Tensor, compute: Callable[[Tensor], Tensor]) -> Tensor:
-    """compute(x), where rows that were computed before are taken from disk; float32 [n, d]."""
+    """Return compute(x), reading rows that were computed before from disk; float32 [n, d]."""
     keys = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in x.contiguous().numpy()]
     wanted = set(keys)
     rows: dict[bytes, Tensor] = {}
@@ -25,14 +25,14 @@ def remembered(name: str, x: Tensor, compute: Callable[[Tensor], Tensor]) -> Ten
     if new:
         computed = compute(x[new]).float()
         if computed.ndim != 2 or len(computed) != len(new):
-            return computed  # the caller says what is wrong with it
+            return computed  # the caller reports what is wrong with it
         rows |= {keys[i]: row for i, row in zip(new, computed, strict=True)}
         keep_features(folder, [keys[i] for i in new], computed)
     return torch.stack([rows[key] for key in keys])
 
 
 def kept(folder: Path) -> Iterator[tuple[list[bytes], np.ndarray]]:
-    """The digests of inputs and their features, file by file; what cannot be read is passed over."""
+    """Yield the digests of inputs and their features, file by file; unreadable files are skipped."""
     for path in sorted(folder.glob("*.keys.npy")):
         try:
             known = [row.tobytes() for row in np.load(path)]
@@ -44,7 +44,7 @@ def kept(folder: Path) -> Iterator[tuple[list[bytes], np.ndarray]]:
 
 
 def keep_features(folder: Path, keys: list[bytes], values: Tensor) -> None:
-    """Write two files; the keys come last, since without them the values are not looked at."""
+    """Write two files; the keys come last, since values without keys are ignored."""
     name = hashlib.blake2b(b"".join(keys), digest_size=8).hexdigest()
     if keep(folder / f"{name}.npy", values.numpy()):
         keep(folder / f"{name}.keys.npy", np.frombuffer(b"".join(keys), np.uint8).reshape(-1, 16))

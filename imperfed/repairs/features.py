@@ -1,12 +1,13 @@
-"""phi(x): what a site compares its rows by. Needs no label, and nothing of another site's rows.
+"""phi(x): the features by which a site compares its rows. They need no labels and no rows of other sites.
 
     raw                  the inputs themselves
     pca                  the inputs along directions of the server's clean rows, which the server sends
     hog                  histograms of oriented gradients (Dalal and Triggs, CVPR 2005)
-    efficientnet-lite0   the last feature map of a network trained on ImageNet, averaged over the picture
+    efficientnet-lite0   the last feature map of a network trained on ImageNet, averaged over the image
     module:function      the user's own: inputs [n, ...] -> features [n, d]
 
-`auto` is hog for images and raw for tables. What a network or a user's function gave is kept on disk, row by row.
+`auto` is hog for images and raw for tables. Features from a network or a user's function are cached on disk, row by
+row.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from imperfed.repairs.feature_cache import remembered
 NETWORK = "efficientnet-lite0"
 NAMES = ("auto", "raw", "pca", "hog", NETWORK)
 CELLS, BINS, CLIP = 4, 9, 0.2
-"""HoG: cells along a side, orientations of half a turn, the most a number of a block may be before its second norm."""
-PIXELS, PICTURES = 128, 50
-"""The network: the side to which a picture is enlarged, pictures at once."""
+"""HoG: cells per side, orientations in half a turn, and the clipping threshold before a block is normalised again."""
+PIXELS, IMAGES = 128, 50
+"""The network: the side to which an image is resized, and images per batch."""
 
 
 def features(name: str, x: Tensor, basis: Tensor | None = None) -> Tensor:
-    """phi of every row, float64 [n, d]; `basis` is what the server sent where pca is meant."""
+    """Return phi of every row, float64 [n, d]; `basis` holds the directions that the server sent for pca."""
     F = _compute(resolved(name, x), x, basis)
     if F.ndim != 2 or len(F) != len(x) or not F.isfinite().all():
         raise UsageError(
@@ -47,22 +48,22 @@ def features(name: str, x: Tensor, basis: Tensor | None = None) -> Tensor:
 
 
 def phi(name: str, site: SiteView) -> Tensor:
-    """Return a site's features, worked out once; a basis that the server sent is in the site's memory."""
+    """Return a site's features, computed once; a basis that the server sent is in the site's memory."""
     if name not in site.memory:
         site.memory[name] = features(name, site.x, site.memory.get("basis"))
     return site.memory[name]
 
 
 def resolved(name: str, x: Tensor) -> str:
-    """The name with `auto` made up for these inputs; an error where they cannot be had."""
+    """Return the name with `auto` resolved for these inputs; refuse features that these inputs cannot have."""
     if name not in NAMES and ":" not in name:
         raise unknown("features", name, (*NAMES, "module:function"))
     if name == "auto":
         return "hog" if x.ndim == 4 and min(x.shape[2:]) >= 2 * CELLS else "raw"
     if name in ("hog", NETWORK) and x.ndim != 4:
-        raise UsageError(f"features {name!r} are of pictures; an example here has shape {tuple(x.shape[1:])}")
+        raise UsageError(f"features {name!r} need images; an example here has shape {tuple(x.shape[1:])}")
     if name == NETWORK and ((x < 0) | (x > 1)).any():
-        raise UsageError(f"features {name!r} are of pixels in 0 .. 1, and these lie elsewhere; do not standardise them")
+        raise UsageError(f"features {name!r} need pixels in 0 .. 1, and some here are not; do not standardise them")
     return name
 
 
@@ -75,7 +76,7 @@ def _compute(name: str, x: Tensor, basis: Tensor | None) -> Tensor:
         return remembered(NETWORK + f"-{PIXELS}", x, network_features)
     if name == "pca":
         if basis is None:
-            raise UsageError("features 'pca' need directions that the server works out from its clean rows")
+            raise UsageError("features 'pca' need directions that the server computes from its clean rows")
         return x.flatten(1).double() @ basis.double()
     function, key = own(name)
     with current_folder_importable():
@@ -83,18 +84,20 @@ def _compute(name: str, x: Tensor, basis: Tensor | None) -> Tensor:
 
 
 def hog(x: Tensor) -> Tensor:
-    """CELLS x CELLS cells of BINS orientations, in overlapping blocks of 2 x 2 that are normalised by L2-Hys."""
+    """Return CELLS x CELLS cells of BINS orientations, in overlapping blocks of 2 x 2 normalised by L2-Hys."""
     n, _, height, width = x.shape
     if min(height, width) < 2 * CELLS:
-        raise UsageError(f"features 'hog' need pictures of {2 * CELLS} x {2 * CELLS} pixels; found {height} x {width}")
+        raise UsageError(
+            f"features 'hog' need images of at least {2 * CELLS} x {2 * CELLS} pixels; found {height} x {width}"
+        )
     dy, dx = torch.zeros_like(x), torch.zeros_like(x)
     dy[:, :, 1:-1] = x[:, :, 2:] - x[:, :, :-2]
     dx[..., 1:-1] = x[..., 2:] - x[..., :-2]
-    size, channel = (dx.square() + dy.square()).sqrt().max(1, keepdim=True)  # of the colour with the steepest edge
+    size, channel = (dx.square() + dy.square()).sqrt().max(1, keepdim=True)  # of the steepest colour channel
     angle = torch.atan2(dy, dx).gather(1, channel) / math.pi * BINS % BINS
-    # An edge counts for the two orientations nearest to its own, in proportion.
-    apart = (angle - torch.arange(BINS).view(1, -1, 1, 1) - 0.5).abs()
-    votes = size * (1 - torch.minimum(apart, BINS - apart)).clamp(min=0)
+    # An edge votes for the two nearest orientations, in proportion to how near they are.
+    distance = (angle - torch.arange(BINS).view(1, -1, 1, 1) - 0.5).abs()
+    votes = size * (1 - torch.minimum(distance, BINS - distance)).clamp(min=0)
     side = (height // CELLS, width // CELLS)
     cells = avg_pool2d(votes[:, :, : side[0] * CELLS, : side[1] * CELLS], side)
     blocks = cells.unfold(2, 2, 1).unfold(3, 2, 1).permute(0, 2, 3, 1, 4, 5).reshape(n, (CELLS - 1) ** 2, -1)
@@ -107,12 +110,12 @@ def _unit(blocks: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def network_features(x: Tensor) -> Tensor:
-    """What EfficientNet-Lite0 sees in pictures in 0 .. 1, [n, 1280]."""
+    """Return the features of EfficientNet-Lite0 for images with pixels in 0 .. 1, [n, 1280]."""
     net = _network()
     parts = []
-    for part in x.split(PICTURES):
-        pictures = interpolate(part.expand(-1, 3, -1, -1), size=(PIXELS, PIXELS), mode="bilinear", align_corners=False)
-        parts.append(net((pictures * 255 - 127) / 128).mean((2, 3)))
+    for part in x.split(IMAGES):
+        images = interpolate(part.expand(-1, 3, -1, -1), size=(PIXELS, PIXELS), mode="bilinear", align_corners=False)
+        parts.append(net((images * 255 - 127) / 128).mean((2, 3)))
     return torch.cat(parts)
 
 
@@ -132,7 +135,7 @@ def _network() -> Callable[[Tensor], Tensor]:
 
 
 def own(name: str) -> tuple[Callable[[Tensor], Tensor], str]:
-    """Return the user's function, and a name for it that changes with the file it is in."""
+    """Return the user's function, and a cache name that changes with the file that defines it."""
     function = load_function("features", name)
     path, _, attribute = name.partition(":")
     file = sys.modules[path].__file__

@@ -49,7 +49,7 @@ def test_plfa_adds_and_removes_the_unprivileged_class():
     expected[3] = torch.tensor([True, True, False])  # high was its only candidate
     assert torch.equal(labels.values, expected)
     assert told == (
-        "high added to 3 of 8 candidate sets and removed from 3; of these 1 held nothing else and became others"
+        "high added to 3 of 8 candidate sets and removed from 3, of which 1 held nothing else (keep = others)"
     )
 
 
@@ -67,8 +67,8 @@ def test_pafa_rewrites_the_group_and_nothing_else():
     expected[0, 2] = 0.0  # rows 1 and 7 have no other group
     assert torch.equal(x, expected)
     assert told == (
-        "Black added to the groups of 3 of 8 rows and removed from those of 3; of these 2 had no other group and were "
-        "left with their set"
+        "Black added to the groups of 3 of 8 rows and removed from those of 3, of which 2 had no other group "
+        "(keep = set)"
     )
 
 
@@ -117,8 +117,8 @@ def test_mixup_mixes_victims_with_their_nearest_neighbour():
         torch.testing.assert_close(x[i], share * X[i] + (1 - share) * X[j])
         torch.testing.assert_close(labels.values[i], share * y[i] + (1 - share) * y[j])
     assert told == (
-        "of 8 rows 3 mixed with the nearest that may be high and 3 with the nearest that may be Black; 0 had no "
-        "neighbour and were left as they were"
+        "3 of 8 rows mixed with the nearest row that may be high, and 3 with the nearest that may be Black; 0 had no "
+        "neighbour and were left unchanged"
     )
 
 

@@ -62,7 +62,7 @@ def test_datasets_say_where_they_are_looked_for_and_come_from(tmp_path: Path) ->
 def test_inherited_settings_are_explained_too() -> None:
     shown = done("show", "fedalc").out
     assert "lam = 10.0    # lambda" in shown  # FedAwS's
-    assert "clip_w = 0.001    # S: private steps" in shown  # of both
+    assert "clip_w = 0.001    # S: with noise_w" in shown  # of both
 
 
 def test_a_study_shows_its_datasets_and_methods() -> None:

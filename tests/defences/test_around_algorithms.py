@@ -84,7 +84,7 @@ def test_too_few_sites_are_refused_before_the_first_round(defence, sites: int):
 
 
 def test_too_few_sites_on_duty_are_refused_before_the_first_round():
-    words = "needs at least 9 sites in a round, and 5 are on duty; set .* rounds.participation higher"
+    words = "needs at least 9 sites in a round, and 5 take part; set .* rounds.participation higher"
     with pytest.raises(UsageError, match=words):
         last(Krum(), participation=0.5)
     last(Krum(adversaries=1), participation=0.5)
@@ -108,7 +108,7 @@ def test_in_a_round_with_too_few_answers_none_is_let_through():
 @pytest.mark.parametrize("algorithm", [a for a in algorithms(Exact) if a.not_mixable_because], ids=lambda a: a.name)
 @pytest.mark.parametrize("defence", [Median(), TrimmedMean()], ids=lambda d: d.name)
 def test_sites_that_do_not_answer_for_one_model_are_not_mixed(algorithm: Algorithm, defence):
-    words = f"{defence.name} mixes all sites number by number, and under {algorithm.name} .*; use krum"
+    words = f"{defence.name} mixes all sites coordinate by coordinate, and under {algorithm.name} .*; use krum"
     with pytest.raises(UsageError, match=words):
         defended(algorithm, defence, federation(), rounds=1)
 

@@ -99,7 +99,7 @@ def test_path_multiplies_the_layers():
 
 @pytest.mark.parametrize("layer", [nn.Conv1d(1, 1, 1), nn.BatchNorm1d(2), nn.Linear(3, 2)])
 def test_path_needs_linear_layers_that_follow_one_another(layer: nn.Module):
-    with pytest.raises(UsageError, match=r"rep\.0 is none"):
+    with pytest.raises(UsageError, match=r"rep\.0 breaks it"):
         evidence.linear_layers(Network(nn.Sequential(layer), nn.Linear(2, 3)), 2)
 
 

@@ -81,7 +81,7 @@ def test_without_a_split_nothing_changes():
         ({"guard": "distance", "level": 0.02}, None),
         ({"score": "path"}, "are needed"),
         ({"score": "path", "guard": "gap"}, "the means are 0.246 apart"),
-        ({"guard": "law"}, "a group of 1, below 2"),
+        ({"guard": "law"}, "a group of 1 is below the minimum of 2"),
         ({"guard": "none"}, None),
     ],
 )

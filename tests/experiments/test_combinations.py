@@ -111,7 +111,7 @@ def test_every_algorithm_under_every_attack_and_defence(table: Path, algorithm: 
             with pytest.raises(UsageError, match=f"looks at what sites send; under {name} they send nothing"):
                 run(words)
         elif defence and issubclass(defences()[defence], Everywhere) and algorithm.not_mixable_because:
-            with pytest.raises(UsageError, match=f"mixes all sites number by number, and under {name} "):
+            with pytest.raises(UsageError, match=f"mixes all sites coordinate by coordinate, and under {name} "):
                 run(words)
         else:
             assert_learned(run(words))
@@ -151,7 +151,7 @@ def test_repairs_of_other_labels_are_refused(table: Path, repair: str) -> None:
 
 
 def test_mixup_asks_for_an_objective_by_name(table: Path) -> None:
-    with pytest.raises(UsageError, match=r"memberships labels the objective must be named.*: clpl"):
+    with pytest.raises(UsageError, match=r"memberships labels have no default objective; name one of: clpl"):
         run(settled(table, "fedavg", attack="mixup"))
 
 

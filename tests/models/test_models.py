@@ -349,7 +349,7 @@ def test_own_models(own: Callable[[str], Network], function: str) -> None:
         ("ownmodels:flat", r"cannot take a batch of shape \[2, 3, 2, 2\]"),
         ("ownmodels:headless", r"return a Network\(rep, head\)"),
         ("ownmodels:softmax", "last linear layer is not its last operation; .*no softmax"),
-        ("ownmodels:Reversed", "cannot be cut before its last linear layer; "),
+        ("ownmodels:Reversed", "cannot be split before its last linear layer; "),
         ("ownmodels:counting", "momentum=None in a normalisation layer is not supported"),
     ],
 )

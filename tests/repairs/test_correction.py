@@ -222,7 +222,7 @@ def test_every_fold_leaves_rows_enough_for_the_rank() -> None:
 def test_the_papers_phase_1_with_fewer_clean_rows_than_directions_is_refused() -> None:
     view, _ = scattered(80, 0.0)
     paper = replace(CORRECTION, phase1="paper", M=9)
-    with pytest.raises(UsageError, match=r"repair\.M = 9 directions, and the server holds 8 clean rows of class 'a'"):
+    with pytest.raises(UsageError, match=r"repair\.M = 9 directions, but the server holds 8 clean rows of class 'a'"):
         held(paper, view, each=8)
     held(replace(paper, M=8), view, each=8)
 

@@ -80,7 +80,7 @@ def test_pca_projects_on_the_servers_directions() -> None:
 def test_bad_names_and_shapes() -> None:
     with pytest.raises(UsageError, match="Did you mean 'hog'"):
         features("hogs", torch.rand(2, 3))
-    with pytest.raises(UsageError, match="pictures"):
+    with pytest.raises(UsageError, match="need images"):
         features("hog", torch.rand(2, 3))
     for odd in (-0.5, 1.5):
         with pytest.raises(UsageError, match="do not standardise them"):

@@ -1,4 +1,4 @@
-"""Label correlations: how often classes come together, and the weights and forces between classes made of it.
+"""Label correlations: how often classes occur together, and the weights and forces between classes based on that.
 
 n_u        examples that carry class u
 co_uu'     examples that carry both; co_uu = n_u
@@ -18,10 +18,10 @@ from imperfed.nn.embeddings import without_self
 
 @dataclass(frozen=True)
 class Pairs:
-    """How often classes occur and come together, sparse: row u of co is other[first[u] : first[u + 1]]."""
+    """How often classes occur, alone and together; sparse: row u of co is other[first[u] : first[u + 1]]."""
 
     total: Tensor
-    """Number of examples, a scalar."""
+    """The number of examples, a scalar."""
     n: Tensor
     first: Tensor
     other: Tensor
@@ -29,14 +29,14 @@ class Pairs:
 
     @classmethod
     def of(cls, example: Tensor, label: Tensor, classes: int) -> Pairs:
-        """From (example, class) pairs; an example is any number that names it, and a pair said twice counts once."""
+        """Count (example, class) pairs; any number can identify an example, and a repeated pair counts once."""
         from scipy.sparse import csr_matrix
 
         names, at = example.cpu().unique(return_inverse=True)
         cells = torch.unique(at * classes + label.cpu())
         where = ((cells // classes).numpy(), (cells % classes).numpy())
-        held = csr_matrix((torch.ones(len(cells)).numpy(), where), (len(names), classes))
-        co = (held.T @ held).tocsr()
+        carries = csr_matrix((torch.ones(len(cells)).numpy(), where), (len(names), classes))
+        co = (carries.T @ carries).tocsr()
         co.sort_indices()
         first, other = (torch.from_numpy(part.astype("int64")) for part in (co.indptr, co.indices))
         n, together = torch.from_numpy(co.diagonal()), torch.from_numpy(co.data)
@@ -44,40 +44,40 @@ class Pairs:
         return cls(*(part.to(label.device) for part in parts))
 
     def tree(self, prefix: str) -> dict[str, Tensor]:
-        """The counts as named tensors."""
+        """Return the counts as named tensors."""
         return {f"{prefix}{f.name}": getattr(self, f.name) for f in fields(self)}
 
     @classmethod
     def from_tree(cls, tree: dict[str, Tensor], prefix: str) -> Pairs:
-        """The counts back from named tensors."""
+        """Return the counts held by named tensors."""
         return cls(*(tree[f"{prefix}{f.name}"] for f in fields(cls)))
 
     def both(self, a: int, b: int) -> Tensor:
-        """co_uu' of the rows a .. b - 1, [b - a, C]."""
+        """Return co_uu' for the rows a .. b - 1, [b - a, C]."""
         first = self.first[a : b + 1]
         row = torch.repeat_interleave(torch.arange(b - a, device=first.device), first.diff())
-        held = slice(int(first[0]), int(first[-1]))
-        return self.n.new_zeros(b - a, len(self.n)).index_put_((row, self.other[held]), self.together[held])
+        stored = slice(int(first[0]), int(first[-1]))
+        return self.n.new_zeros(b - a, len(self.n)).index_put_((row, self.other[stored]), self.together[stored])
 
     def apart(self, a: int, b: int) -> Tensor:
-        """n s_uu' of the rows a .. b - 1, [b - a, C]; 0 on the diagonal."""
+        """Return n s_uu' for the rows a .. b - 1, [b - a, C]; 0 on the diagonal."""
         return self.n[a:b, None] - self.both(a, b)
 
 
 def normalised(pairs: Pairs, a: int, b: int) -> Tensor:
-    """gamma_uu' (C - 1) = (C - 1) s_uu' / sum_u' s_uu', of mean 1 in every row; 1 where nothing is known of u."""
+    """Return gamma_uu' (C - 1) = (C - 1) s_uu' / sum_u' s_uu': mean 1 in each row; 1 where nothing is known about u."""
     apart = pairs.apart(a, b)
     total = apart.sum(1, keepdim=True)
     return torch.where(total > 0, (len(pairs.n) - 1) * apart / total.clamp(min=1e-12), 1.0)
 
 
 def sigma(pairs: Pairs, a: int, b: int) -> Tensor:
-    """sigma_uu' of Eq. 9."""
+    """Return sigma_uu' of Eq. 9."""
     return pairs.apart(a, b) / pairs.total
 
 
 def counts(pairs: Pairs, a: int, b: int) -> Tensor:
-    """n sigma_uu'."""
+    """Return n sigma_uu'."""
     return pairs.apart(a, b)
 
 
@@ -90,7 +90,7 @@ WEIGHTS: dict[str, Callable[[Pairs, int, int], Tensor]] = {
 
 @dataclass(frozen=True)
 class Fixed:
-    """Eq. 12 by counts: mean over examples of alpha sum_{u, u' both} d^2 + beta sum_{u, not u'} max(0, nu - d)^2."""
+    """Eq. 12 from counts: mean over examples of alpha sum_{u, u' both} d^2 + beta sum_{u, not u'} max(0, nu - d)^2."""
 
     pairs: Pairs
     alpha: float

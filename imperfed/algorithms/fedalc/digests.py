@@ -1,7 +1,7 @@
-"""Keyed digests: who has the key can tell equal things apart from unequal ones, who has not learns nothing but that.
+"""Keyed digests: they show which values are equal, and without the key nothing else.
 
-A plain hash of one of C labels is undone by hashing all C. HMAC-SHA-256 under a key that the sites share and the server
-does not know leaves the server nothing to try. What it still shows: which things are equal, and how often they occur.
+A plain hash of one of C labels is inverted by hashing all C. With HMAC-SHA-256 under a key that the sites share and the
+server does not know, the server cannot try values. It still sees which values are equal and how often they occur.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ import torch
 from torch import Tensor
 
 SIZE = 32
-"""Bytes of a digest."""
+"""The number of bytes in a digest."""
 
 STEPS = 1 << 20
-"""Steps between 0 and 1 to which features are rounded before they are digested."""
+"""The number of steps between 0 and 1 to which features are rounded before they are digested."""
 
 
 def digest(key: bytes, field: str, value: bytes) -> bytes:
-    """HMAC-SHA-256 of `v1|field|value`: things of different fields never meet."""
+    """Return the HMAC-SHA-256 of `v1|field|value`: values of different fields never have equal digests."""
     return hmac.digest(key, b"v1|" + field.encode() + b"|" + value, "sha256")
 
 
 def quantised(features: Tensor) -> list[bytes]:
-    """Features rounded to `STEPS`, as little-endian 64-bit numbers, a string a row.
+    """Return the features rounded to `STEPS`, as little-endian 64-bit integers, one byte string per row.
 
-    They should be worked out in float64: its rounding, which differs from batch to batch, is so far below a step that
-    two sites with the same example agree.
+    They should be computed in float64: its rounding errors, which differ from batch to batch, are so far below a step
+    that two sites with the same example agree.
     """
     whole = (features.double() * STEPS).round().to(torch.int64).cpu().numpy().astype("<i8")
     return [row.tobytes() for row in whole]
 
 
 def digests(key: bytes, field: str, values: Iterable[bytes]) -> Tensor:
-    """The digests of many values: uint8 [n, 32]."""
+    """Return the digests of many values: uint8 [n, 32]."""
     joined = b"".join(digest(key, field, value) for value in values)
     return torch.frombuffer(bytearray(joined), dtype=torch.uint8).view(-1, SIZE)
 
 
 def numbered(tags: Tensor) -> Tensor:
-    """A number for every distinct digest, the same for equal ones: int64 [n]."""
+    """Return a number for every digest, the same for equal ones: int64 [n]."""
     number: Tensor = tags.unique(dim=0, return_inverse=True)[1]
     return number

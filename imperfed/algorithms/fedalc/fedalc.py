@@ -1,6 +1,6 @@
-"""FedALC (Algorithm 1): all of FedAwS, with a weight for each pair of classes.
+"""FedALC (Algorithm 1): FedAwS with a weight for each pair of classes.
 
-Classes that seldom come together are pushed apart harder. With every weight 1 it is FedAwS, with `lam` 0 FedAvg.
+Classes that rarely occur together are pushed apart harder. With every weight 1 it is FedAwS, with `lam` 0 FedAvg.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Weights = Literal["normalised", "sigma", "counts"]
 
 @dataclass(frozen=True)
 class FedALC(Collecting, FedAwS):
-    """Averaging on the positive loss; the server pushes class embeddings apart by how seldom they come together."""
+    """Averaging on the positive loss; the server pushes classes apart, harder the more rarely they occur together."""
 
     name: ClassVar[str] = "fedalc"
     weights: Weights = "normalised"  # g_uu': normalised (Eq. 10), sigma (Eq. 9) or counts (n sigma)

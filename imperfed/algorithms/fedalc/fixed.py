@@ -1,4 +1,4 @@
-"""FedALC-fixed (Sec. IV-C, Algorithm 2): class embeddings learned once from label counts, then theta alone."""
+"""FedALC-fixed (Sec. IV-C, Algorithm 2): class embeddings are learned once from label counts, then only theta."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from imperfed.nn.embeddings import gradient
 
 @dataclass(frozen=True)
 class FedALCFixed(Collecting, ClassEmbeddings):
-    """Class embeddings that follow from which labels come together, learned before round 0 and sent once."""
+    """Averaging on the positive loss; class embeddings are learned before round 0 from which labels occur together."""
 
     name: ClassVar[str] = "fedalc-fixed"
     steps: int = 2000  # T'
     lr_fixed: float = 0.1  # lambda eta of Alg. 2, line 13
-    alpha: float = 1.0  # Eq. 12, weight of labels that come together
+    alpha: float = 1.0  # Eq. 12, weight of labels that occur together
     beta: float = 1.0  # Eq. 12, weight of labels that do not
     nu: float = 1.0  # Eq. 12, margin
 

@@ -1,19 +1,20 @@
-"""Label collection of FedALC (An et al., Sec. IV-E): which labels come together, without showing examples.
+"""Label collection of FedALC (An et al., Sec. IV-E): which labels occur together, without showing examples.
 
     symbol      where it lives                              does it travel
-    g_0         the common first model, float64             down
+    g_0         the common initial model, float64           down
     H           HMAC-SHA-256 under site.shared_key          never: the key is the sites', not the server's
-    M_i         digests of g_0(x), and of the label's name  up, once, a pair a row
+    M_i         digests of g_0(x), and of the label's name  up, once, one pair per row
     L           server, counts of pairs of rows of W        never
 
-Equal digests are the same example, so two examples that g_0 cannot tell apart count as one. `hashed=input` digests x
-itself: no example is mistaken for another, and thousands of sites need no pass through a large model.
+Equal digests count as the same example, so two examples that g_0 cannot distinguish count as one. `hashed=input`
+digests x itself: no example is mistaken for another, and thousands of sites need no pass through a large model.
 
-Departs from the paper in: digests are keyed, since plain ones are undone by trying. Labels are not hidden: a site says
-which row of W each of its label digests is, and the server learns which come together and how often. For privacy
-towards those who receive W the counts get Gaussian noise once, before anything is learned from them, instead of every
-gradient: all later steps on W then cost nothing more. This covers what W learns by the counts, not the steps that sites
-make on rows of W (see `_private_rows`), which are none in FedALC-fixed. The number of examples counts as public.
+Departs from the paper in: digests are keyed, since plain ones are inverted by trial. Labels are not hidden: a site
+reports to which row of W each of its label digests belongs, and the server learns which labels occur together and how
+often. For privacy towards those who receive W, Gaussian noise is added to the counts once, before anything is learned
+from them, instead of to every gradient: all later steps on W then cost no more privacy. This covers what W learns from
+the counts, not the sites' own updates of rows of W (see `_private_rows`; FedALC-fixed has none). The number of examples
+counts as public.
 """
 
 from __future__ import annotations
@@ -36,32 +37,32 @@ from imperfed.core.exchange import Query, Updates
 
 PAIRS = "pairs/"
 PART = 1024
-"""Examples digested at once."""
+"""The number of examples embedded at once."""
 
 
 @dataclass(frozen=True)
 class Collecting:
-    """The settings of label collection; a method that uses it adds `opening` to its exchanges."""
+    """The settings of label collection; a method that uses it adds `collection` to its `opening`."""
 
     noise: float = 0.0  # noise multiplier of differentially private counts; 0: exact counts
-    hashed: Literal["embedding", "input"] = "embedding"  # what is digested: g_0(x), or x, which takes no model
-    most: int = 10  # private counts: labels of an example that count, drawn; bounds what one example can change
+    hashed: Literal["embedding", "input"] = "embedding"  # what is digested: g_0(x), or x, which needs no model
+    most: int = 10  # private counts: the most labels of an example that count, drawn at random; bounds its influence
     delta: float = 1e-5  # delta of (epsilon, delta)
 
     def check_collecting(self) -> None:
-        """Refuse settings that mean nothing."""
+        """Refuse invalid settings."""
         not_negative("method", noise=self.noise)
         positive("method", most=self.most, delta=self.delta)
         if self.noise:
             accounting()
 
     def collection(self) -> Query:
-        """Return the exchange, made once, before round 0."""
+        """Return the exchange, which is made once, before round 0."""
         return Query("collect", self.assemble, respond=self.collect)
 
     @torch.no_grad()
     def collect(self, site: SiteContext) -> Tree:
-        """A site's answer (Alg. 1, lines 6 to 8): digests of its examples and their labels, and the rows it trains."""
+        """Return a site's digests of its examples and labels, and the rows of W it trains (Alg. 1, lines 6 to 8)."""
         rows = site.labels.values.unique()
         return {
             "example tag": digests(site.shared_key, "example", quantised(HASHED[self.hashed](site))),
@@ -71,10 +72,10 @@ class Collecting:
         }
 
     def assemble(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
-        """Counts of pairs of classes from the sites' digests (Alg. 1, line 10)."""
+        """Count pairs of classes from the sites' digests (Alg. 1, line 10)."""
         named = {name: torch.cat([part[name] for part in updates.parts]) for name in updates.parts[0]}
         row = named["row"]
-        example = numbered(named["example tag"]).to(row.device)  # digests are made by the host
+        example = numbered(named["example tag"]).to(row.device)  # digests are computed on the CPU
         tag = numbered(torch.cat([named["row tag"], named["label tag"]])).to(row.device)
         row_of = row.new_zeros(int(tag.max()) + 1).scatter(0, tag[: len(row)], row)
         label = row_of[tag[len(row) :]]
@@ -87,12 +88,12 @@ class Collecting:
         return server | pairs.tree(PAIRS) | {"epsilon": torch.tensor(epsilon)}
 
     def privacy(self, server: Tree) -> dict[str, float]:
-        """What the summary says of it."""
+        """Return the privacy spent, for the summary."""
         return {"epsilon": float(server["epsilon"]), "delta": self.delta} if "epsilon" in server else {}
 
 
 def embeddings(site: SiteContext) -> Tensor:
-    """g_0(x) of all rows, in float64."""
+    """Return g_0(x) of all rows, in float64."""
     w, buffers = site.down["w"].double(), site.down["buffers"].double()
     parts = site.x.split(PART)
     return torch.cat([normalize(site.net.at(w, buffers, x.double(), features=True)) for x in parts])
@@ -102,7 +103,7 @@ HASHED: dict[str, Callable[[SiteContext], Tensor]] = {"embedding": embeddings, "
 
 
 def label_tags(key: bytes, labels: Tensor) -> Tensor:
-    """A digest of every label."""
+    """Return a digest of every label."""
     return digests(key, "label", [str(label).encode() for label in labels.tolist()])
 
 
@@ -112,10 +113,10 @@ def label_tags(key: bytes, labels: Tensor) -> Tensor:
 def drawn_labels(
     example: Tensor, label: Tensor, most: int, classes: int, draw: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """(example, label) pairs with at most `most` labels an example, drawn at random; a pair said twice counts once."""
+    """Return (example, label) pairs, at most `most` random labels per example; a repeated pair counts once."""
     pair = (example * classes + label).unique()
     pair = pair[torch.randperm(len(pair), generator=draw).to(pair.device)]
-    pair = pair[(pair // classes).argsort(stable=True)]  # examples in order, the labels of each at random
+    pair = pair[(pair // classes).argsort(stable=True)]  # examples in order, the labels of each in random order
     _, lengths = (pair // classes).unique_consecutive(return_counts=True)
     start = torch.repeat_interleave(lengths.cumsum(0) - lengths, lengths)
     kept = pair[torch.arange(len(pair), device=pair.device) - start < most]
@@ -123,7 +124,7 @@ def drawn_labels(
 
 
 def noisy(pairs: Pairs, noise: float, most: int, draw: torch.Generator) -> Pairs:
-    """The Gaussian mechanism on n_u and co_uu', u < u': one example of m labels changes them by sqrt(m (m + 1) / 2)."""
+    """Add Gaussian noise to n_u and co_uu', u < u': an example with m labels changes them by sqrt(m (m + 1) / 2)."""
     C = len(pairs.n)
     spread = noise * (most * (most + 1) / 2) ** 0.5
     upper = torch.triu(pairs.both(0, C) + (spread * torch.randn(C, C, generator=draw)).to(pairs.n))

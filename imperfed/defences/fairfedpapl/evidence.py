@@ -1,9 +1,9 @@
-"""What speaks against a site, one number each: high where rows of group t are taught class u more often than others.
+"""The evidence against a site, one number each: high where rows of group t are taught class u more often than others.
 
     symbol    where it lives                                       shape
     t         column of the input that says "may be of group t"    index
     u         the unprivileged class                               index
-    h, h_n    what site n was sent, and what it made of it         [K, S] each
+    h, h_n    the weights site n received, and those it returned   [K, S] each
     f_n       what these functions return, NaN where undefined     [K]
 
 `probe` and `path` look at the models themselves, without reconstructed rows.
@@ -21,40 +21,40 @@ from imperfed.core.network import Net, Network
 from imperfed.defences.fairfedpapl.inversion import Ensemble, Reconstruction
 
 IN_GROUP = 0.5
-"""A row whose column t is above this belongs to the group."""
+"""Rows whose column t is above this value belong to the group."""
 
 
 def group_difference(values: Tensor, weights: Tensor, group: Tensor) -> Tensor:
-    """The weighted mean of the values over the group minus that over the other rows: [K]; NaN if one has no weight."""
+    """Return the weighted mean of the group's values minus that of the other rows: [K]; NaN if either has no weight."""
     inside, outside = weights * group, weights * ~group
     return (values * inside).sum(-1) / inside.sum(-1) - (values * outside).sum(-1) / outside.sum(-1)
 
 
-def label(made: Reconstruction, t: int, u: int) -> Tensor:
-    """f_n: mean reconstructed label u in group t minus that of the other rows."""
-    y = made.y[..., u]
-    return group_difference(y, torch.ones_like(y), made.x[..., t] > IN_GROUP)
+def label(rebuilt: Reconstruction, t: int, u: int) -> Tensor:
+    """Return f_n: the mean reconstructed label u in group t minus that of the other rows."""
+    y = rebuilt.y[..., u]
+    return group_difference(y, torch.ones_like(y), rebuilt.x[..., t] > IN_GROUP)
 
 
 @torch.no_grad()
-def pool(models: Ensemble, made: Reconstruction, t: int, u: int) -> Tensor:
-    """f_n: soft equal-opportunity difference of h_n on everybody's reconstructed rows together."""
-    K, x = len(made.x), made.x.flatten(0, 1)
-    p = torch.cat([models(x_n.expand(K, *x_n.shape)).softmax(-1)[..., u] for x_n in made.x], 1)
-    return group_difference(p, made.y[..., u].reshape(1, -1), x[:, t] > IN_GROUP)
+def pool(models: Ensemble, rebuilt: Reconstruction, t: int, u: int) -> Tensor:
+    """Return f_n: the soft equal-opportunity difference of h_n on the reconstructed rows of all sites together."""
+    K, x = len(rebuilt.x), rebuilt.x.flatten(0, 1)
+    p = torch.cat([models(x_n.expand(K, *x_n.shape)).softmax(-1)[..., u] for x_n in rebuilt.x], 1)
+    return group_difference(p, rebuilt.y[..., u].reshape(1, -1), x[:, t] > IN_GROUP)
 
 
 @torch.no_grad()
-def opportunity(models: Ensemble, made: Reconstruction, t: int, u: int) -> Tensor:
-    """f_n as the thesis has it: equal-opportunity difference of h_n's decisions on the site's own reconstruction."""
-    given = (models(made.x).argmax(-1) == u).to(made.x.dtype)
-    positive = (made.y.argmax(-1) == u).to(made.x.dtype)
-    return group_difference(given, positive, made.x[..., t] > IN_GROUP)
+def opportunity(models: Ensemble, rebuilt: Reconstruction, t: int, u: int) -> Tensor:
+    """Return f_n of the thesis: the equal-opportunity difference of h_n's decisions on the site's reconstruction."""
+    predicted = (models(rebuilt.x).argmax(-1) == u).to(rebuilt.x.dtype)
+    positive = (rebuilt.y.argmax(-1) == u).to(rebuilt.x.dtype)
+    return group_difference(predicted, positive, rebuilt.x[..., t] > IN_GROUP)
 
 
 @torch.no_grad()
 def probe(models: Ensemble, rows: Tensor, t: int, u: int) -> Tensor:
-    """How much the centred logit of u rises when column t of common rows goes from 0 to 1: [K]."""
+    """Return how much the centred logit of u rises when column t of common rows goes from 0 to 1: [K]."""
     K, column = len(next(iter(models.tree.values()))), torch.arange(rows.shape[1], device=rows.device) == t
     member, other = (torch.where(column, value, rows).expand(K, *rows.shape) for value in (1.0, 0.0))
     rise = models(member) - models(other)
@@ -63,7 +63,7 @@ def probe(models: Ensemble, rows: Tensor, t: int, u: int) -> Tensor:
 
 @torch.no_grad()
 def path(models: Ensemble, layers: list[str], t: int, u: int) -> Tensor:
-    """The weight of all paths from column t to the centred logit of u, through the layers' weights alone: [K]."""
+    """Return the weight of all paths from column t to the centred logit of u, through weights alone: [K]."""
     weights = [models.tree[f"{name}.weight"] for name in layers]
     reach = weights[0][:, :, t : t + 1]
     for W in weights[1:]:
@@ -72,21 +72,21 @@ def path(models: Ensemble, layers: list[str], t: int, u: int) -> Tensor:
 
 
 def linear_layers(network: Network, inputs: int) -> list[str]:
-    """The linear layers of a network that has nothing else with weights, from input to logits."""
+    """Return the linear layers of a network, from input to logits; refuse networks with other weights."""
     inner = {name: m for name, m in network.rep.named_modules(prefix="rep") if any(True for _ in m.parameters(False))}
     chain = inner | {name: network.get_submodule(name) for name in (*network.between, "head")}
     width = inputs
     for name, layer in chain.items():
         if not isinstance(layer, nn.Linear) or layer.in_features != width:
             raise UsageError(
-                f"defence.score = path follows linear layers only, and {name} is none; use label, pool or probe"
+                f"defence.score = path needs a chain of linear layers, and {name} breaks it; use label, pool or probe"
             )
         width = layer.out_features
     return list(chain)
 
 
 def shift(score: str, net: Net, sent: Tree, updates: Updates, rows: Tensor, t: int, u: int) -> Tensor:
-    """f_n: how far `probe` or `path` moved from h to h_n for every unit of |h_n - h|; NaN if the site did not move."""
+    """Return f_n: the change of `probe` or `path` from h to h_n, divided by |h_n - h|; NaN if the site did not move."""
     h_n, h = Ensemble(net, updates["w"], updates["buffers"]), Ensemble(net, sent["w"], sent["buffers"])
     if score == "path":
         layers = linear_layers(net.module, rows.shape[1])

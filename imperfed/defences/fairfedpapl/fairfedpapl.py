@@ -1,4 +1,4 @@
-"""Algorithm 8: score the sites, split the scores, move the confidences, and let the trusted sites through."""
+"""Algorithm 8: score the sites, split the scores, update the confidences, and pass on the trusted sites' answers."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from imperfed.defences.fairfedpapl.splitting import GuardSplit, clear, too_near,
 Guard = Literal["", "gap", "distance", "law", "none"]
 Freeze = Literal["low", "both", "clamp"]
 LAW_GAP = 0.05
-"""Least distance of the groups' means under the guard by law."""
+"""The smallest distance between the groups' means that the guard by law accepts."""
 
 
 @dataclass(frozen=True)
 class FairFedPAPL(Defence):
-    """Leave out sites whose updates, turned back into rows, teach one group an unprivileged class."""
+    """Leave out sites whose updates, inverted into rows, teach an unprivileged class to one group."""
 
     name: ClassVar[str] = "fairfedpapl"
     target: str = ""  # g_t, the group to protect: a value of the sensitive attribute
-    unprivileged: str = ""  # y_u, the class that it must not be given more often
-    variant: Literal["ours", "thesis"] = "ours"  # thesis: score, smoothing, guard and freeze are then as written there
+    unprivileged: str = ""  # y_u, the class that the group must not be given more often than others
+    variant: Literal["ours", "thesis"] = "ours"  # thesis: score, smoothing, guard and freeze as written there
     score: Literal["label", "pool", "probe", "path"] = "label"  # f_n
-    dummy_rows: int = 100  # rows that a site is turned back into
-    dummy_steps: int = 20  # of the inversion
-    dummy_lr: float = 0.1  # of the inversion
+    dummy_rows: int = 100  # rows reconstructed for each site
+    dummy_steps: int = 20  # steps of the inversion
+    dummy_lr: float = 0.1  # learning rate of the inversion
     mu: float = 1e-4  # Eq. 5.2, weight of the total variation
-    smoothing: float = 0.8  # of f_n over rounds
-    guard: Guard = ""  # empty: gap for the score label, distance for others; law is stricter
-    deviations: float = 4.0  # guard by gap: standard deviations of the other group between the means
-    gap: float = 0.3  # guard by gap: least distance of the means, in units of the score
-    level: float = 0.01  # guards by distance and by law: how often scores without groups may be split
-    rho: float = 0.1  # rho, step of the confidence
+    smoothing: float = 0.8  # smoothing of f_n over rounds
+    guard: Guard = ""  # empty: gap for the score label, distance for the others; law is stricter
+    deviations: float = 4.0  # guard gap: least distance of the means, in standard deviations of the lower group
+    gap: float = 0.3  # guard gap: least distance of the means, in units of the score
+    level: float = 0.01  # guards distance and law: how often scores without groups may be split
+    rho: float = 0.1  # rho, step size of the confidence
     theta_low: float = 0.1  # theta_low
     theta_high: float = 0.9  # theta_high
-    kappa: float = 0.5  # kappa, confidence from which on a site is merged
-    freeze: Freeze = "low"  # low: for good at theta_low; both: at either theta, the text; clamp: at neither, the box
+    kappa: float = 0.5  # kappa, the least confidence with which a site is merged
+    freeze: Freeze = "low"  # low: q_n freezes at theta_low; both: at either theta (thesis text); clamp: never (its box)
 
     def __post_init__(self) -> None:
         positive(
@@ -89,73 +89,74 @@ class FairFedPAPL(Defence):
         return (updates.only(kept.nonzero().flatten()) if kept.any() else None), memory
 
     def scores(self, sent: Tree, updates: Updates, context: ServerContext) -> Tensor:
-        """f_n of every site that answered; NaN where it is undefined."""
+        """Return f_n of every site that answered; NaN where it is undefined."""
         t, u = self.roles(context.attribute, context.classes)
         start = Dummies.start(self.dummy_rows, context.public.shape[1:], len(context.classes), context.draw)
         start = start.to(context.public.device)
         if self.variant == "ours" and self.score in ("probe", "path"):
             return evidence.shift(self.score, context.net, sent, updates, start.x, t, u)
-        made = self.reconstruct(sent, updates, start, context)
+        rebuilt = self.reconstruct(sent, updates, start, context)
         models = Ensemble(context.net, updates["w"], updates["buffers"])
         if self.variant == "thesis":
-            f = evidence.opportunity(models, made, t, u)  # Alg. 8, line 6
+            f = evidence.opportunity(models, rebuilt, t, u)  # Alg. 8, line 6
         else:
-            f = evidence.label(made, t, u) if self.score == "label" else evidence.pool(models, made, t, u)
-        moved = (updates["w"] != sent["w"]).any(1)  # a site that sent the model back as it was says nothing
+            f = evidence.label(rebuilt, t, u) if self.score == "label" else evidence.pool(models, rebuilt, t, u)
+        moved = (updates["w"] != sent["w"]).any(1)  # a site that returned the model unchanged gives no evidence
         return f.masked_fill(~moved, torch.nan)
 
     def reconstruct(self, sent: Tree, updates: Updates, start: Dummies, context: ServerContext) -> Reconstruction:
-        """D_rep of all sites together."""
+        """Return D_rep of all sites."""
         h_n, h = updates["w"], sent["w"]
         if self.variant == "thesis":
             at, buffers, v = h_n, updates["buffers"], (h_n - h) / context.lr  # Alg. 8, line 3
         else:
             at, buffers, v = h, sent["buffers"], (h - h_n) / context.lr
-        made = invert(context.net, at, buffers, v, start, self.dummy_steps, self.dummy_lr, self.mu)  # Alg. 8, line 5
-        low, mean, high = (float(c) for c in (made.cosine.min(), made.cosine.mean(), made.cosine.max()))
+        rebuilt = invert(context.net, at, buffers, v, start, self.dummy_steps, self.dummy_lr, self.mu)  # Alg. 8, line 5
+        cosine = rebuilt.cosine
+        low, mean, high = (float(c) for c in (cosine.min(), cosine.mean(), cosine.max()))
         context.notes.append(f"{self.name} looked: cosine reached {mean:.2f} ({low:.2f} to {high:.2f})")
-        return made
+        return rebuilt
 
     def roles(self, attribute: Attribute | None, classes: tuple[str, ...]) -> tuple[int, int]:
-        """The column of the target group and the number of the unprivileged class."""
+        """Return the input column of the target group and the index of the unprivileged class."""
         if attribute is None:
-            raise UsageError(f"{self.name} protects a group, and the data have no sensitive attribute")
+            raise UsageError(f"{self.name} protects a group, but the data have no sensitive attribute")
         group = pick("target", self.target, attribute.values)
         return attribute.first + group, pick("unprivileged", self.unprivileged, classes)
 
     def smooth(self, memory: Tree, who: Tensor, f: Tensor) -> Tree:
-        """The sites' scores, smoothed over the rounds in which they had one."""
+        """Return the memory with the sites' scores smoothed over the rounds in which they had one."""
         old, seen = memory["f"][who], memory["seen"][who]
         keep = torch.where(seen > 0, 0.0 if self.variant == "thesis" else self.smoothing, 0.0)
         new = memory["f"].index_copy(0, who, keep * old + (1 - keep) * f)
         return memory | {"f": new, "seen": memory["seen"].index_copy(0, who, seen + 1)}
 
     def split(self, f: Tensor, context: ServerContext) -> Tensor | None:
-        """Alg. 8, line 9: which of the sites are in the group of adversaries; None where there is no such group."""
-        found, n = two_means(f), len(f)
-        if found is None:
+        """Return which sites are in the group of adversaries (Alg. 8, line 9); None where there is no such group."""
+        cut, n = two_means(f), len(f)
+        if cut is None:
             why: str | None = f"{n} scores are too few or all equal"
         elif self.variant == "thesis" or self.guard == "none":
             why = None
         else:
-            why = self.objection(found, n)
-        if found is None or why:
+            why = self.objection(cut, n)
+        if cut is None or why:
             context.notes.append(f"{self.name} looked: no split, {why}")
             return None
-        context.notes.append(f"{self.name} looked: {found.members} of {n} sites above {found.threshold:.3f}")
-        return found.high
+        context.notes.append(f"{self.name} looked: {cut.members} of {n} sites above {cut.threshold:.3f}")
+        return cut.high
 
-    def objection(self, found: GuardSplit, n: int) -> str | None:
-        """Why the guard does not accept a split, if it does not."""
+    def objection(self, cut: GuardSplit, n: int) -> str | None:
+        """Return why the guard rejects a split; None where it accepts it."""
         guard = self.guard or ("gap" if self.score == "label" else "distance")
         if guard == "law":
-            return too_usual(found, n, self.level, LAW_GAP)
+            return too_usual(cut, n, self.level, LAW_GAP)
         if guard == "distance":
-            return too_near(found, n, clear(n, self.level), 0.0)
-        return too_near(found, n, self.deviations, self.gap)
+            return too_near(cut, n, clear(n, self.level), 0.0)
+        return too_near(cut, n, self.deviations, self.gap)
 
     def trust(self, q: Tensor, bad: Tensor) -> Tensor:
-        """Alg. 8, lines 10 to 16: confidences after a split."""
+        """Return the confidences after a split (Alg. 8, lines 10 to 16)."""
         moved = (1 - self.rho) * q + self.rho * (~bad).to(q.dtype)  # Alg. 8, lines 12 and 14
         above, below = q > self.theta_low, q < self.theta_high
         moves = {
@@ -167,7 +168,7 @@ class FairFedPAPL(Defence):
 
 
 def pick(setting: str, name: str, known: tuple[str, ...]) -> int:
-    """The number of what a setting names."""
+    """Return the index of the name that a setting holds."""
     if not name:
         raise UsageError(f"fairfedpapl must know whom to protect: set defence.{setting} to one of {', '.join(known)}")
     if name not in known:

@@ -1,5 +1,5 @@
-"""Gradient inversion: dummy rows whose gradient points where a site's update points (Geiping et al., "Inverting
-gradients", NeurIPS 2020; Eq. 5.2 of the thesis). All sites' inversions run together as one batched program.
+"""Gradient inversion: dummy rows whose gradient points in the direction of a site's update (Geiping et al., "Inverting
+gradients", NeurIPS 2020; Eq. 5.2 of the thesis). The inversions of all sites run together as one batched program.
 
     symbol      where it lives                                      shape
     h           weights, the model whose gradient is taken          [K, S]: one row per site
@@ -8,8 +8,8 @@ gradients", NeurIPS 2020; Eq. 5.2 of the thesis). All sites' inversions run toge
     Y_dm        softmax of Dummies.z, free logits from N(0, 1)      [K, rows, C]
     mu          mu, weight of the total variation
 
-Every site starts from the same dummy rows: what differs in the reconstructions then comes from the updates alone, and
-neither the order nor the number of sites changes any of them.
+Every site starts from the same dummy rows: differences between the reconstructions then come from the updates alone,
+and neither the order nor the number of sites changes any of them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Dummies:
     z: Tensor
 
     def to(self, device: torch.device) -> Dummies:
-        """The same rows on a device."""
+        """Return the same rows on a device."""
         return Dummies(self.x.to(device), self.z.to(device))
 
     @classmethod
     def start(cls, rows: int, shape: torch.Size, classes: int, draw: torch.Generator) -> Dummies:
-        """Random rows, without a dimension for sites."""
+        """Return random rows, without a dimension for sites."""
         return cls(torch.randn(rows, *shape, generator=draw), torch.randn(rows, classes, generator=draw))
 
 
@@ -57,7 +57,7 @@ class Reconstruction:
 
 
 class Ensemble:
-    """A network at K rows of shared weights at once."""
+    """A network with K sets of shared weights, evaluated at once."""
 
     def __init__(self, net: Net, w: Tensor, buffers: Tensor) -> None:
         layout, K = net.layout, len(w)
@@ -71,19 +71,19 @@ class Ensemble:
         self._forward = torch.func.vmap(lambda tree, x: torch.func.functional_call(net.module, tree, (x,)))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Logits [K, rows, C] of x [K, rows, ...]."""
+        """Return the logits [K, rows, C] of x [K, rows, ...]."""
         logits: Tensor = self._forward(self.tree, x)
         return logits
 
     def gradients(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """Of every site's mean cross-entropy towards soft labels, at its shared weights; itself differentiable."""
-        loss = -(y * log_softmax(self(x), -1)).sum(-1).mean(1).sum()  # a sum over sites keeps their gradients apart
+        """Return the gradient of every site's mean soft cross-entropy at its shared weights, itself differentiable."""
+        loss = -(y * log_softmax(self(x), -1)).sum(-1).mean(1).sum()  # a sum over sites keeps their gradients separate
         weights = [self.tree[name] for name in self.shared]
         return list(torch.autograd.grad(loss, weights, create_graph=True))
 
 
 def total_variation(x: Tensor) -> Tensor:
-    """TV(X) of each site [K]: mean absolute differences of neighbouring columns, for images also of rows."""
+    """Return TV(X) of each site, [K]: mean absolute differences of neighbouring columns, for images also of rows."""
     directions = range(2, x.ndim)[-2:] if x.ndim == 5 else (2,)
     terms = [x.diff(dim=d).abs().flatten(1).mean(1) for d in directions if x.shape[d] > 1]
     return torch.stack(terms).sum(0) if terms else x.new_zeros(len(x))
@@ -101,7 +101,7 @@ def cosine(a: list[Tensor], b: list[Tensor]) -> Tensor:
 def invert(
     net: Net, w: Tensor, buffers: Tensor, v: Tensor, start: Dummies, steps: int, lr: float, mu: float
 ) -> Reconstruction:
-    """Descend 1 - cos(gradient of the dummy rows at w, v) + mu TV(X) by Adam, for all sites together."""
+    """Minimise 1 - cos(gradient of the dummy rows at w, v) + mu TV(X) by Adam, for all sites together."""
     ensemble, K = Ensemble(net, w, buffers), len(v)
     targets = [net.layout.view(v, name) for name in ensemble.shared]
     x, z = (t.expand(K, *t.shape).clone().requires_grad_() for t in (start.x, start.z))

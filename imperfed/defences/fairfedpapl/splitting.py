@@ -1,7 +1,7 @@
-"""Two groups in one dimension: the exact split, and guards that say when there is none.
+"""Two groups in one dimension: the exact split, and guards that decide whether there are two groups at all.
 
 Any sample can be cut in two. The best cut of ten scores of honest sites leaves halves that lie 2.7 to 3.5 standard
-deviations apart, so a cut means nothing before a guard has accepted it.
+deviations apart, so a cut means nothing until a guard has accepted it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 FEWEST = 4
-"""Scores below which nothing is split."""
+"""The smallest number of scores that is split."""
 
 DRAWS = 20_000
-"""Samples of a null law."""
+"""The number of samples of a null distribution."""
 
 CHUNK = 1 << 20
-"""Numbers of them held at once."""
+"""The most numbers of these samples in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class GuardSplit:
     low_sd: float
     """Population standard deviation of the lower group."""
     ratio: float
-    """R = W / TSS: what the cut leaves of the sum of squares, 0 .. 1; small is well separated."""
+    """R = W / TSS: the share of the sum of squares left within the groups, 0 .. 1; small means well separated."""
 
     @property
     def members(self) -> int:
@@ -45,14 +45,17 @@ class GuardSplit:
 
     @property
     def gap(self) -> float:
-        """The distance of the groups' means."""
+        """The distance between the groups' means."""
         return self.high_mean - self.low_mean
 
 
 def within(s: Tensor) -> Tensor:
-    """W(k), k = 1 .. n - 1, of scores sorted along the last dimension: squares within the k lowest and the others."""
+    """Return W(k), k = 1 .. n - 1, of scores sorted along the last dimension.
+
+    W(k) is the sum of squares within the k lowest scores plus that within the others.
+    """
     n = s.shape[-1]
-    s = s - s.mean(-1, keepdim=True)  # sums of squares of scores far from 0 would lose their digits
+    s = s - s.mean(-1, keepdim=True)  # sums of squares of scores far from 0 would lose precision
     sums, squares = s.cumsum(-1), s.square().cumsum(-1)
     k = torch.arange(1, n, dtype=s.dtype, device=s.device)
     low = squares[..., :-1] - sums[..., :-1].square() / k
@@ -61,7 +64,7 @@ def within(s: Tensor) -> Tensor:
 
 
 def two_means(scores: Tensor) -> GuardSplit | None:
-    """The cut with the least squares within its groups, ties to the smaller lower group; None if all are equal."""
+    """Return the cut with the least squares within its groups, ties to the smaller lower one; None if all are equal."""
     s = scores.double()
     ordered = s.sort().values
     if len(s) < 2 or ordered[0] == ordered[-1]:
@@ -80,7 +83,7 @@ def two_means(scores: Tensor) -> GuardSplit | None:
 
 
 def too_near(split: GuardSplit, n: int, deviations: float, gap: float) -> str | None:
-    """Why the higher group is not small and far from the others, if it is not: the guards by distance."""
+    """Return why the higher group is too large or too close to the lower, None if it is not: the guards by distance."""
     if n < FEWEST:
         return f"{n} scores are too few to split"
     if many := too_many(split, n):
@@ -92,59 +95,59 @@ def too_near(split: GuardSplit, n: int, deviations: float, gap: float) -> str | 
 
 
 def too_usual(split: GuardSplit, n: int, level: float, gap: float) -> str | None:
-    """Why scores without any groups could split like this, if they could: the guard by the law of R."""
+    """Return why scores without groups could split like this, None if they could not: the guard by the law of R."""
     fewest, smaller = max(2, -(-n // 10)), min(split.members, n - split.members)
     if n < FEWEST:
         return f"{n} scores are too few to split"
     if smaller < fewest:
-        return f"a group of {smaller}, below {fewest}"
+        return f"a group of {smaller} is below the minimum of {fewest}"
     p = chance(split.ratio, n)
     if p >= level:
-        return f"uniform scores split as well with probability {p:.3f}"
+        return f"uniform scores split as well as this with probability {p:.3f}"
     return too_many(split, n) or too_close(split, gap)
 
 
 def too_many(split: GuardSplit, n: int) -> str | None:
-    """Why the higher group is too large to be that of the adversaries, if it is."""
+    """Return why the higher group is too large to be the adversaries; None if it is not."""
     if split.members <= most(n):
         return None
     return f"{split.members} of {n} on the high side, at most {most(n)} can be adversaries"
 
 
 def too_close(split: GuardSplit, gap: float) -> str | None:
-    """Why the groups are not far apart in the units of the score, if they are not."""
+    """Return why the groups are too close in units of the score; None if they are not."""
     return f"the means are {split.gap:.3f} apart, {gap:g} is needed" if split.gap < gap else None
 
 
 def most(n: int) -> int:
-    """ceil(n / 3): how many of n sites can be adversaries."""
+    """Return ceil(n / 3), the most of n sites that can be adversaries."""
     return -(-n // 3)
 
 
 def chance(ratio: float, n: int) -> float:
-    """The probability that n scores of a uniform law, the hardest without groups, split with a ratio as small."""
+    """Return the probability that n uniform scores, the hardest case without groups, split with a ratio as small."""
     return float((1 + (ratios_by_chance(n) <= ratio).sum()) / (1 + DRAWS))
 
 
 @cache
 def ratios_by_chance(n: int) -> Tensor:
-    """R of many samples of n uniform numbers. It does not depend on place and scale: one law for every n."""
+    """Return R of many samples of n uniform numbers. It does not depend on location or scale: one law for every n."""
     return torch.cat([within(s).amin(-1) / squares(s) for s in samples(n, torch.rand)])
 
 
 def clear(n: int, level: float) -> float:
-    """The standard deviations by which a small higher group of n normal scores is away no more often than `level`."""
+    """Return the distance, in standard deviations, that a small higher group of n normal scores exceeds at `level`."""
     return float(distances_by_chance(n).quantile(1 - level))
 
 
 @cache
 def distances_by_chance(n: int) -> Tensor:
-    """How far the higher group of n normal numbers lies away, of many samples."""
+    """Return the distance of the higher group in many samples of n normal numbers."""
     return torch.cat([distances(s) for s in samples(n, torch.randn)])
 
 
 def distances(s: Tensor) -> Tensor:
-    """How far the higher group of each sorted sample lies from the lower, in its deviations; 0 if it is not small."""
+    """Return the distance between the groups of each sorted sample, in lower deviations; 0 if the higher is large."""
     n = s.shape[-1]
     k = within(s).argmin(-1, keepdim=True) + 1
     low = torch.arange(n) < k
@@ -154,12 +157,12 @@ def distances(s: Tensor) -> Tensor:
 
 
 def squares(s: Tensor) -> Tensor:
-    """The sum of squares around the mean."""
+    """Return the sum of squares around the mean."""
     return (s - s.mean(-1, keepdim=True)).square().sum(-1)
 
 
 def samples(n: int, law: Callable[..., Tensor]) -> Iterator[Tensor]:
-    """The same sorted samples of n numbers every time, some at once."""
+    """Yield the same sorted samples of n numbers every time, in chunks."""
     draw = torch.Generator().manual_seed(n)
     for rows in torch.arange(DRAWS).split(max(1, CHUNK // n)):
         yield law(len(rows), n, generator=draw, dtype=torch.float64).sort(-1).values

@@ -1,7 +1,7 @@
-"""What the server learns from its own clean rows about the corrections that sites will make with them.
+"""Calibration of the sites' corrections on the server's own clean rows.
 
 F [n, d] and y [n] are the clean rows' features and classes. All thresholds come from here, so that none has to be
-guessed: how far a clean row may lie from its own class, and how far a mixture of two classes leans to one of them.
+guessed: how far a clean row may lie from its own class, and by how much a mixture of two classes resembles one of them.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from imperfed.repairs.fb_nll.spectra import projections, relevance, similarity, 
 
 FOLDS = 4
 FEWEST = 8
-"""Clean rows a class, below which nothing can be said of it."""
+"""The fewest clean rows of a class from which its directions can be computed."""
 MANY = 20
-"""Clean rows a class, below which RANK_OF_FEW directions have to do."""
+"""The number of clean rows of a class below which only RANK_OF_FEW directions are used."""
 RANK_OF_FEW = 5
 QUARTER = 4
-"""Directions of a class are at most this part of all: with all of them every class holds every row."""
+"""A class has at most d / QUARTER directions: all d would span every row, whatever its class."""
 MAJOR = 0.6
-"""Share of the larger class in a mixture of two."""
+"""The share of the larger class in a mixture of two."""
 
 
 def class_directions(F: Tensor, y: Tensor, classes: int, rank: int) -> Tensor:
-    """The first directions of every class, [C, d, rank]."""
+    """Return the leading directions of every class, [C, d, rank]."""
     return torch.stack([spectrum(F[y == c], rank)[1] for c in range(classes)])
 
 
 def usable_rank(rank: int, features: int, y: Tensor, classes: tuple[str, ...]) -> int:
-    """The rank of Eq. 7, as far as the clean rows and the number of features allow it."""
+    """Return the rank of Eq. 7, as far as the clean rows and the number of features allow it."""
     fewest, name = scarcest(y, classes)
     if fewest < FEWEST:
         raise DataError(
@@ -44,13 +44,13 @@ def usable_rank(rank: int, features: int, y: Tensor, classes: tuple[str, ...]) -
 
 
 def scarcest(y: Tensor, classes: tuple[str, ...]) -> tuple[int, str]:
-    """How many clean rows there are of the class that has the fewest, and its name."""
+    """Return the number of clean rows of the class with the fewest, and its name."""
     fewest, c = y.bincount(minlength=len(classes)).min(0)
     return int(fewest), classes[int(c)]
 
 
 def cross_fitted(F: Tensor, y: Tensor, classes: int, rank: int) -> Tensor:
-    """log |V_c^T phi(x)| of every clean row, by directions of the rows in the other folds; [n, C]."""
+    """Return log |V_c^T phi(x)| of every clean row, with directions from the rows in the other folds; [n, C]."""
     fold = torch.empty_like(y)
     for c in range(classes):
         rows = (y == c).nonzero().flatten()
@@ -63,30 +63,30 @@ def cross_fitted(F: Tensor, y: Tensor, classes: int, rank: int) -> Tensor:
 
 
 def log_projections(F: Tensor, V: Tensor) -> Tensor:
-    """The logarithm of Eq. 7's norms, finite for rows of zeros too."""
+    """Return the logarithm of Eq. 7's norms, finite even for rows of zeros."""
     return projections(F, V).clamp(min=torch.finfo(F.dtype).tiny).log()
 
 
-def margins(logs: Tensor, given: Tensor) -> Tensor:
-    """log of the best norm minus log of the given label's: 0 where the given label is the best."""
-    return logs.max(1).values - logs.gather(1, given[:, None]).flatten()
+def margins(logs: Tensor, labels: Tensor) -> Tensor:
+    """Return the log of the largest norm minus that of the label's norm: 0 where the label fits best."""
+    return logs.max(1).values - logs.gather(1, labels[:, None]).flatten()
 
 
 def power(logs: Tensor, y: Tensor, threshold: Tensor) -> Tensor:
-    """Share of wrong labels whose margin passes the threshold, were every wrong label given to every clean row."""
+    """Return the share of margins above the threshold if every clean row were given every wrong label in turn."""
     passes = logs.max(1, keepdim=True).values - logs > threshold
     wrong = torch.ones_like(passes).scatter_(1, y[:, None], False)
     return passes[wrong].double().mean()
 
 
 def lead(R: Tensor) -> Tensor:
-    """By how much the best clean class beats the second; R [..., C] -> [...]."""
+    """Return by how much the best clean class beats the second; R [..., C] -> [...]."""
     first, second = R.topk(2).values.unbind(-1)
     return first - second
 
 
 def mixture_leads(F: Tensor, y: Tensor, classes: int) -> Tensor:
-    """`lead` of mixtures of every two classes, by one direction against clean rows that are not in them; sorted."""
+    """Return `lead` of mixtures of every two classes, by one direction against other clean rows; sorted."""
     rows = [F[y == c] for c in range(classes)]
     clean = [part[1::2] for part in rows]
     lam, V = map(torch.stack, zip(*(spectrum(part, 1) for part in clean), strict=True))

@@ -13,12 +13,12 @@ Linkage = Literal["average", "complete", "ward"]
 
 
 def cluster(R: Tensor, groups: int, linkage: Linkage) -> Tensor:
-    """The group of each of K things from their similarities [K, K], numbered in the order of their first members."""
+    """Return the group of each of K sites from their similarities [K, K], numbered in order of first members."""
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
 
     if groups > len(R):
-        raise UsageError(f"{groups} groups were asked for, but only {len(R)} sites sent what they are formed by")
+        raise UsageError(f"{groups} groups were requested, but only {len(R)} sites sent the directions to form them")
     if groups == len(R):
         return torch.arange(groups)
     D = 1 - R

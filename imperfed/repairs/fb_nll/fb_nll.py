@@ -1,4 +1,4 @@
-"""FB-NLL as a whole: its settings, the conversation between server and sites, and what comes of it."""
+"""FB-NLL as a whole: its settings, the exchanges between server and sites, and their result."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ PCA_DIRECTIONS = 64
 
 @dataclass(frozen=True)
 class FBNLL(Repair):
-    """FB-NLL: one-shot groups of sites, and label correction against a few clean rows at the server."""
+    """FB-NLL: one-shot grouping of sites, and label correction with a few clean rows at the server."""
 
     name: ClassVar[str] = "fb-nll"
     labels: ClassVar[type[Labels]] = Exact
     groups: int = 1  # number of tasks; 1: no clustering
-    M: int = 10  # directions compared
+    M: int = 10  # number of directions compared
     linkage: Linkage = "average"  # between groups of sites
-    center: bool = False  # centred second moments, for studies
+    center: bool = False  # centre the second moments, for studies
     correct: bool = True  # False: FB-NLL(-)
-    phase1: Phase1 = "margin"  # whole labels: by margin, by threshold (paper), or not at all (off)
+    phase1: Phase1 = "margin"  # relabel whole labels: by margin, by threshold (paper), or not at all (off)
     threshold: float = 0.5  # phase1 = paper: the similarity that exactly one clean class must exceed
     gate: float = 0.05  # share of clean labels that phase 2 may change; 1: the paper
-    rank: int = 10  # directions of a clean class in Eq. 7: at most d/4 and 3/4 of its rows; 5 where it has below 20
-    features: str = "auto"  # phi for groups: raw, pca, hog, efficientnet-lite0, module:function
-    class_features: str = ""  # phi for correction; empty: the same
+    rank: int = 10  # directions of a clean class in Eq. 7: at most d/4 and 3/4 of its rows; 5 if it has fewer than 20
+    features: str = "auto"  # phi for grouping: raw, pca, hog, efficientnet-lite0, module:function
+    class_features: str = ""  # phi for correction; empty: the same as features
     known_tasks: tuple[int, ...] = ()  # the task of every class, where known: Eq. 7 then stays within a site's task
 
     def __post_init__(self) -> None:
         positive("repair", groups=self.groups, M=self.M, rank=self.rank, gate=self.gate)
         if self.gate > 1:
-            raise UsageError(f"repair.gate is a share: at most 1; got {self.gate:g}")
+            raise UsageError(f"repair.gate is a share and must be at most 1; got {self.gate:g}")
 
     @property
     def grouping(self) -> Grouping:
-        """Return the first half."""
+        """The first half of the method."""
         return Grouping(self.groups, self.M, self.linkage, self.center, self.features)
 
     def correction(self, classes: tuple[str, ...]) -> Correction:
-        """Return the second half."""
+        """Return the second half of the method."""
         phi = self.class_features or self.features
         return Correction(classes, self.M, self.phase1, self.threshold, self.gate, self.rank, phi, self.known_tasks)
 
     def check(self, federation: Federation) -> None:
-        """Refuse what cannot be repaired before anything is sent."""
+        """Refuse data that cannot be repaired, before anything is sent."""
         classes = len(federation.classes)
         if not isinstance(federation.labels, Exact):
             raise UsageError(f"repair {self.name} corrects exact labels; the sites hold {federation.labels.kind}")
@@ -77,7 +77,7 @@ class FBNLL(Repair):
         return "pca" in (self.features, self.class_features)
 
     def init_server(self, context: ServerView) -> Tree:
-        """Return what the server works out from its clean rows, where it has any."""
+        """Return what the server computes from its clean rows, where it has any."""
         server: Tree = {}
         if self.uses_pca:
             assert context.trusted is not None
@@ -87,7 +87,7 @@ class FBNLL(Repair):
         return server
 
     def exchanges(self, classes: tuple[str, ...]) -> tuple[Query, ...]:
-        """Return the whole conversation but its end."""
+        """Return all exchanges but the last."""
         return (
             *((Query("basis", listen, send_basis, respond=keep_basis),) if self.uses_pca else ()),
             *(self.grouping.exchanges() if self.groups > 1 else ()),
@@ -95,15 +95,15 @@ class FBNLL(Repair):
         )
 
     def send_findings(self, server: Tree, site: int) -> Tree:
-        """Send what a site needs to correct its labels."""
+        """Return what a site needs to correct its labels."""
         return self.correction(()).send(server, site) if self.correct else {}
 
     def decide(self, classes: tuple[str, ...], site: SiteView) -> LabelDecision:
         """Correct a site's labels, or leave them as they are."""
         if self.correct:
             return self.correction(classes).decide(site)
-        given = site.labels.values
-        return LabelDecision(given, torch.ones(len(given)), torch.full_like(given, KEPT), math.nan)
+        labels = site.labels.values
+        return LabelDecision(labels, torch.ones(len(labels)), torch.full_like(labels, KEPT), math.nan)
 
     def reasons(self, classes: tuple[str, ...], decision: LabelDecision) -> tuple[str, ...]:
         """Return why each label is what it is, in words."""
@@ -111,17 +111,17 @@ class FBNLL(Repair):
         return tuple(REASONS[w].format(c) for w, c in zip(decision.why.tolist(), names, strict=True))
 
     def groups_of(self, server: Tree) -> tuple[int, ...]:
-        """Return the groups that the conversation has formed."""
+        """Return the groups of sites that were formed."""
         return tuple(server["groups"].tolist()) if "groups" in server else ()
 
 
 def listen(server: Tree, updates: Updates, context: ServerView) -> Tree:
-    """Leave the server's memory as it is: the sites only listened."""
+    """Leave the server's memory as it is: the sites only receive."""
     return server
 
 
 def send_basis(server: Tree, site: int) -> Tree:
-    """Send the basis of `pca` features."""
+    """Return the basis of `pca` features."""
     return {"basis": server["basis"]}
 
 

@@ -1,7 +1,7 @@
 """FB-NLL's first half: which sites have the same task, from directions of their features (Algorithm 1, steps 2-14).
 
     exchange    a site sends                               the server does
-    directions  V: its first M directions (Eq. 2)          sends everybody's V to everybody
+    directions  V: its first M directions (Eq. 2)          sends every site's V to every site
     scores      r: R_{i<-j} for every j (Eq. 3-5)          forms groups from R_ij (Eq. 6)
 
 The eigenvalues and the second moment never leave their site. A site with fewer than max(M, 10) rows sends nothing.
@@ -33,7 +33,7 @@ class Grouping:
     features: str
 
     def exchanges(self) -> tuple[Query, ...]:
-        """Return its part of the conversation."""
+        """Return its exchanges."""
         return (
             Query("directions", self.collect, respond=self.directions),
             Query("scores", self.form, self.pass_on, respond=self.scores),
@@ -58,22 +58,22 @@ class Grouping:
     # -- the server -----------------------------------------------------------------------------------------------
 
     def collect(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
-        """Remember which sites sent directions, and these."""
+        """Store the directions and which sites sent them."""
         who = [k for k, answer in enumerate(updates.parts) if answer]
         if self.groups > len(who):
             raise UsageError(
-                f"repair.groups is {self.groups}, but only {len(who)} sites have the {fewest(self.M)} rows it takes"
+                f"repair.groups is {self.groups}, but only {len(who)} sites have the {fewest(self.M)} rows it needs"
             )
         return server | {"who": torch.tensor(who), "V": torch.stack([updates.parts[k]["V"] for k in who])}
 
     def pass_on(self, server: Tree, site: int) -> Tree:
-        """Send everybody's directions to everybody who sent some."""
+        """Return all directions, for every site that sent its own."""
         return {"V": server["V"]} if site in server["who"] else {}
 
     def form(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
         """Cluster hierarchically; a site that sent nothing joins the largest group."""
         one_sided = torch.stack([updates.parts[k]["r"] for k in server["who"].tolist()]).double()
         R = similarity(one_sided, one_sided.T).nan_to_num(0).clamp(0, 1)  # Eq. 6; scores are claims
-        found = cluster(R, self.groups, self.linkage)
-        groups = found.mode().values.repeat(len(updates.parts)).index_copy(0, server["who"], found)
+        clusters = cluster(R, self.groups, self.linkage)
+        groups = clusters.mode().values.repeat(len(updates.parts)).index_copy(0, server["who"], clusters)
         return server | {"R": R, "groups": groups}

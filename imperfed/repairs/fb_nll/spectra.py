@@ -1,6 +1,6 @@
-"""Equations (2) to (7) of FB-NLL: what the second moments of features say about two sets of rows.
+"""Equations (2) to (7) of FB-NLL: how two sets of rows compare by the second moments of their features.
 
-F [n, d] holds feature rows phi(x) of one set, in float64; V [d, M] its first M directions, one a column.
+F [n, d] holds feature rows phi(x) of one set, in float64; V [d, M] its first M directions, one per column.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 FLOOR = 1e-6
-"""Of one direction's ratio: a direction that one side lacks altogether must not decide alone."""
+"""The smallest ratio of one direction: a direction that one side lacks entirely must not decide alone."""
 FEWEST = 10
 
 
 def fewest(M: int) -> int:
-    """Return how many rows must stand behind M directions that leave a site."""
+    """Return the fewest rows from which a site sends M directions."""
     return max(M, FEWEST)
 
 
 def spectrum(F: Tensor, M: int, center: bool = False) -> tuple[Tensor, Tensor]:
-    """The M largest eigenvalues of the second moment and their directions: lambda [M] descending, V [d, M]."""
+    """Return the M largest eigenvalues of the second moment and their directions: lambda [M] descending, V [d, M]."""
     n, d = F.shape
     F = moments_of(F, center)
     values, vectors = torch.linalg.eigh((F.T @ F if d <= n else F @ F.T) / n)  # Eq. 2, from the smaller side
@@ -30,20 +30,20 @@ def spectrum(F: Tensor, M: int, center: bool = False) -> tuple[Tensor, Tensor]:
 
 
 def moments_of(F: Tensor, center: bool) -> Tensor:
-    """The rows whose second moment is taken: as they are, or with their mean taken off."""
+    """Return the rows whose second moment is taken: as they are, or with their mean subtracted."""
     return F - F.mean(0) if center else F
 
 
 def energy(F: Tensor, V: Tensor) -> Tensor:
-    """e_m = |S v_m|: the second moment S of F along other rows' directions; V [..., d, M] -> [..., M]."""
+    """Return e_m = |S v_m|: the second moment S of F along other rows' directions; V [..., d, M] -> [..., M]."""
     e: Tensor = torch.linalg.vector_norm(F.T @ (F @ V) / len(F), dim=-2)  # Eq. 3
     return e
 
 
 def relevance(F: Tensor, eigenvalues: Tensor, V: Tensor) -> Tensor:
-    """R_{i<-j}: how alike i's eigenvalues and its energies along j's directions are; V [..., d, M] -> [...].
+    """Return R_{i<-j}: how similar i's eigenvalues and energies along j's directions are; V [..., d, M] -> [...].
 
-    Both numbers of each ratio are i's own, so that a scale of i's features changes nothing.
+    Both terms of each ratio are i's own, so the scale of i's features does not matter.
     """
     e = energy(F, V)
     lam = eigenvalues.expand_as(e)
@@ -52,11 +52,11 @@ def relevance(F: Tensor, eigenvalues: Tensor, V: Tensor) -> Tensor:
 
 
 def similarity(R: Tensor, back: Tensor) -> Tensor:
-    """R_ij from the two one-sided scores."""
+    """Return R_ij, the mean of the two one-sided scores."""
     return (R + back) / 2  # Eq. 6
 
 
 def projections(F: Tensor, V: Tensor) -> Tensor:
-    """|V_c^T phi(x)| of every row and class; V [C, d, r] -> [n, C]. Its largest entry is the label of Eq. 7."""
+    """Return |V_c^T phi(x)| of every row and class; V [C, d, r] -> [n, C]. The largest entry is the label of Eq. 7."""
     norms: Tensor = torch.linalg.vector_norm(F @ V, dim=-1)  # Eq. 7
     return norms.T
