@@ -142,7 +142,7 @@ def test_repairs_before_attacked_training(table: Path, repair: str, defence: str
 def test_repairs_of_other_labels_are_refused(table: Path, repair: str) -> None:
     if repairs()[repair].labels is Candidates:
         pytest.skip("mends candidate sets")
-    with pytest.raises(UsageError, match=f"repair {repair} mends .* comes with candidates labels here"):
+    with pytest.raises(UsageError, match=f"repair {repair} corrects .* comes with candidates labels here"):
         run(settled(table, "fedavg", repair=repair, **{"labels.kind": "candidates"}))
 
 
