@@ -6,7 +6,10 @@ number of features and the value 0, so that a row says by itself how many featur
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -141,10 +144,52 @@ def _longer(x: Tensor, slots: int) -> Tensor:
 # -- Extreme Classification ------------------------------------------------------------------------------------------
 
 
+SMALL = 1 << 20
+"""Bytes below which lines are read before scikit-learn is even imported."""
+DIGITS = b"0123456789"
+PLAIN = DIGITS + b",:.eE+- \n"
+"""All that the fast reader is given: comments, tabs and words such as nan mean something of their own to it."""
+ODD = re.compile(rb"[ ,\n][.eE+-]|\n,*:")
+"""With all digits left out: a label or a feature number such as 1.0 or +1, which it would take; a line without labels
+that does not begin with a space."""
+
+
 def read_xc(path: Path) -> Dataset:
-    """The format of the Extreme Classification Repository: `n d c`, then `label,label feature:value ...` a line."""
+    """Read the Extreme Classification Repository's format: `n d c`, then lines of `label,label feature:value ...`."""
+    raw = contents(path)
+    x, y = (len(raw) > SMALL and _read_fast(raw, path)) or _read_line_by_line(raw, path)
+    return Dataset(path.stem, x, y, None, numbered(y.shape[1])).check(str(path))
+
+
+def _read_fast(raw: bytes, path: Path) -> tuple[Tensor, Tensor] | None:
+    """Return inputs and labels by scikit-learn's reader, or None where anything is odd, which only lines can tell."""
+    from sklearn.datasets import load_svmlight_file
+
+    head, _, body = raw.partition(b"\n")
+    if body.translate(None, PLAIN) or ODD.search((b"\n" + body).translate(None, DIGITS)):
+        return None
+    rows, features, classes = _header(head.decode("utf-8", "replace"), path)
+    if len(body.splitlines()) != rows:  # those without anything would be passed over
+        return None
+    try:
+        matrix, labels = load_svmlight_file(
+            BytesIO(body), n_features=features, dtype=np.float32, multilabel=True, zero_based=True
+        )
+    except ValueError:
+        return None
+    of = np.repeat(np.arange(len(labels)), [len(own) for own in labels])
+    label = np.fromiter(chain.from_iterable(labels), np.int64, len(of))
+    if len(labels) != rows or label.max(initial=0) >= classes or not np.isfinite(matrix.data).all():
+        return None
+    y = torch.zeros(rows, classes, dtype=torch.int8)
+    y[of, label] = 1
+    return pack(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64), matrix.data, features, str(path)), y
+
+
+def _read_line_by_line(raw: bytes, path: Path) -> tuple[Tensor, Tensor]:
+    """Return inputs and labels, or say in which line what is wrong."""
     with decoding(path, "text"):
-        lines = contents(path).decode("utf-8").splitlines()
+        lines = raw.decode("utf-8").splitlines()
     rows, features, classes = _header(lines[0], path)
     if len(lines) - 1 != rows:
         raise DataError(f"{path}, line 1: {rows} rows announced, but {len(lines) - 1} lines follow")
@@ -162,8 +207,7 @@ def read_xc(path: Path) -> Dataset:
             at.append(_number(feature, features, "feature", where))
             values.append(_value(value, where))
         first.append(len(at))
-    x = pack(np.array(first), np.array(at, np.int64), np.array(values, np.float32), features, str(path))
-    return Dataset(path.stem, x, y, None, numbered(classes)).check(str(path))
+    return pack(np.array(first), np.array(at, np.int64), np.array(values, np.float32), features, str(path)), y
 
 
 def _header(line: str, path: Path) -> tuple[int, int, int]:

@@ -135,12 +135,16 @@ class Config:
         for section in (f.name for f in dataclasses.fields(self)):
             part = getattr(self, section)
             if part is not None:
-                flat |= _settings_of(part, section)
-        for section, choice in GENERATORS.items():
-            flat |= _settings_of(getattr(getattr(self, choice.record), choice.key), section)
+                flat |= _prefixed(part, section)
+        for section, generator in self.generators().items():
+            flat |= _prefixed(generator, section)
         if self.method.objective is not None:
-            flat |= _settings_of(self.method.objective, "objective")
+            flat |= _prefixed(self.method.objective, "objective")
         return flat
+
+    def generators(self) -> dict[str, DataGenerator]:
+        """Return the data generators, by section."""
+        return {section: getattr(getattr(self, choice.record), choice.key) for section, choice in GENERATORS.items()}
 
     def toml(self) -> str:
         """Return the resolved settings as a file that `imperfed run` accepts."""
@@ -175,10 +179,14 @@ def _is_generator(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, DataGenerator)
 
 
-def _settings_of(part: Any, section: str) -> dict[str, Scalar]:
-    """Return the settings of a part as section.key; a generator is given by its name."""
-    values = {f"{section}.{key}": getattr(part, key) for key in options(type(part))}
-    return {name: value.name if isinstance(value, DataGenerator) else value for name, value in values.items()}
+def settings_of(part: Any) -> dict[str, Scalar]:
+    """Return the settings of a part; a generator is given by its name."""
+    values = {key: getattr(part, key) for key in options(type(part))}
+    return {key: value.name if isinstance(value, DataGenerator) else value for key, value in values.items()}
+
+
+def _prefixed(part: Any, section: str) -> dict[str, Scalar]:
+    return {f"{section}.{key}": value for key, value in settings_of(part).items()}
 
 
 def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | None = None) -> Config:

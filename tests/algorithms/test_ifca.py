@@ -9,9 +9,13 @@ import pytest
 import torch
 
 from imperfed.algorithms.ifca import IFCA, nonempty
+from imperfed.core.components import Defence
 from imperfed.core.errors import UsageError
+from imperfed.defences.median import Median
+from imperfed.defences.trimmed_mean import TrimmedMean
 from imperfed.engine.local_training import Local
 from tests.support.bowls import Bowl, bowls, only
+from tests.support.fair_federation import defended, federation
 from tests.support.toy import Watched, engine
 
 
@@ -139,3 +143,8 @@ def test_three_rounds_as_written_in_numpy() -> None:
     assert e.state.server["w"].numpy() == pytest.approx(theta[0], abs=1e-5)
     assert e.state.server["others"][0].numpy() == pytest.approx(theta[1], abs=1e-5)
     assert {tuple(report.who) for report in e.reports} != {(0, 1, 2, 3)}
+
+
+@pytest.mark.parametrize("defence", [Median(), TrimmedMean()], ids=lambda d: d.name)
+def test_sites_of_one_cluster_may_be_mixed_number_by_number(defence: Defence):
+    assert defended(IFCA(clusters=1), defence, federation(), rounds=1).state.round == 1

@@ -8,7 +8,10 @@ from torch import nn
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.mime import Mime
 from imperfed.core.errors import UsageError
+from imperfed.core.labels import Exact
 from imperfed.engine.local_training import Local
+from imperfed.engine.schedule import Rounds
+from imperfed.evaluation.evaluator import Evaluator
 from tests.support.averaging import (
     LOCAL,
     WITHOUT_MOMENTUM,
@@ -18,7 +21,7 @@ from tests.support.averaging import (
     learn,
 )
 from tests.support.bowls import Hand, Narrow, bowls, keeping_the_head, only, path, three
-from tests.support.toy import engine, network
+from tests.support.toy import Plain, Watched, engine, network, one_by_one, world
 from tests.support.transcription import double, near
 
 ONCE = Local(steps=1, batch=8, lr=0.1)
@@ -156,3 +159,12 @@ def test_bad_settings_are_refused():
         Mime(beta=1.0)
     with pytest.raises(UsageError, match=r"method\.alpha"):
         Mime(alpha=-1.0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or none in CUDA_VISIBLE_DEVICES")
+def test_both_gradients_of_a_step_have_the_same_dropout_on_a_gpu():
+    """At y = x they cancel, whatever a site drew: every site takes the server's step."""
+    (federation, oracle), net = world(Exact), network(nn.Dropout(0.5))
+    parts = (Mime(), Plain(), net, federation, Evaluator(oracle), replace(LOCAL, steps=1), Rounds(rounds=1), 0, None)
+    w = Watched(*parts, one_by_one, torch.device("cuda", 0)).go().seen[1]["w"]
+    torch.testing.assert_close(w, w[:1].expand_as(w), rtol=0, atol=1e-6)

@@ -14,10 +14,12 @@ from imperfed.core.exchange import Updates
 from imperfed.core.federation import Federation, Trusted
 from imperfed.core.labels import Exact
 from imperfed.data.oracle import Oracle
+from imperfed.defences.krum import Krum
 from imperfed.engine.local_training import plan
 from imperfed.engine.seeds import SERVER, generator
 from tests.support.averaging import assert_buffers_are_averaged, assert_same_models, learn
 from tests.support.bowls import BATCHES, START, THREE, TWO, TWO_STEPS, Bowl, Hand, bowls, only, stretched
+from tests.support.fair_federation import defended, federation
 from tests.support.toy import LOCAL, Plain, Watched, engine, network, world
 from tests.support.transcription import double, near
 
@@ -296,3 +298,9 @@ def test_the_representation_model_has_buffers_of_its_own_while_it_is_scored():
 def test_bad_settings_are_refused(setting: dict[str, object], message: str):
     with pytest.raises(UsageError, match=message):
         PFedMo(**setting)
+
+
+def test_who_is_left_out_by_a_defence_goes_on_from_what_was_merged():
+    server = defended(PFedMo(), Krum(), federation((1, 4, 8)), rounds=2).state.server
+    assert torch.equal(server["w_k"], server["w"].expand(10, -1))
+    assert torch.equal(server["m_k"], server["m_k"][:1].expand(10, -1))

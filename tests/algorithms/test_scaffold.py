@@ -8,6 +8,7 @@ from torch import nn
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.scaffold import Scaffold
 from imperfed.core.errors import UsageError
+from imperfed.defences.median import Median
 from imperfed.engine.local_training import Local
 from tests.support.averaging import (
     EQUAL,
@@ -19,6 +20,7 @@ from tests.support.averaging import (
     learn,
 )
 from tests.support.bowls import BATCHES, Hand, Narrow, bowls, keeping_the_head, only, path, three
+from tests.support.fair_federation import defended, federation
 from tests.support.toy import engine, network
 from tests.support.transcription import double, near
 
@@ -154,3 +156,9 @@ def test_it_composes(option: int):
 def test_bad_settings_are_refused():
     with pytest.raises(UsageError, match=r"method\.alpha"):
         Scaffold(alpha=0.0)
+
+
+def test_a_rule_number_by_number_holds_for_the_control_variates_too():
+    e = defended(Scaffold(), Median(), federation((1, 4, 8)), rounds=1)
+    dc = e.seen[0]["dc"].quantile(0.5, 0)  # ten times the median, over ten sites
+    torch.testing.assert_close(e.state.server["c"], dc, rtol=1e-5, atol=1e-6)

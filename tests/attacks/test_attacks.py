@@ -197,8 +197,6 @@ def test_labels_an_attack_cannot_work_on_are_refused(name, labels):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: PLFA(keep="other"), "Did you mean 'others'"),
-        (lambda: PAFA(keep="others"), "attack.keep"),
         (lambda: Mixup(alpha=1.5), r"attack.alpha is a share"),
         (lambda: Mixup(adversaries=0), r"attack.adversaries"),
     ],

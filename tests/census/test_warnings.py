@@ -97,6 +97,13 @@ def test_positives_only() -> None:
     assert found == ("labels are positives only: a class that is not named is read as unknown, not as negative",)
 
 
+def test_a_site_of_one_positive_class_is_not_called_unlike() -> None:
+    sites = [torch.full((10,), c) for c in (0, 0, 0, 0, 1, 2)]
+    unlike = "classes are spread otherwise"
+    assert any(unlike in sentence for sentence in told(*(Exact(y, 3) for y in sites)))
+    assert not any(unlike in sentence for sentence in told(*(Positive(y, 3) for y in sites)))
+
+
 def test_an_unlike_site_and_one_that_holds_nearly_all() -> None:
     found = told(exact(*[0, 0, 0, 0, 0, 1] * 50), exact(*[2] * 11, 1), EVEN)
     assert "site B: classes are spread otherwise than over all sites together (distance above 0.5)" in found

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from imperfed.algorithms import catalogue
-from imperfed.algorithms.fedavg import FedAvg
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.exchange import Train
 from imperfed.core.labels import Labels
 from imperfed.core.objective import Objective
+from tests.support.methods import algorithms, averaging, objectives
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,9 @@ class Case:
 
 def cases() -> list[Case]:
     """An objective runs under plain averaging; an algorithm without one of its own, with every reference objective."""
-    methods = [method() for method in catalogue().values()]
-    objectives = [method for method in methods if isinstance(method, Objective)]
-    references = [objective for objective in objectives if objective.reference]
-    found = [Case(FedAvg(), objective) for objective in objectives]
-    for algorithm in methods:
-        if isinstance(algorithm, Algorithm):
-            mine = references if algorithm.objective is None else [algorithm.objective]
-            found += [Case(algorithm, objective) for objective in mine]
-    return list(dict.fromkeys(found))
+    references = [objective for objective in objectives() if objective.reference]
+    pairs = [Case(averaging(), objective) for objective in objectives()]
+    for algorithm in algorithms():
+        own = references if algorithm.objective is None else [algorithm.objective]
+        pairs += [Case(algorithm, objective) for objective in own]
+    return list(dict.fromkeys(pairs))

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
-from imperfed.algorithms.fedavg import FedAvg
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
@@ -25,6 +24,7 @@ from imperfed.engine.engine import Engine
 from tests.contract import checks, mishaps
 from tests.contract.cases import Case
 from tests.contract.test_contract import CLAUSES
+from tests.support.methods import averaging
 from tests.support.toy import Plain
 
 
@@ -228,32 +228,32 @@ class Unstoppable(Algorithm):
 
 
 BREACHES: list[tuple[Callable[[Case], None], Case]] = [
-    (checks.same_seed_same_bits, Case(FedAvg(), Counting())),
-    (checks.workers_make_no_difference, Case(FedAvg(), ByProcess())),
-    (checks.one_program_for_all_makes_no_difference, Case(FedAvg(), MeanOfAll())),
-    (checks.resuming_makes_no_difference, Case(FedAvg(), Counting())),
-    (checks.truth_makes_no_difference, Case(FedAvg(), Peeping())),
+    (checks.same_seed_same_bits, Case(averaging(), Counting())),
+    (checks.workers_make_no_difference, Case(averaging(), ByProcess())),
+    (checks.one_program_for_all_makes_no_difference, Case(averaging(), MeanOfAll())),
+    (checks.resuming_makes_no_difference, Case(averaging(), Counting())),
+    (checks.truth_makes_no_difference, Case(averaging(), Peeping())),
     (checks.inputs_are_not_mutated, Case(Overwriting(), Plain())),
     (checks.nothing_changes_before_an_answer_is_accepted, Case(Scribbling(), Plain())),
-    (checks.padding_makes_no_difference, Case(FedAvg(), MeanOfAll())),
+    (checks.padding_makes_no_difference, Case(averaging(), MeanOfAll())),
     (checks.order_of_answers_makes_no_difference, Case(FirstOnly(), Plain())),
     (checks.one_client_works, Case(Spread(), Plain())),
-    (checks.sites_do_not_see_each_other, Case(FedAvg(), Gossiping())),
+    (checks.sites_do_not_see_each_other, Case(averaging(), Gossiping())),
     (checks.uploads_hold_no_rows, Case(Telling(what="row"), Plain())),
     (checks.uploads_hold_no_rows, Case(Telling(what="labels"), Plain())),
     (checks.uploads_hold_no_rows, Case(Telling(what="beliefs"), Plain())),
     (checks.uploads_hold_no_rows, Case(Telling(what="size"), Plain())),
     (checks.uploads_hold_no_rows, Case(TellingBatch(), Plain())),
-    (checks.it_learns, Case(FedAvg(), Flat())),
-    (checks.beliefs_are_probabilities, Case(FedAvg(), Sure())),
+    (checks.it_learns, Case(averaging(), Flat())),
+    (checks.beliefs_are_probabilities, Case(averaging(), Sure())),
     (checks.methods_hold_nothing_but_their_settings, Case(Hoarding(), Plain())),
     (mishaps.a_site_that_drops_out_is_left_out, Case(Scribbling(), Plain())),
     (mishaps.nan_is_refused, Case(Reckless(), Forgetful())),
     (mishaps.wrong_shapes_are_refused, Case(Unstoppable(), Plain())),
     (mishaps.the_quorum_holds, Case(Unstoppable(), Plain())),
-    (mishaps.local_steps_are_static, Case(FedAvg(), Asking())),
-    (mishaps.local_steps_are_static, Case(FedAvg(), Branching())),
-    (mishaps.local_steps_are_static, Case(FedAvg(), Masking())),
+    (mishaps.local_steps_are_static, Case(averaging(), Asking())),
+    (mishaps.local_steps_are_static, Case(averaging(), Branching())),
+    (mishaps.local_steps_are_static, Case(averaging(), Masking())),
 ]
 BREACH = (
     AssertionError,

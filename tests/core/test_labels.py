@@ -71,7 +71,7 @@ def test_wrong_shapes_and_types_are_named(kind: type[Labels]) -> None:
         with pytest.raises(DataError, match=f"here: {kind.kind} labels must be"):
             kind(wrong, 3).check("here")
     if kind not in (Exact, Positive):
-        with pytest.raises(DataError, match=r"one column a class \(4\).*\(4, 3\)"):
+        with pytest.raises(DataError, match=r"one column per class \(4\).*\(4, 3\)"):
             kind(good, 4).check("here")
 
 
@@ -139,9 +139,9 @@ def test_the_door_refuses_what_does_not_add_up() -> None:
     federation, _ = world(Candidates)
     with pytest.raises(DataError, match="toy, site1: the site has no training rows"):
         with_changes(starts=(0, 12, 12, 63, 89)).check()
-    with pytest.raises(DataError, match="88 examples but 89 labels and 89 in sites"):
+    with pytest.raises(DataError, match="88 examples, but 89 labels, and 89 rows at the sites"):
         with_changes(x=federation.x[1:]).check()
-    with pytest.raises(DataError, match="89 examples but 89 labels and 80 in sites"):
+    with pytest.raises(DataError, match="89 examples, but 89 labels, and 80 rows at the sites"):
         with_changes(starts=(0, 12, 32, 63, 80)).check()
 
 
@@ -248,3 +248,42 @@ def test_a_label_file_of_annotations_has_one_line_per_row_and_class() -> None:
         "confidence": [0.75, 0.75, None],
         "reason": ["annotated", "filled in", "nobody annotates this class"],
     }
+
+
+@pytest.mark.parametrize(
+    ("trait", "kinds"),
+    {
+        "several": {Positive, Positives, Annotated},
+        "settles": {Exact},
+        "measurable": {Exact, Annotated},
+        "ranked": {Positive, Positives},
+        "partial": {Annotated},
+        "inferable": {Candidates, Annotated},
+        "from_cells": {Exact, Candidates, Positive, Positives},
+        "from_columns": {Candidates, Positives, Annotated},
+    }.items(),
+)
+def test_what_kinds_say_about_themselves(trait: str, kinds: set[type[Labels]]) -> None:
+    assert {kind for kind in KINDS if getattr(kind, trait)} == kinds
+
+
+def test_what_the_census_shows_of_a_class() -> None:
+    assert [kind.tally(2, 1, 3) for kind in (Exact, Candidates, Annotated)] == ["2", "5 (2)", "+2 -1 ?3"]
+    assert [kind.tally(0, 0, 0) for kind in (Exact, Candidates, Annotated)] == ["", "", "never"]
+    candidates, annotated = (kind(GOOD[kind], 3).counts() for kind in (Candidates, Annotated))
+    assert Candidates.naming(candidates).tolist() == [2, 2, 3]
+    assert Annotated.naming(annotated).tolist() == [2, 1, 1]
+    absent = Annotated(torch.tensor([[0, -1, 1]], dtype=torch.int8), 3).counts()
+    assert Annotated.held(absent).tolist() == [True, False, True]
+    assert Positives.held(absent).tolist() == [False, False, True]
+
+
+def test_clean_rows_of_one_positive_class_name_all_of_them() -> None:
+    assert {kind.clean_kind() for kind in KINDS} == {*KINDS} - {Positive}
+    assert Positive.clean_kind() is Positives
+
+
+def test_what_a_summary_says_about_labels_that_came_with_the_data() -> None:
+    assert Candidates(GOOD[Candidates], 3).given_facts([4], None) == {"sets": "given"}
+    assert Annotated(GOOD[Annotated], 3).given_facts([4], None) == {"annotates": "given"}
+    assert Positives(GOOD[Positives], 3).given_facts([4], None) == {}

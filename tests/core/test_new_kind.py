@@ -1,7 +1,7 @@
-"""A kind of labels that the package has never heard of: its class, an objective, and nothing else.
+"""Kinds of labels that the package has never heard of: a class, an objective, and nothing else.
 
-`Ranked` goes all the way of the built-in kinds: declared in a federation.toml, read from a table, checked, counted by
-the census, learned from, and written to a label file.
+`Ranked` goes all the way that a built-in kind goes: declared in a federation.toml, read from a table, checked, counted
+by the census, learned from, and written to a label file.
 """
 
 from __future__ import annotations
@@ -90,6 +90,37 @@ class RankedEntropy(Objective):
         return torch.softmax(logits.masked_fill(labels.values == 0, -torch.inf), -1)
 
 
+@dataclass(frozen=True)
+class Graded(Labels):
+    """How marked each class is, from 0 to 4: float32 values [n, C]."""
+
+    kind: ClassVar[str] = "graded"
+    title: ClassVar[str] = "grades"
+    dtype: ClassVar[torch.dtype] = torch.float32
+    several: ClassVar[bool] = True
+    from_columns: ClassVar[bool] = True
+
+    def check(self, where: str) -> None:
+        self._check_matrix(where)
+
+    @classmethod
+    def read_mark(cls, cell: Any, cells: Cells) -> float:
+        if cells.text_in(cell) not in ("0", "1", "1.5", "2", "4"):
+            raise UnreadableError("a grade", "such as 1.5")
+        return float(cells.text_in(cell))
+
+    @classmethod
+    def from_marks(cls, marks: Tensor, note: NoteRow) -> Tensor:
+        for row in (marks == 0).all(1).nonzero().flatten().tolist():
+            note(row, "no grade above 0", "at least one", "grade the row")
+        return marks
+
+    def counts(self) -> ClassCounts:
+        present = (self.values > 0).sum(0)
+        rows = torch.full_like(present, len(self))
+        return ClassCounts(present, rows - present, torch.zeros_like(present), present.double(), rows)
+
+
 # -- what becomes of it ------------------------------------------------------------------------------------------------
 
 CLASSES = ("cat", "dog", "owl")
@@ -110,8 +141,9 @@ truth = "true"
 
 @pytest.fixture(autouse=True)
 def _known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Register both, as if their files lay in the folders that are searched."""
-    monkeypatch.setitem(KINDS, Ranked.kind, Ranked)
+    """Register them, as if their files lay in the folders that are searched."""
+    for kind in (Ranked, Graded):
+        monkeypatch.setitem(KINDS, kind.kind, kind)
     monkeypatch.setitem(catalogue(), RankedEntropy.name, RankedEntropy)
 
 
@@ -174,6 +206,22 @@ def test_a_declaration_that_cannot_be_is_told(folder: Path) -> None:
         read_declaration(folder)
     assert "labels.columns: found one column a class, expected one column: labels are ranked" in str(caught.value)
     assert "labels.missing: found ranked labels, expected annotated ones" in str(caught.value)
+
+
+def test_another_one_is_read_from_one_column_per_class(tmp_path: Path) -> None:
+    (tmp_path / "north.csv").write_text("a,cat,dog\n1,0,1.5\n2,4,2\n")
+    (tmp_path / "federation.toml").write_text(
+        'sites = "*.csv"\n[inputs]\nnumeric = ["a"]\n[labels]\nkind = "graded"\nclasses = ["cat", "dog"]\n'
+    )
+    labels = read_sites(read_declaration(tmp_path)).check().sites[0].rows.labels
+    assert isinstance(labels, Graded)
+    labels.check("here")
+    assert labels.values.tolist() == [[0, 1.5], [4, 2]]
+    (tmp_path / "north.csv").write_text("a,cat,dog\n1,0,0\n2,5,2\n")
+    with pytest.raises(DataError) as caught:
+        read_sites(read_declaration(tmp_path)).check()
+    assert "line 2, column cat, dog: found no grade above 0, expected at least one; grade the row" in str(caught.value)
+    assert "line 3, column cat: found '5', expected a grade; such as 1.5" in str(caught.value)
 
 
 def test_the_census_counts_and_names_it(folder: Path) -> None:

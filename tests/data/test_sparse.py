@@ -1,15 +1,20 @@
 """Readers of sparse multi-label files, and their complaints."""
 
 import gzip
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.io
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse import csc_matrix
 
 from imperfed.core.errors import DataError
+from imperfed.data import sparse
 from imperfed.data.sparse import pack, read_multilabel_mat, read_xc, width
 
 X = np.array([[0, 2, 0, 1], [0, 0, 0, 0], [3, 0, -1, 4]], dtype=np.float64)
@@ -74,6 +79,69 @@ def test_extreme_classification_text(tmp_path: Path):
     packed = tmp_path / "packed.txt.gz"
     packed.write_bytes(gzip.compress(TEXT.encode()))
     assert torch.equal(read_xc(packed).x, dataset.x)
+
+
+def outcome(read: Callable[[], tuple[torch.Tensor, torch.Tensor]]) -> object:
+    try:
+        return [part.tolist() for part in read()]
+    except DataError as error:
+        return str(error)
+
+
+def both(text: str, path: Path = Path("own.txt")) -> tuple[object, object]:
+    """What the reader of a whole file gives, and what the reader of lines gives."""
+    raw = text.encode()
+    lines = partial(sparse._read_line_by_line, raw, path)
+    return outcome(lambda: sparse._read_fast(raw, path) or lines()), outcome(lines)
+
+
+row = st.tuples(
+    st.lists(st.integers(0, 4), max_size=3),
+    st.dictionaries(st.integers(0, 8), st.floats(-(2.0**99), 2.0**99, width=32), max_size=4),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(row, min_size=1, max_size=5), st.booleans())
+def test_fast_and_slow_give_the_same(rows: list[tuple[list[int], dict[int, float]]], ordered: bool):
+    lines = []
+    for labels, x in rows:
+        pairs = [f"{i}:{v!r}" for i, v in (sorted(x.items()) if ordered else x.items())]
+        lines.append(f"{','.join(map(str, labels))} {' '.join(pairs)}")
+    fast, slow = both("\n".join([f"{len(rows)} 9 5", *lines]))
+    assert fast == slow
+    assert not isinstance(fast, str)
+
+
+def test_large_files_are_read_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    expected = read_xc(xc(tmp_path, TEXT))
+    monkeypatch.setattr(sparse, "_read_line_by_line", None)
+    monkeypatch.setattr(sparse, "SMALL", 0)
+    dataset = read_xc(xc(tmp_path, TEXT))
+    assert torch.equal(dataset.x, expected.x)
+    assert torch.equal(dataset.y, expected.y)
+
+
+LABELS = ("1.0", "+1", "-1", "1e0", "0,1.0", "0,+1", "1,", ",1", "5", "0x1", "1:2", "\u0663", " ", "", "0#")
+FEATURES = ("+1:2", "1.0:2", "-1:2", "1e0:2", ":2", "9:2", "1,2:3", "1_0:2", "qid:3", "1", "2:1 1:2", "1:2 1:3", "#")
+VALUES = ("", "2:3", "1e39", "inf", "nan", "0x1", "1_0", "0", "-0.0", ".5", "+.5e-3", "\u0663", "2 # 3", "2 ", "e")
+ENDS = ("\r", "\r\n", "\n", "\n\n", "\x0b", "\u20281 2:1", "\t2:3", "  ")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("0", "", " ", " 1:2", "  1:2", "0\t1:2"),
+        *(f"{label} 1:2" for label in LABELS),
+        *(f"0 {feature}" for feature in FEATURES),
+        *(f"0 1:{value}" for value in VALUES),
+        *(f"0 1:2{end}" for end in ENDS),
+    ],
+)
+def test_whatever_is_odd_is_read_as_by_lines(line: str):
+    for text in (f"1 9 5\n{line}", f"3 9 5\n1 2:3\n{line}\n1 2:3\n", f"4 9 5\n1 2:3\n{line}\n1 2:3\n"):
+        fast, slow = both(text)
+        assert fast == slow
 
 
 @pytest.mark.parametrize(

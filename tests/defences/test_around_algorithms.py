@@ -7,26 +7,24 @@ from dataclasses import replace
 import pytest
 import torch
 
-from imperfed.algorithms.fedavg import FedAvg
-from imperfed.algorithms.fedpsl import FedPSL
-from imperfed.algorithms.ifca import IFCA
-from imperfed.algorithms.pfedmo import PFedMo
-from imperfed.algorithms.pfedpll import LCP, PFedPLL
-from imperfed.algorithms.scaffold import Scaffold
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.context import ServerContext
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
+from imperfed.core.labels import Exact
 from imperfed.defences import defences
 from imperfed.defences.fairfedpapl import FairFedPAPL
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
 from imperfed.defences.median import Median
 from imperfed.defences.trimmed_mean import TrimmedMean
 from tests.support.fair_federation import SIZES, defended, federation
+from tests.support.methods import algorithms, averaging, overriding
 from tests.support.toy import Watched
 
 ALL = [Krum(), MultiKrum(), Median(), TrimmedMean(), FairFedPAPL(target="green", unprivileged="high")]
 ADVERSARIES = (1, 4, 8)
+AROUND = [averaging(), overriding("init_site", "init_server", kind=Exact)[0], *overriding("is_personal", "merge")]
+"""Plain averaging, memories at server and sites, and personal parts."""
 
 
 def test_all_are_found_by_name():
@@ -35,20 +33,20 @@ def test_all_are_found_by_name():
 
 
 @pytest.mark.parametrize("defence", ALL, ids=lambda d: d.name)
-@pytest.mark.parametrize("algorithm", [FedAvg(), Scaffold(), PFedPLL()], ids=lambda a: a.name)
+@pytest.mark.parametrize("algorithm", AROUND, ids=lambda a: a.name)
 def test_it_works_around(algorithm: Algorithm, defence):
-    sets = isinstance(algorithm, PFedPLL)
+    sets = algorithm.objective is not None
     data = federation(ADVERSARIES, sizes=tuple(range(24, 44, 2)), candidates=sets)
-    e = defended(algorithm, defence, data, LCP() if sets else None, rounds=2)
+    e = defended(algorithm, defence, data, algorithm.objective, rounds=2)
     assert all(torch.isfinite(t).all() for t in e.state.server.values())
-    again = defended(algorithm, defence, data, LCP() if sets else None, rounds=2)
+    again = defended(algorithm, defence, data, algorithm.objective, rounds=2)
     assert all(torch.equal(t, again.state.server[name]) for name, t in e.state.server.items())
     assert e.reports[-1].losses.keys() == set(range(10))
 
 
 def last(defence, **rounds: float) -> tuple[Watched, torch.Tensor]:
     """A run of one round, and the weights it started from."""
-    e = defended(FedAvg(), defence, federation(ADVERSARIES), rounds=1, **rounds)
+    e = defended(averaging(), defence, federation(ADVERSARIES), rounds=1, **rounds)
     return e, e.seen[0]["w"]
 
 
@@ -73,9 +71,6 @@ def test_median_and_trimmed_mean_hold_for_every_answer():
     torch.testing.assert_close(e.state.server["w"], w.quantile(0.5, 0), rtol=1e-5, atol=1e-6)
     e, w = last(TrimmedMean(adversaries=2))
     torch.testing.assert_close(e.state.server["w"], w.sort(0).values[2:8].mean(0), rtol=1e-5, atol=1e-6)
-    e = defended(Scaffold(), Median(), federation(ADVERSARIES), rounds=1)
-    dc = e.seen[0]["dc"].quantile(0.5, 0)  # ten times the median, over ten sites
-    torch.testing.assert_close(e.state.server["c"], dc, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +94,7 @@ def test_every_group_must_have_sites_enough():
     told, oracle = federation()
     halves = replace(told, groups=(0, 1) * 5), oracle
     with pytest.raises(UsageError, match="needs at least 7 sites, and there are 5 in the smallest group"):
-        defended(FedAvg(), Median(), halves, rounds=1)
+        defended(averaging(), Median(), halves, rounds=1)
 
 
 def test_in_a_round_with_too_few_answers_none_is_let_through():
@@ -110,20 +105,12 @@ def test_in_a_round_with_too_few_answers_none_is_let_through():
     assert told.notes == ["krum: 5 answers, but against 2 adversaries it needs 7"]
 
 
-@pytest.mark.parametrize("algorithm", [IFCA(), FedPSL()], ids=lambda a: a.name)
+@pytest.mark.parametrize("algorithm", [a for a in algorithms(Exact) if a.not_mixable_because], ids=lambda a: a.name)
 @pytest.mark.parametrize("defence", [Median(), TrimmedMean()], ids=lambda d: d.name)
 def test_sites_that_do_not_answer_for_one_model_are_not_mixed(algorithm: Algorithm, defence):
     words = f"{defence.name} mixes all sites number by number, and under {algorithm.name} .*; use krum"
     with pytest.raises(UsageError, match=words):
         defended(algorithm, defence, federation(), rounds=1)
-    defended(IFCA(clusters=1), defence, federation(), rounds=1)
-
-
-def test_who_is_left_out_by_krum_goes_on_from_what_was_merged():
-    e = defended(PFedMo(), Krum(), federation(ADVERSARIES), rounds=2)
-    server = e.state.server
-    assert torch.equal(server["w_k"], server["w"].expand(10, -1))
-    assert torch.equal(server["m_k"], server["m_k"][:1].expand(10, -1))
 
 
 def test_bad_settings_are_refused():

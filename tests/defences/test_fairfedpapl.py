@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from imperfed.algorithms.fedavg import FedAvg
 from imperfed.core.context import ServerContext
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
@@ -17,6 +16,7 @@ from imperfed.core.network import Layout, Net
 from imperfed.defences.fairfedpapl import FairFedPAPL, evidence
 from imperfed.defences.fairfedpapl.inversion import Reconstruction
 from tests.support.fair_federation import CLASSES, GROUPS, SIZES, T, U, defended, federation, network
+from tests.support.methods import averaging
 from tests.support.toy import Watched
 
 GREEN = {"target": "green", "unprivileged": "high"}
@@ -216,11 +216,11 @@ def area(scores: dict[int, float], adversaries: tuple[int, ...]) -> float:
 @pytest.mark.parametrize("score", ["label", "pool", "probe", "path"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_adversaries_are_found_and_nobody_else(score: str, seed: int):
-    e = defended(FedAvg(), FairFedPAPL(score=score, **GREEN), federation(ADVERSARIES, seed), rounds=4)
+    e = defended(averaging(), FairFedPAPL(score=score, **GREEN), federation(ADVERSARIES, seed), rounds=4)
     assert area(suspicions(e, 3), ADVERSARIES) > 0.9
     out = {s.site for s in e.reports[3].verdicts if s.out}
     assert out == set(ADVERSARIES)
-    plain = defended(FedAvg(), None, federation(ADVERSARIES, seed), rounds=4)
+    plain = defended(averaging(), None, federation(ADVERSARIES, seed), rounds=4)
     assert rate_of_u(e) < rate_of_u(plain) - 0.1
 
 
@@ -233,30 +233,30 @@ def rate_of_u(e: Watched) -> float:
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_where_nobody_attacks_nobody_is_out(seed: int):
-    e = defended(FedAvg(), FairFedPAPL(**GREEN), federation((), seed), rounds=8)
+    e = defended(averaging(), FairFedPAPL(**GREEN), federation((), seed), rounds=8)
     assert not any(s.out for r in e.reports for s in r.verdicts)
-    plain = defended(FedAvg(), None, federation((), seed), rounds=8)
+    plain = defended(averaging(), None, federation((), seed), rounds=8)
     assert torch.equal(e.state.server["w"], plain.state.server["w"])
 
 
 def test_the_thesiss_reading_runs_and_says_what_cosine_it_reached():
-    e = defended(FedAvg(), FairFedPAPL(variant="thesis", **GREEN), federation(ADVERSARIES), rounds=2)
+    e = defended(averaging(), FairFedPAPL(variant="thesis", **GREEN), federation(ADVERSARIES), rounds=2)
     assert any("cosine reached" in note for note in e.reports[0].notes)
     assert len(e.reports[0].verdicts) == len(SIZES)
 
 
 def test_a_run_resumed_is_the_same_run(tmp_path):
     defence, data = FairFedPAPL(**GREEN), federation(ADVERSARIES)
-    whole = defended(FedAvg(), defence, data, rounds=3)
-    first = defended(FedAvg(), defence, data, rounds=2)
+    whole = defended(averaging(), defence, data, rounds=3)
+    first = defended(averaging(), defence, data, rounds=2)
     first.state.save(tmp_path / "checkpoint")
-    second = defended(FedAvg(), defence, data, rounds=3, resume=tmp_path / "checkpoint")
+    second = defended(averaging(), defence, data, rounds=3, resume=tmp_path / "checkpoint")
     assert all(torch.equal(t, second.state.server[name]) for name, t in whole.state.server.items())
     assert whole.state.server["defence/seen"].tolist() == [3] * len(SIZES)
 
 
 def test_the_order_of_the_sites_does_not_matter():
-    e = defended(FedAvg(), None, federation(ADVERSARIES), rounds=1)
+    e = defended(averaging(), None, federation(ADVERSARIES), rounds=1)
     updates, order, defence = e.seen[0], torch.randperm(10), FairFedPAPL(**GREEN)
     start = network()
     w = Layout.of(start, lambda n: False).row(start)
@@ -267,7 +267,7 @@ def test_the_order_of_the_sites_does_not_matter():
 
 
 def test_a_site_that_sends_the_model_back_has_no_score():
-    e = defended(FedAvg(), None, federation(ADVERSARIES), rounds=1)
+    e = defended(averaging(), None, federation(ADVERSARIES), rounds=1)
     start = network()
     w = Layout.of(start, lambda n: False).row(start)
     sent = {"w": w.repeat(10, 1), "buffers": w[:0].expand(10, -1)}
@@ -290,17 +290,13 @@ def test_a_site_that_sends_the_model_back_has_no_score():
 def test_who_is_protected_must_be_said(settings, parts, message: str):
     told, oracle = federation()
     with pytest.raises(UsageError, match=message):
-        defended(FedAvg(), FairFedPAPL(**settings), (replace(told, **parts), oracle))
+        defended(averaging(), FairFedPAPL(**settings), (replace(told, **parts), oracle))
     assert FairFedPAPL(**GREEN).roles(told.attribute, told.classes) == (2, 2)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"variant": "hours"}, "ours"),
-        ({"score": "labl"}, "label"),
-        ({"guard": "lw"}, "law"),
-        ({"freeze": "lo"}, "low"),
         ({"dummy_rows": 0}, "defence.dummy_rows"),
         ({"smoothing": 1.0}, "below 1"),
         ({"kappa": 0.7}, "confidences start at 0.5"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from imperfed.algorithms.fedavg import FedAvg
+from imperfed.core.algorithm import Algorithm
 from imperfed.core.labels import Exact
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.backends.cuda.program import draws
@@ -15,7 +15,7 @@ from tests.support.toy import Plain, differences, engine, everything, network, o
 @pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.RReLU()], ids=repr)
 def test_a_network_that_draws_random_numbers_is_not_recorded(layer: nn.Module) -> None:
     graphs, loop = (
-        engine(FedAvg(), Plain(), world(Exact), net=network(layer), make_backend=make_backend).go()
+        engine(Algorithm(), Plain(), world(Exact), net=network(layer), make_backend=make_backend).go()
         for make_backend in (step_by_step, one_by_one)
     )
     assert isinstance(graphs.backend, CudaGraphBackend)

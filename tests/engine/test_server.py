@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 
-from imperfed.algorithms.domo import DOMO
-from imperfed.algorithms.fedavg import FedAvg
-from imperfed.algorithms.ifca import IFCA
-from imperfed.algorithms.pfedmo import PFedMo
-from imperfed.algorithms.scaffold import Scaffold
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.components import Defence
-from imperfed.core.context import ServerContext, SiteContext
+from imperfed.core.context import LocalStep, ServerContext, SiteContext
 from imperfed.core.errors import UsageError
-from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
+from imperfed.core.exchange import Exchange, Query, Train, Updates, send_model
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Exact
+from imperfed.core.objective import Objective
 from imperfed.data.oracle import Oracle
 from imperfed.engine.engine import Engine
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
-from tests.support.toy import LOCAL, Plain, differences, engine, everything, network, world
+from tests.support.methods import algorithms, averaging, overriding, shares_nothing
+from tests.support.toy import LOCAL, OneStep, Plain, differences, engine, everything, network, world
 
 SCENE = world(Exact)
 
@@ -48,7 +45,7 @@ def alone(sites: tuple[int, ...]) -> tuple[Federation, Oracle]:
     return part, Oracle(None, tuple(oracle.test_x[k] for k in sites), tuple(oracle.test_y[k] for k in sites))
 
 
-@pytest.mark.parametrize("method", [FedAvg(), Scaffold()])
+@pytest.mark.parametrize("method", [Algorithm(), *overriding("init_site", "init_server", kind=Exact)])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_groups_train_as_if_the_others_were_not_there(method: Algorithm, workers: int) -> None:
     local = Local(steps=1, batch=64, lr=0.05)  # all rows in one batch: batches are drawn by a site's number
@@ -66,7 +63,7 @@ def test_groups_train_as_if_the_others_were_not_there(method: Algorithm, workers
 
 
 def test_a_group_of_which_nobody_is_on_duty_stays_as_it_was() -> None:
-    e = engine(FedAvg(), Plain(), (replace(SCENE[0], groups=(0, 1, 1, 1)), SCENE[1]), participation=0.25)
+    e = engine(averaging(), Plain(), (replace(SCENE[0], groups=(0, 1, 1, 1)), SCENE[1]), participation=0.25)
     before = [server["w"].clone() for server in e.state.servers]
     (k,) = e.round(0).who
     moved = [not torch.equal(a, b["w"]) for a, b in zip(before, e.state.servers, strict=True)]
@@ -95,7 +92,7 @@ class Without(Defence):
 
 
 def defended(federation: Federation, site: int, method: Algorithm | None = None) -> Engine:
-    method = method or FedAvg()
+    method = method or averaging()
     how = Rounds(rounds=2, workers=1)
     return Engine(method, Plain(), network(), federation, Evaluator(SCENE[1]), LOCAL, how, 0, Without(site))
 
@@ -140,20 +137,44 @@ class Nobody(Defence):
         return None, memory
 
 
-@pytest.mark.parametrize(("method", "own"), [(IFCA(), "others"), (PFedMo(), "w_k"), (DOMO(), "M"), (FedAvg(), "w")])
-def test_a_defence_sees_what_each_site_started_from(method: Algorithm, own: str) -> None:
+def sends_models(algorithm: Algorithm) -> bool:
+    """Whether it says itself what sites that train receive, which may be another model for each."""
+    return not shares_nothing(algorithm) and algorithm.exchanges(0)[-1].send is not send_model
+
+
+def standing_still(algorithm: Algorithm) -> Algorithm:
+    """Return the same algorithm with the same settings, whose local steps move nothing."""
+
+    class Still(type(algorithm)):  # type: ignore[misc]
+        def local_step(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
+            loss, out = self.step_loss(objective, step)
+            return loss.detach(), out
+
+    return Still(**{one.name: getattr(algorithm, one.name) for one in fields(algorithm)})
+
+
+@pytest.mark.parametrize("method", [averaging(), *filter(sends_models, algorithms(Exact))], ids=lambda a: a.name)
+def test_a_defence_sees_what_each_site_started_from(method: Algorithm) -> None:
     """Sites that stand still answer with what they were sent."""
-    still, defence = replace(LOCAL, lr=1e-30), Nobody()
-    how = Rounds(rounds=2, workers=1)
-    e = Engine(method, Plain(), network(), SCENE[0], Evaluator(SCENE[1]), still, how, 0, defence)
-    e.state.server[own].copy_(torch.randn(e.state.server[own].shape))
+    trained = engine(method, Plain(), SCENE).go()
+    still, defence, how = standing_still(method), Nobody(), Rounds(rounds=2, workers=1)
+    e = Engine(still, Plain(), network(), SCENE[0], Evaluator(SCENE[1]), LOCAL, how, 0, defence)
+    for name, t in e.state.flat().items():
+        t.copy_(trained.state.flat()[name])
     before = {name: t.clone() for name, t in e.state.server.items()}
     for round in range(2):  # all stays as it was, and the sites are asked again
         e.round(round)
-    for name, t in before.items():
-        assert name == "picks" or torch.equal(e.state.server[name], t)
+    queried = [exchange for exchange in method.exchanges(0) if not isinstance(exchange, Train)]
+    assert queried or not differences(before, e.state.server)
+    assert torch.equal(before["w"], e.state.server["w"])
     for sent, answered in defence.seen:
         assert torch.equal(sent, answered)
+
+
+def test_some_methods_start_sites_from_models_of_their_own() -> None:
+    """Else the test above would compare one model with itself."""
+    own = [method for method in filter(sends_models, algorithms(Exact)) if "model" in method.overridden]
+    assert own
 
 
 @dataclass(frozen=True)
@@ -174,7 +195,7 @@ def test_the_server_trains_on_its_own_rows_as_a_site_would() -> None:
     local = replace(LOCAL, steps=3, batch=64)
     served = engine(Served(), Plain(), SCENE, local).go()
     site = replace(federation, x=trusted.x, labels=trusted.labels, starts=(0, 24), sites=("s",), ids=("",) * 24)
-    sited = engine(FedAvg(), Plain(), (site, Oracle(None, oracle.test_x[:1], oracle.test_y[:1])), local).go()
+    sited = engine(averaging(), Plain(), (site, Oracle(None, oracle.test_x[:1], oracle.test_y[:1])), local).go()
     torch.testing.assert_close(served.state.server["w"], sited.state.server["w"])
     with pytest.raises(UsageError, match=r"holds none; set split\.trusted"):
         engine(Served(), Plain(), (replace(federation, trusted=None), oracle)).go()
@@ -223,19 +244,6 @@ def test_what_is_gathered_before_round_0_reaches_the_sites_in_workers_too() -> N
     assert {"x", "s"} <= first.sent.keys()
 
 
-@dataclass(frozen=True)
-class OneStep(Algorithm):
-    """A plain step on the mean gradient: FedSGD."""
-
-    name: ClassVar[str] = "one-step"
-
-    def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return (WeightedGradient("step", self.merge, weights=lambda n: n / n.sum()),)
-
-    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
-        return server | {"w": server["w"] - context.lr * updates["g"][0]}
-
-
 def several_places() -> Federation:
     """The same federation, the examples stored once although three rows repeat others."""
     federation, _ = SCENE
@@ -249,7 +257,7 @@ def several_places() -> Federation:
 def test_one_pass_is_one_full_step_at_every_site(federation: Federation) -> None:
     local = Local(steps=1, batch=64, lr=0.1, momentum=0.0)
     together = engine(OneStep(), Plain(), (federation, SCENE[1]), local, rounds=3, participation=0.75).go()
-    apart = engine(FedAvg(), Plain(), (federation, SCENE[1]), local, rounds=3, participation=0.75).go()
+    apart = engine(averaging(), Plain(), (federation, SCENE[1]), local, rounds=3, participation=0.75).go()
     torch.testing.assert_close(together.state.server["w"], apart.state.server["w"], rtol=1e-5, atol=1e-6)
     assert together.reports[1].who == apart.reports[1].who
     for k, loss in apart.reports[2].losses.items():
@@ -261,8 +269,8 @@ def test_an_example_at_several_sites_is_as_good_as_a_copy() -> None:
     federation = several_places()
     copies = replace(federation, x=federation.inputs(0, 89), at=None)
     assert not differences(
-        everything(engine(FedAvg(), Plain(), (federation, SCENE[1])).go()),
-        everything(engine(FedAvg(), Plain(), (copies, SCENE[1])).go()),
+        everything(engine(averaging(), Plain(), (federation, SCENE[1])).go()),
+        everything(engine(averaging(), Plain(), (copies, SCENE[1])).go()),
     )
 
 

@@ -10,28 +10,29 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from imperfed.algorithms import catalogue
-from imperfed.algorithms.fedavg import FedAvg
-from imperfed.algorithms.fedprox import FedProx
-from imperfed.algorithms.pfedpll import LCP, PFedPLL
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch
-from imperfed.core.labels import Candidates, Exact
+from imperfed.core.exchange import Train
+from imperfed.core.labels import Exact
 from imperfed.core.network import Network
 from imperfed.core.objective import Objective
 from imperfed.engine.backends import process, worker
 from imperfed.engine.backends.sequential import respond
 from imperfed.engine.backends.stacked import StackedNet, train_stacked
 from imperfed.models import ModelSpec, build
+from tests.contract.cases import Case, cases
+from tests.support.methods import objectives, overriding, shares_nothing
 from tests.support.toy import LOCAL, Plain, Watched, differences, engine, everything, network, world
 
 
 def answers_alike(e: Watched, sites: list[int]) -> None:
     """All that the sites send and keep is the same as when each is trained by itself."""
     e.round(0)  # from here on personal parts and memories differ from site to site
-    together = train_stacked(e.population, 1, 0, sites)
+    exchanges = e.population.spec.algorithm.exchanges(1)
+    (number,) = (i for i, exchange in enumerate(exchanges) if isinstance(exchange, Train))
+    together = train_stacked(e.population, 1, number, sites)
     for k, one in zip(sites, together, strict=True):
-        alone = respond(e.population, 1, 0, k)
+        alone = respond(e.population, 1, number, k)
         for a, b in ((one.up, alone.up), (one.rows, alone.rows), (one.memory, alone.memory)):
             assert a.keys() == b.keys()
             for name in a:
@@ -41,21 +42,41 @@ def answers_alike(e: Watched, sites: list[int]) -> None:
         assert not torch.equal(one.up["w"], e.state.server["w"])
 
 
+def stacks(case: Case) -> bool:
+    """Whether several sites of this case can be trained in one program."""
+    by_rows = case.objective.row_independent and not case.objective.has_site_stats
+    return case.algorithm.has_plain_steps and by_rows and not shares_nothing(case.algorithm)
+
+
+def engine_of(case: Case) -> Watched:
+    return engine(case.algorithm, case.objective, world(case.kind))
+
+
+STACKED = [case for case in cases() if stacks(case)]
+
+
 @pytest.mark.parametrize("sites", [[0, 1, 2, 3], [0, 2], [1, 3]], ids=str)
-def test_unequal_sites_with_padding_train_as_alone(sites: list[int]) -> None:
-    answers_alike(engine(FedAvg(), Plain(), world(Exact)), sites)
-    answers_alike(engine(PFedPLL(), LCP(), world(Candidates)), sites)
+@pytest.mark.parametrize("case", STACKED, ids=str)
+def test_unequal_sites_with_padding_train_as_alone(case: Case, sites: list[int]) -> None:
+    e = engine_of(case)
+    assert e.backend.stacks
+    answers_alike(e, sites)
+
+
+def test_sites_with_parts_of_their_own_and_without_are_stacked() -> None:
+    personal = {"is_personal" in case.algorithm.overridden for case in STACKED}
+    assert personal == {True, False}
 
 
 @pytest.mark.parametrize(
     "model", [ModelSpec("mlp", hidden=8), ModelSpec("mlp", hidden=5, layers=3), ModelSpec("linear")]
 )
 def test_the_zoos_small_networks(model: ModelSpec) -> None:
-    answers_alike(engine(FedAvg(), Plain(), world(Exact), net=build(model, (6,), 4, 0)), [0, 1, 3])
+    answers_alike(engine(Algorithm(), Plain(), world(Exact), net=build(model, (6,), 4, 0)), [0, 1, 3])
 
 
 def test_features_are_those_of_each_site() -> None:
-    e = engine(PFedPLL(), LCP(), world(Candidates))
+    e = engine_of(next(case for case in STACKED if "build" in case.algorithm.overridden))  # layers before the head
     rows = torch.randn(2, e.population.spec.layout.size)
     x = torch.randn(6, 6)
     pair = StackedNet(e.population.runtime.net.module, e.population.spec.layout, rows, torch.zeros_like(rows))
@@ -66,7 +87,7 @@ def test_features_are_those_of_each_site() -> None:
 
 
 def test_a_step_of_the_matrix_is_a_step_of_every_network() -> None:
-    e = engine(FedAvg(), Plain(), world(Exact))
+    e = engine(Algorithm(), Plain(), world(Exact))
     rows, x = torch.randn(2, e.population.spec.layout.size), torch.randn(6, 6)
     pair = StackedNet(e.population.runtime.net.module, e.population.spec.layout, rows, torch.zeros_like(rows))
     rows.sub_(pair.backward(pair(x).square().view(2, -1).sum(1)), alpha=0.1)
@@ -76,7 +97,7 @@ def test_a_step_of_the_matrix_is_a_step_of_every_network() -> None:
 
 
 def test_weights_that_a_loss_does_not_see_stay_where_they_are() -> None:
-    e = engine(FedAvg(), Plain(), world(Exact))
+    e = engine(Algorithm(), Plain(), world(Exact))
     rows, x = torch.randn(2, e.population.spec.layout.size), torch.randn(6, 6)
     pair = StackedNet(e.population.runtime.net.module, e.population.spec.layout, rows, torch.ones_like(rows))
     g = pair.backward(pair.features(x).square().view(2, -1).sum(1))
@@ -126,18 +147,18 @@ def conv() -> Network:
 @pytest.mark.parametrize(
     ("method", "objective", "net", "local"),
     [
-        (FedProx(), Plain(), network(), LOCAL),
-        (FedAvg(), Crowded(), network(), LOCAL),
-        (FedAvg(), Plain(), conv(), LOCAL),
-        (FedAvg(), Plain(), network(nn.Dropout()), LOCAL),
-        (FedAvg(), Plain(), network(nn.BatchNorm1d(8)), LOCAL),
-        (FedAvg(), Plain(), Doubling(nn.Sequential(nn.Linear(6, 8)), nn.Linear(8, 4)), LOCAL),
-        (FedAvg(), Plain(), Network(nn.Sequential(nn.Linear(6, 30000)), nn.Linear(30000, 4)), LOCAL),
-        (FedAvg(), Plain(), network(), replace(LOCAL, epochs=2)),
-        (FedAvg(), Plain(), Network(nn.Sequential(Halving(6, 8)), nn.Linear(8, 4)), LOCAL),
-        (FedAvg(), Plain(), watched(), LOCAL),
-        (FedAvg(), Plain(), frozen(), LOCAL),
-        (FedAvg(), Plain(), halved(), LOCAL),
+        (overriding("correct", kind=Exact)[0], Plain(), network(), LOCAL),
+        (Algorithm(), Crowded(), network(), LOCAL),
+        (Algorithm(), Plain(), conv(), LOCAL),
+        (Algorithm(), Plain(), network(nn.Dropout()), LOCAL),
+        (Algorithm(), Plain(), network(nn.BatchNorm1d(8)), LOCAL),
+        (Algorithm(), Plain(), Doubling(nn.Sequential(nn.Linear(6, 8)), nn.Linear(8, 4)), LOCAL),
+        (Algorithm(), Plain(), Network(nn.Sequential(nn.Linear(6, 30000)), nn.Linear(30000, 4)), LOCAL),
+        (Algorithm(), Plain(), network(), replace(LOCAL, epochs=2)),
+        (Algorithm(), Plain(), Network(nn.Sequential(Halving(6, 8)), nn.Linear(8, 4)), LOCAL),
+        (Algorithm(), Plain(), watched(), LOCAL),
+        (Algorithm(), Plain(), frozen(), LOCAL),
+        (Algorithm(), Plain(), halved(), LOCAL),
     ],
     ids=[
         *("own gradient", "crowded", "convolution", "dropout", "buffers", "own forward", "large", "epochs"),
@@ -166,7 +187,7 @@ class Stumbling(Plain):
 
 
 def test_a_site_that_fails_is_named_and_does_not_take_the_others_along() -> None:
-    report = engine(FedAvg(), Stumbling(), world(Exact), replace(LOCAL, steps=8)).round(0)
+    report = engine(Algorithm(), Stumbling(), world(Exact), replace(LOCAL, steps=8)).round(0)
     assert report.failures.keys() == {2}
     assert "stumbled" in report.failures[2].reason
     assert report.losses.keys() == {0, 1, 3}
@@ -175,7 +196,7 @@ def test_a_site_that_fails_is_named_and_does_not_take_the_others_along() -> None
 def test_neither_cores_nor_workers_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     def trained(cores: int, workers: int) -> dict[str, Tensor]:
         monkeypatch.setattr(process, "cores", lambda: cores)
-        e = engine(FedAvg(), Plain(), world(Exact, (9, 12, 20, 31, 26, 14, 17)), workers=workers)
+        e = engine(Algorithm(), Plain(), world(Exact, (9, 12, 20, 31, 26, 14, 17)), workers=workers)
         assert e.backend.stacks
         return everything(e.go())
 
@@ -183,20 +204,16 @@ def test_neither_cores_nor_workers_change_a_bit(monkeypatch: pytest.MonkeyPatch)
     assert not [differences(runs[0], run) for run in runs[1:] if differences(runs[0], run)]
 
 
-@pytest.mark.parametrize("name", [n for n, c in catalogue().items() if issubclass(c, Objective)])
-def test_an_objective_that_says_so_takes_every_example_by_itself(name: str) -> None:
-    objective = catalogue()[name]()
-    assert isinstance(objective, Objective)
-    if not objective.row_independent:
-        pytest.skip(f"{name} says that it does not")
+@pytest.mark.parametrize("objective", [o for o in objectives() if o.row_independent], ids=lambda o: o.name)
+def test_an_objective_that_says_so_takes_every_example_by_itself(objective: Objective) -> None:
     federation, _ = world(objective.labels)
-    memory, survey = objective.init_rows(federation.labels), objective.site_stats(federation.labels)
+    memory, site_stats = objective.init_rows(federation.labels), objective.site_stats(federation.labels)
     net = network().eval()
 
     def both(rows: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         remembered = {n: t[rows] for n, t in memory.items()}
         batch = Batch.of(
-            federation.x[rows], federation.labels.take(rows), torch.ones(len(rows)), remembered, {}, survey
+            federation.x[rows], federation.labels.take(rows), torch.ones(len(rows)), remembered, {}, site_stats
         )
         values, out = objective.loss(net, batch)
         with torch.no_grad():

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from imperfed.algorithms.scaffold import Scaffold
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult, ServerContext, SiteSetup
 from imperfed.core.errors import DataError
+from imperfed.core.exchange import Updates
 from imperfed.core.labels import Exact
 from imperfed.engine.state import nbytes, shared
 from tests.support.toy import Plain, Watched, differences, engine, everything, world
@@ -18,8 +24,28 @@ from tests.support.toy import Plain, Watched, differences, engine, everything, w
 SCENE = world(Exact)
 
 
+@dataclass(frozen=True)
+class Remembering(Algorithm):
+    """Averaging with a memory at the server, and one at every site on which its answer depends."""
+
+    name: ClassVar[str] = "remembering"
+
+    def init_server(self, w: Tensor, sites: int) -> Tree:
+        return {"rounds": torch.zeros(1)}
+
+    def init_site(self, site: SiteSetup) -> Tree:
+        return {"moved": torch.zeros(site.layout.shared)}
+
+    def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
+        moved = done.memory["moved"] + done.net.w - done.down["w"]
+        return {"w": done.down["w"] + moved}, {"moved": moved}
+
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        return super().merge(server, updates, context) | {"rounds": server["rounds"] + 1}
+
+
 def fresh(rounds: int = 4) -> Watched:
-    return engine(Scaffold(), Plain(), SCENE, rounds=rounds, participation=0.5, checkpoint_every=2)
+    return engine(Remembering(), Plain(), SCENE, rounds=rounds, participation=0.5, checkpoint_every=2)
 
 
 @pytest.fixture
@@ -34,8 +60,8 @@ def test_a_checkpoint_brings_everything_back(saved: Path) -> None:
     whole, part = fresh().go(), fresh()
     part.state.restore(saved)
     assert part.state.round == 1
-    server = {"server 0/w", "server 0/buffers", "server 0/c", "server 0/K"}
-    assert part.state.flat().keys() == server | {"personal", "memory/c", "rows/p"}
+    server = {"server 0/w", "server 0/buffers", "server 0/rounds"}
+    assert part.state.flat().keys() == server | {"personal", "memory/moved", "rows/p"}
     part.go()
     assert [report.round for report in part.reports] == [1, 2, 3]
     assert not differences(everything(part), everything(whole))
@@ -83,7 +109,7 @@ def test_files_that_are_no_checkpoints_are_errors(saved: Path) -> None:
 
 def test_a_checkpoint_of_another_run_is_an_error(saved: Path) -> None:
     tensors = load_file(saved)
-    less = {name: t for name, t in tensors.items() if name != "memory/c"}
+    less = {name: t for name, t in tensors.items() if name != "memory/moved"}
     for other in (
         tensors | {"more": torch.zeros(1)},
         less,
@@ -107,7 +133,7 @@ def refuse(path: Path, why: str) -> None:
 
 def test_restored_memory_reaches_the_workers(saved: Path) -> None:
     whole = fresh().go()
-    e = engine(Scaffold(), Plain(), SCENE, rounds=4, participation=0.5, workers=2)
+    e = engine(Remembering(), Plain(), SCENE, rounds=4, participation=0.5, workers=2)
     e.state.restore(saved)
     e.go()
     assert not differences(everything(e), everything(whole))

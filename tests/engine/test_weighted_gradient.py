@@ -5,36 +5,33 @@ from __future__ import annotations
 import pytest
 import torch
 
-from imperfed.algorithms.fedaws import FedAwS
-from imperfed.core.labels import Positive
+from imperfed.core.labels import Exact
 from imperfed.engine.backends import weighted_gradient as module
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.local_training import Local
-from tests.support.toy import engine, world
+from tests.support.toy import OneStep, Plain, engine, world
 
 
 def test_the_way_is_kept_while_the_same_sites_are_on_duty() -> None:
-    method = FedAwS(one_pass=True)
-    e = engine(method, method.objective, world(Positive), Local())
+    e = engine(OneStep(), Plain(), world(Exact), Local())
     e.round(0)
     first = e.backend.route
     e.round(1)
     assert e.backend.route is first
-    some = engine(method, method.objective, world(Positive), Local(), participation=0.5)
+    some = engine(OneStep(), Plain(), world(Exact), Local(), participation=0.5)
     for number in range(3):
         assert some.round(number).who == some.backend.route.sites
 
 
 def test_parts_of_any_size_give_one_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    method = FedAwS(one_pass=True)
-    e = engine(method, method.objective, world(Positive), Local())
+    e = engine(OneStep(), Plain(), world(Exact), Local())
     spec, fed, net = e.population.spec, e.population.federation, e.population.runtime.net
     sites, p, results = (0, 2, 3), torch.tensor([0.2, 0.5, 0.3]), []
     for size in (module.PART, 7, 1):
         monkeypatch.setattr(module, "PART", size)
         route = Route.of(fed, spec.objective, sites)
         assert all(len(part.examples) <= size for part in route.parts)
-        results.append(weighted_gradient(spec, fed.x, fed.labels, net, {}, route, p))
+        results.append(weighted_gradient(spec, fed.x, fed.labels, net, e.state.rows, route, p))
     for g, losses in results[1:]:
         torch.testing.assert_close(g, results[0][0])
         torch.testing.assert_close(losses, results[0][1])

@@ -6,6 +6,7 @@ Methods, attacks, defences and repairs are those that are found in their folders
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -13,18 +14,21 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.algorithms import catalogue, reference
-from imperfed.algorithms.clpl import CLPL
+from imperfed.algorithms import reference
 from imperfed.attacks import attacks
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError
-from imperfed.core.labels import Candidates, Exact
+from imperfed.core.labels import Candidates, Exact, Labels, Memberships
+from imperfed.core.objective import Objective
 from imperfed.defences import defences
+from imperfed.defences.robust import Everywhere
 from imperfed.experiments.config import options, resolve
 from imperfed.experiments.experiment import Experiment
 from imperfed.repairs import repairs
+from tests.support.methods import algorithms, objectives, shares_nothing
 
-ALGORITHMS = [name for name, method in catalogue().items() if issubclass(method, Algorithm)]
+OF_MEMBERSHIPS = next(objective for objective in objectives() if objective.accepts(Memberships))
+"""An objective that learns from all that attacks make of candidate sets."""
 SMALL = {
     "split.sites": 7,
     "split.partition": "iid",
@@ -80,50 +84,50 @@ def assert_learned(experiment: Experiment) -> None:
     assert all(torch.isfinite(t).all() for t in experiment.engine.state.flat().values())
 
 
-def takes_candidates(name: str) -> bool:
-    """Whether an algorithm learns from candidate sets, by its own objective or by one that it is given."""
-    own = catalogue()[name]().objective
-    return own is None or own.accepts(Candidates)
-
-
-def spelled(name: str) -> str:
-    """With the objective of Cour et al., which learns from all that attacks make of candidate sets, if it takes it."""
+def spelled(algorithm: Algorithm) -> str:
+    """Return its name with an objective that learns from memberships too, if it takes one."""
     try:
-        catalogue()[name](objective=CLPL())
+        replace(algorithm, objective=OF_MEMBERSHIPS)
     except UsageError:
-        return name
-    return f"{name}+clpl"
+        return algorithm.name
+    return f"{algorithm.name}+{OF_MEMBERSHIPS.name}"
+
+
+def attacked_kind(attack: str) -> type[Labels]:
+    """Return the kind of labels that an attack makes of candidate sets."""
+    return type(attacks()[attack](target="q", unprivileged="c").prepare(Candidates(torch.ones(1, 3).bool(), 3)))
 
 
 @pytest.mark.parametrize("attack", ["", *attacks()])
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if takes_candidates(name)])
-def test_every_algorithm_under_every_attack_and_defence(table: Path, name: str, attack: str) -> None:
+@pytest.mark.parametrize("algorithm", algorithms(Candidates), ids=lambda a: a.name)
+def test_every_algorithm_under_every_attack_and_defence(table: Path, algorithm: Algorithm, attack: str) -> None:
+    name = algorithm.name
     for defence in ("", *defences()):
-        words = settled(table, spelled(name), attack=attack, defence=defence)
-        if attack == "mixup" and spelled(name) == name:
-            with pytest.raises(UsageError, match="comes with memberships labels here"):
+        words = settled(table, spelled(algorithm), attack=attack, defence=defence)
+        if attack and attacked_kind(attack) is not Candidates and spelled(algorithm) == name:
+            with pytest.raises(UsageError, match=f"comes with {attacked_kind(attack).kind} labels here"):
                 run(words)
-        elif defence and name in ("local-only", "pooled"):
+        elif defence and shares_nothing(algorithm):
             with pytest.raises(UsageError, match=f"looks at what sites send; under {name} they send nothing"):
                 run(words)
-        elif defence in ("median", "trimmed-mean") and name in ("fedpsl", "ifca"):
+        elif defence and issubclass(defences()[defence], Everywhere) and algorithm.not_mixable_because:
             with pytest.raises(UsageError, match=f"mixes all sites number by number, and under {name} "):
                 run(words)
         else:
             assert_learned(run(words))
 
 
-@pytest.mark.parametrize("name", [n for n, m in catalogue().items() if not issubclass(m, Algorithm)])
-def test_every_objective_under_attack_or_refused_with_the_reason(table: Path, name: str) -> None:
+@pytest.mark.parametrize("objective", objectives(), ids=lambda o: o.name)
+def test_every_objective_under_attack_or_refused_with_the_reason(table: Path, objective: Objective) -> None:
     """Sets that stay sets suit every objective of candidate sets; memberships suit those that take weights."""
-    objective = catalogue()[name]
-    for attack in ("plfa", "mixup"):
-        words = settled(table, name, attack=attack, **{"labels.kind": "candidates"})
-        kind = attacks()[attack](target="q", unprivileged="c").prepare(Candidates(torch.ones(1, 3).bool(), 3))
-        if objective.accepts(type(kind)):
+    for attack in attacks():
+        words = settled(table, objective.name, attack=attack, **{"labels.kind": "candidates"})
+        kind = attacked_kind(attack)
+        if objective.accepts(kind):
             assert_learned(run(words))
         else:
-            with pytest.raises(UsageError, match=rf"{name!r} learns from .* comes with {kind.kind} labels here"):
+            reason = rf"{objective.name!r} learns from .* comes with {kind.kind} labels here"
+            with pytest.raises(UsageError, match=reason):
                 run(words)
 
 
@@ -141,7 +145,7 @@ def test_repairs_before_attacked_training(table: Path, repair: str, defence: str
 @pytest.mark.parametrize("repair", list(repairs()))
 def test_repairs_of_other_labels_are_refused(table: Path, repair: str) -> None:
     if repairs()[repair].labels is Candidates:
-        pytest.skip("mends candidate sets")
+        pytest.skip("corrects candidate sets")
     with pytest.raises(UsageError, match=f"repair {repair} corrects .* comes with candidates labels here"):
         run(settled(table, "fedavg", repair=repair, **{"labels.kind": "candidates"}))
 
@@ -188,4 +192,4 @@ def test_all_sites_cannot_attack(table: Path) -> None:
 def test_the_kinds_these_crosses_stand_on() -> None:
     assert reference(Candidates).accepts(Candidates)
     assert reference(Exact).accepts(Exact)
-    assert len(ALGORITHMS) >= 8
+    assert len(algorithms(Candidates)) >= 8

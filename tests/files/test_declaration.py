@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from imperfed.data.files.declaration import (
     LabelColumns,
     SensitiveColumn,
     Uncertain,
+    _filled,
     parse,
     read_declaration,
 )
+from imperfed.data.files.problems import Problems
 
 WHOLE = """
 name = "clinics"
@@ -121,6 +124,7 @@ BROKEN = {
     'labels.classes = ["a", " b"]': ["without blanks around them"],
     'labels.columns = ["a", "b"]': ["column and columns", "labels are exact"],
     'labels.truth = ["a", "b"]': ["labels.truth", "the true class"],
+    'labels = {kind = "candidates", classes = ["a|b", "c"], column = "y"}': ["labels.separator", "class 'a|b'"],
     'labels.missing = ["NA"]': ["labels.missing", "annotated"],
     "labels.uncertain = {values = [-1]}": ["labels.uncertain", "annotated"],
     "labels.uncertain = 3": ["labels.uncertain", "a table of keys"],
@@ -179,6 +183,18 @@ def test_files_that_are_no_declarations(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(DataError, match=why):
             read_declaration(path)
+
+
+@pytest.mark.parametrize("odd", ['"', "'", "\\", "a.b", "# no", "\x7f", "tab\tbed", "two\nlines", "é ✓", "[x]", "="])
+def test_odd_strings_are_read_back(odd: str) -> None:
+    said = Declaration(
+        odd,
+        {odd: f"{odd}.csv"},
+        delimiter=odd,
+        inputs=Inputs(("age", odd), {f"{odd}2": (odd, "b")}),
+        labels=LabelColumns("exact", ("a", odd), "y"),
+    )
+    assert _filled(Declaration, tomllib.loads(said.toml()), "", Path(), Problems()) == said
 
 
 names = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8).filter(lambda t: "|" not in t)

@@ -13,7 +13,8 @@ from torch.nn.functional import cross_entropy, softmax
 
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
-from imperfed.core.exchange import Exchange, Updates
+from imperfed.core.context import ServerContext
+from imperfed.core.exchange import Exchange, Updates, WeightedGradient
 from imperfed.core.federation import Federation, Trusted
 from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
 from imperfed.core.network import Network
@@ -108,6 +109,19 @@ class Plain(Objective):
 
     def update_rows(self, net: Callable[[Tensor], Tensor], batch: Batch, out: Any) -> Tree:
         return {"p": out}
+
+
+@dataclass(frozen=True)
+class OneStep(Algorithm):
+    """A plain step on the mean gradient: FedSGD."""
+
+    name: ClassVar[str] = "one-step"
+
+    def exchanges(self, round: int) -> tuple[Exchange, ...]:
+        return (WeightedGradient("step", self.merge, weights=lambda n: n / n.sum()),)
+
+    def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        return server | {"w": server["w"] - context.lr * updates["g"][0]}
 
 
 class Direct:

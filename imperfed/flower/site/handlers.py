@@ -18,7 +18,7 @@ from imperfed.core.threads import one_thread
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
-from imperfed.engine.site import OPENING, SiteUpdate
+from imperfed.engine.site import SiteUpdate
 from imperfed.flower.messages.payload import (
     NO_EXCHANGE,
     REPAIR,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.rules import name_trouble
-from imperfed.flower.processes.keys import SiteKeys
-from imperfed.flower.processes.supernode import SuperNode, CoordinatorAddress
 from imperfed.flower.processes.child import Stopped, alone, orderly
+from imperfed.flower.processes.keys import SiteKeys
+from imperfed.flower.processes.supernode import CoordinatorAddress, SuperNode
 
 APP = "imperfed.flower.apps:site"
 LINGER = 60.0  # seconds to wait for the other sites' last answers

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from imperfed.core.batch import Tree
 from imperfed.core.atomic import durably
+from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
 
 Key = tuple[int, int]

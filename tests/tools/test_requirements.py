@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}
 """Where the name that is installed is not the name that is imported."""
 EXTRAS = {"flower": "flower", "algorithms": "dp"}
@@ -71,6 +72,16 @@ def test_an_undeclared_import_is_named_with_its_line(tmp_path: Path, file: str, 
     path.parent.mkdir(parents=True)
     path.write_text(code)
     assert undeclared(tmp_path, the_project()) == [f"imperfed/{file}:2: {name}"]
+
+
+def test_what_trains_needs_no_reader_of_settings() -> None:
+    """A machine that computes may have torch and little else."""
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(('msgspec', 'tomli_w', 'typer', 'rich', 'matplotlib', 'flwr')))\n"
+        "import imperfed.core.federation, imperfed.nn.optimizers, imperfed.models, imperfed.engine.engine\n"
+        "from imperfed.algorithms import catalogue; catalogue()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_development_environment_is_pinned() -> None:

@@ -36,7 +36,8 @@ def test_the_file_of_the_demo_is_valid(any_parts: bool) -> None:
 
 @pytest.mark.parametrize("method", catalogue())
 def test_every_method_has_a_schema_that_takes_its_own_file(method: str) -> None:
-    words = {"method": method, "repair": "fb-nll", "attack": "plfa", "defence": "krum", "sizes": "3,4"}
+    words = {"method": method, "repair": "fb-nll", "attack": "plfa", "defence": "krum"}
+    words |= {"partition": "quantity", "sizes": "3,4", "labels.noise": "uniform"}
     file = tomllib.loads(resolve(words=words).toml())
     assert errors(schema_of(**words), file) == []
     assert errors(schema_of(any_parts=True), file) == []
@@ -48,8 +49,10 @@ def test_every_method_has_a_schema_that_takes_its_own_file(method: str) -> None:
         ("local", "lr", "fast", "'fast' is not of type 'number'"),
         ("rounds", "rounds", 2.5, "2.5 is not of type 'integer'"),
         ("rounds", "on_failure", "skp", "'skp' is not one of ['retry', 'skip', 'stop']"),
-        ("split", "sizes", [1, "b"], "'b' is not of type 'integer'"),
-        ("split", "cover", "yes", "'yes' is not of type 'boolean'"),
+        ("partition", "min_size", "b", "'b' is not of type 'integer'"),
+        ("split", "standardise", "yes", "'yes' is not of type 'boolean'"),
+        ("split", "partition", 3, "3 is not of type 'string'"),
+        ("partition", "sizes", [1], "Additional properties are not allowed ('sizes' was unexpected)"),
         ("local", "rate", 0.1, "Additional properties are not allowed ('rate' was unexpected)"),
         ("method", "size", "large", "'large' is not of type 'integer'"),
         ("objective", "lambda1", "x", "'x' is not of type 'number'"),
@@ -71,7 +74,7 @@ def test_settings_are_explained_and_have_their_defaults() -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     written = json.loads(done("schema").out)
-    assert set(written["properties"]) >= {"run", "local", "method", "objective", "repair", "attack", "defence"}
+    assert set(written["properties"]) >= {"run", "local", "method", "objective", "repair", "attack", "defence", "noise"}
     assert errors(written, {"method": {"anything": 1}, "local": {"lr": "x"}}) == ["'x' is not of type 'number'"]
     own = json.loads(done("schema", "fedprox", "-s", "defence=krum").out)["properties"]
     assert "mu" in own["method"]["properties"]
