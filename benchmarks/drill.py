@@ -178,7 +178,7 @@ class Drill:
             "none" if own and "is not there" not in log else "LOST",
         )
         self.nonsense(log)
-        gate = re.findall(r".*the sender went away.*", read(serving.out))
+        gate = re.findall(r".*the sender disconnected.*", read(serving.out))
         self.tell(
             "a request cut in half at the gate",
             f"{gate[0] if gate else 'NOTHING'}; the run ends with code {code}",
@@ -244,7 +244,7 @@ class Drill:
         until(serving.out, "^serving")
         joining = self.join("third", "north", port, keys=stranger)
         code = joining.popen.wait(180)
-        seen = [line for line in read(serving.out).splitlines() if "north is there" in line]
+        seen = [line for line in read(serving.out).splitlines() if "north has connected" in line]
         told = f"{seen or 'nothing'}; still {last(serving.out)}"
         self.tell("an unregistered key", told, f"{last(joining.out)} (code {code})", 0, "none")
         serving.end()

@@ -1,1 +1,1 @@
-"""What `import imperfed` offers: runs as Python calls, and their results as objects."""
+"""The interface of `import imperfed`: runs as Python calls, and their results as objects."""

@@ -1,10 +1,10 @@
-"""Runs from Python: the settings, the folder and the figures of the command line.
+"""Runs from Python, with the settings, folders and figures of the command line.
 
 result = imperfed.run("pfedpll", data="digits", rounds=5, **{"labels.candidates": "flip"})
 result.summary.personal.mean
 result.predict("site-0", x)
 result.labels("site-0").to_pandas()
-imperfed.open("runs/...")  # a run that has ended, as the same kind of result
+imperfed.open("runs/...")  # the result of a run that has ended
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class RunResult:
     summary: Summary
 
     def predict(self, site: str, x: Any) -> Tensor:
-        """The probability of each class for new rows [n, ...] as the run's own file holds them, an array or a tensor.
+        """Return the probability of each class for new rows [n, ...], an array or tensor like the run's own data.
 
-        Columns of a table stand in the order of training and are standardised here. Pictures of uint8, [n, h, w] or
-        [n, channels, h, w], are divided by 255 as they were for training; numbers of other types are taken as they are.
-        Where classes do not exclude one another (annotated labels), it is the probability that each is present.
+        The columns of a table are in the order of training, and are standardised here. Images of uint8, [n, h, w] or
+        [n, channels, h, w], are divided by 255 as in training; numbers of other types are used unchanged. Where classes
+        do not exclude one another (annotated labels), it is the probability that each is present.
         """
         try:
             array = x.numpy(force=True) if isinstance(x, Tensor) else np.asarray(x)
@@ -57,23 +57,23 @@ class RunResult:
         return KINDS[self.summary.facts.labels].probabilities(logits)
 
     def model(self, site: str) -> Network:
-        """The network with which a site predicts. It takes inputs as it was trained on: tables standardised."""
+        """Return the network with which a site predicts. It takes inputs as in training: tables standardised."""
         self._check(site)
         folder = RunFolder(self.folder)
         summary = self.summary
         return load_net(folder, folder.config(), site, summary.input, len(summary.classes), summary.features).module
 
     def labels(self, site: str) -> pyarrow.Table:
-        """What a site's training rows were given and what was worked out, as columns."""
+        """Return the labels given for a site's training rows and those inferred, as columns."""
         from pyarrow import parquet
 
         self._check(site)
         if self.summary.labels is None:
-            raise UsageError(f"{self.summary.method} worked out no labels in this run")
+            raise UsageError(f"{self.summary.method} inferred no labels in this run")
         return parquet.read_table(self.folder / "labels" / f"{site}.parquet")
 
     def _scale(self) -> Scale:
-        """How inputs were standardised."""
+        """Return how inputs were standardised."""
         path = self.folder / "models" / "scale.safetensors"
         if path.exists():
             return Scale(**RunFolder(self.folder).load_model("scale"))
@@ -88,14 +88,14 @@ class RunResult:
 
 
 def run(method: str, data: str = "digits", out: str | Path = "runs", **settings: Any) -> RunResult:
-    """Train one method on a dataset or a file, in a new folder below `out`; settings as `--set` takes them."""
+    """Train one method on a dataset or a file, in a new folder below `out`; settings are those of `--set`."""
     folder, summary = start(resolve(words={"method": method, "data": data, **settings}), Path(out), Watch())
     return RunResult(folder.path, summary)
 
 
 def open(folder: str | Path) -> RunResult:
-    """A run that has ended, from its folder."""
+    """Return the result of a run that has ended, from its folder."""
     summary = RunFolder.open(Path(folder)).summary()
     if summary is None:
-        raise UsageError(f"{folder}: this run has not ended; go on with: imperfed resume {folder}")
+        raise UsageError(f"{folder}: this run has not ended; continue with: imperfed resume {folder}")
     return RunResult(Path(folder), summary)

@@ -1,1 +1,1 @@
-"""The command line, and how runs look on a terminal."""
+"""The command line, and how runs are shown on a terminal."""

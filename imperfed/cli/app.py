@@ -1,4 +1,4 @@
-"""The command line. Imports nothing heavy at the top, so that `--help` answers at once."""
+"""The command line. Imports nothing heavy at the top, so that `--help` responds at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imperfed.cli.progress import Show
     from imperfed.experiments.config import Config
 
-typer.core.HAS_RICH = False  # help is plain text, in which typer would otherwise escape brackets for rich
+typer.core.HAS_RICH = False  # help is plain text; typer would otherwise escape its brackets for rich
 app = typer.Typer(
     name="imperfed",
     help="Federated learning from imperfect labels: any method, on your data, one report.",
@@ -39,14 +39,14 @@ Data = Annotated[
     ),
 ]
 Rounds = Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")]
-Model = Annotated[str | None, typer.Option("--model", help="A model's name or your own as module:function.")]
+Model = Annotated[str | None, typer.Option("--model", help="A model's name, or your own as module:function.")]
 Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
-Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes; 0: one a core, 1: none.")]
+Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes; 0: one per core, 1: none.")]
 Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is made.")]
-Seeds = Annotated[str, typer.Option("--seeds", help="Numbers with commas; each also seeds the split.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Seeds side by side, a process each; 0: 3 on a large GPU, else 1.")]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
+Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is created.")]
+Seeds = Annotated[str, typer.Option("--seeds", help="Comma-separated numbers; each also seeds the split.")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Seeds in parallel, one process each; 0: 3 on a large GPU, else 1.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 INTERRUPTED = 130
 DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
@@ -58,13 +58,13 @@ def run(
     data: Data = "",
     rounds: Rounds = None,
     model: Model = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Of initial weights, batches and sampling.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of initial weights, batches and sampling.")] = None,
     device: Device = None,
     workers: Workers = None,
-    settings: Set = [],  # noqa: B006 (read only; a list is what the option parser takes)
+    settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
     out: Out = Path("runs"),
 ) -> None:
-    """Train one method. Without a name: the demo, candidate sets on handwritten digits, three references beside."""
+    """Train one method. Without a name: a demo with candidate sets on handwritten digits, beside three references."""
     words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
     if what is None:
         _compare(DEMO, [seed or 0], words, out)
@@ -82,7 +82,7 @@ def run(
 @app.command()
 def compare(
     methods: Annotated[
-        str, typer.Argument(help="Names with commas, settings behind a name: 'fedprox mu=1, fedavg'; or a study.toml.")
+        str, typer.Argument(help="Names with their settings, comma-separated: 'fedprox mu=1, fedavg'; or a study.toml.")
     ],
     data: Data = "",
     seeds: Seeds = "0",
@@ -109,8 +109,8 @@ def compare(
 
 @app.command()
 def reproduce(
-    study: Annotated[str, typer.Argument(help="A paper's table, as pfedpll/table-4.2 (see `list studies`).")],
-    only: Annotated[str, typer.Option("--only", help="Datasets of the table, with commas; empty: all.")] = "",
+    study: Annotated[str, typer.Argument(help="A paper's table, such as pfedpll/table-4.2 (see `list studies`).")],
+    only: Annotated[str, typer.Option("--only", help="Datasets of the table, comma-separated; empty: all.")] = "",
     seeds: Seeds = "0,1,2",
     rounds: Rounds = None,
     device: Device = None,
@@ -119,7 +119,7 @@ def reproduce(
     jobs: Jobs = 0,
     out: Out = Path("runs"),
 ) -> None:
-    """Make a paper's table anew: the paper's figures, ours, and the difference."""
+    """Reproduce a paper's table: the paper's figures, ours, and the difference."""
     from imperfed.experiments.reproduce import chosen, markdown
     from imperfed.experiments.reproduce import reproduce as make
 
@@ -133,7 +133,7 @@ def reproduce(
 
 @app.command()
 def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
-    """Go on with a run that was interrupted or killed; ends with the models an uninterrupted run ends with."""
+    """Continue a run that was interrupted or killed; the models are the same as those of an uninterrupted run."""
     from imperfed.cli.tables import run_table
     from imperfed.experiments import experiment
     from imperfed.results.folder import RunFolder
@@ -144,7 +144,7 @@ def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
         cli_sites.serve_on(opened)
         return
     if summary is not None:
-        show.console.print(f"{folder}: this run has ended already")
+        show.console.print(f"{folder}: this run has already ended")
     else:
         with show.interruptible():
             summary = experiment.resume(opened, show.watch())
@@ -153,7 +153,7 @@ def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
 
 @app.command()
 def evaluate(folder: Annotated[Path, typer.Argument(help="A run's folder.")], json: Json = False) -> None:
-    """Compute the figures of a run's models anew from its files."""
+    """Compute the figures of a run's models again from its files."""
     from imperfed.cli.tables import figures_table
     from imperfed.experiments import experiment
     from imperfed.results.folder import RunFolder
@@ -164,11 +164,11 @@ def evaluate(folder: Annotated[Path, typer.Argument(help="A run's folder.")], js
 @app.command()
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that has ended.")],
-    file: Annotated[Path, typer.Argument(help="New rows, as a file of the run's sites, without labels.")],
-    site: Annotated[str, typer.Option("--site", help="With whose model, where sites have their own.")] = "",
+    file: Annotated[Path, typer.Argument(help="New rows, in the format of the run's own files, without labels.")],
+    site: Annotated[str, typer.Option("--site", help="The site whose model to use, where sites have their own.")] = "",
     out: Annotated[Path, typer.Option("--out", help="The table to write: .csv or .parquet.")] = Path("predictions.csv"),
 ) -> None:
-    """What a run's models say of new rows: the probability of every class, and the most probable one."""
+    """Predict new rows with a run's models: the probability of every class, and the most probable one."""
     from imperfed.api import runs as api
     from imperfed.results.predict import predict_file
 
@@ -178,7 +178,7 @@ def predict(
 
 @app.command()
 def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
-    """Write a run's report.html anew from its files."""
+    """Write a run's report.html again from its files."""
     from imperfed.report import write_report
     from imperfed.results.folder import RunFolder
 
@@ -188,28 +188,30 @@ def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
 @app.command()
 def inspect(
     path: Annotated[Path, typer.Argument(help="A folder of files, one file, or a federation.toml.")],
-    picture: Annotated[Path | None, typer.Option("--picture", help="Where to draw it; else census.png beside.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Picture file; default: census.png beside federation.toml.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """What your files hold, site by site, and what can learn from it; guesses federation.toml where there is none."""
+    """Show what your files hold, site by site, and which methods can learn from it; guess a missing federation.toml."""
     from imperfed.census.inspect import document, inspect
     from imperfed.census.picture import draw
 
-    told = inspect(path)
-    place, failed = picture or told.declaration.folder / "census.png", None
+    inspection = inspect(path)
+    place, failed = picture or inspection.declaration.folder / "census.png", None
     try:
-        draw(told.census, place)
+        draw(inspection.census, place)
     except OSError as error:
         failed = error
     drawn = None if failed else place
     if json:
         from json import dumps
 
-        typer.echo(dumps(document(told) | {"picture": drawn and str(drawn)}, indent=2, ensure_ascii=False))
+        typer.echo(dumps(document(inspection) | {"picture": drawn and str(drawn)}, indent=2, ensure_ascii=False))
     else:
         from imperfed.census.console import print_inspection
 
-        print_inspection(told, _console(), drawn)
+        print_inspection(inspection, _console(), drawn)
     if failed and picture:
         raise failed
     if failed:
@@ -227,7 +229,7 @@ def list_(
     ] = "algorithms",
     json: Json = False,
 ) -> None:
-    """The catalogue."""
+    """List the entries of the catalogue."""
     from imperfed.cli.catalogue import listing
 
     listing(what, json, _console())
@@ -235,7 +237,7 @@ def list_(
 
 @app.command()
 def show(name: Annotated[str, typer.Argument(help="A name from any of the lists.")], json: Json = False) -> None:
-    """All about one entry of the catalogue: symbols, settings, source file."""
+    """Show one entry of the catalogue: symbols, settings, source file."""
     from imperfed.cli.catalogue import show as show_entry
 
     show_entry(name, json, _console())
@@ -246,7 +248,7 @@ def schema(
     what: Annotated[str | None, typer.Argument(help="A method's name, or an experiment file (.toml).")] = None,
     settings: Set = [],  # noqa: B006
 ) -> None:
-    """Print a JSON schema of experiment files for editors; with a name, also of the settings of that method."""
+    """Print a JSON schema of experiment files, for editors; with a name, including the settings of that method."""
     from json import dumps
 
     from imperfed.experiments.config import resolve
@@ -257,14 +259,14 @@ def schema(
     typer.echo(dumps(file_schema(config, any_parts=what is None), indent=2, ensure_ascii=False))
 
 
-for verb in (cli_sites.keys, cli_sites.serve, cli_sites.join):
-    app.command()(verb)
+for command in (cli_sites.keys, cli_sites.serve, cli_sites.join):
+    app.command()(command)
 
 
 def _console() -> Console:
     from rich.console import Console
 
-    # No markup and no emoji codes: paths and names of classes are printed as they are.
+    # No markup and no emoji codes: paths and class names are printed unchanged.
     return Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
@@ -281,16 +283,16 @@ def _given(**values: object) -> dict[str, str]:
 def _words(
     settings: list[str], rounds: int | None, model: str | None, device: str | None, workers: int | None
 ) -> dict[str, str]:
-    """What was said on the command line, as key=value."""
-    if device == "cpu":  # once torch sees a GPU, a run on the CPU can fork no workers (`engine/backends/task_pool.py`)
+    """Return the settings given on the command line, by key."""
+    if device == "cpu":  # once torch has seen a GPU, a CPU run cannot fork workers (`engine/backends/task_pool.py`)
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     return _settings(settings) | _given(rounds=rounds, model=model, device=device, workers=workers)
 
 
-def _settings(said: Sequence[str]) -> dict[str, str]:
-    """Settings written as key=value."""
+def _settings(assignments: Sequence[str]) -> dict[str, str]:
+    """Return settings from `key=value` assignments."""
     words = {}
-    for setting in said:
+    for setting in assignments:
         key, equals, value = setting.partition("=")
         if not equals:
             raise UsageError(f"a setting is written as key=value; got {setting!r}")
@@ -311,19 +313,19 @@ def _numbers(seeds: str) -> list[int]:
     try:
         numbers = [int(s) for s in seeds.split(",")]
     except ValueError:
-        raise UsageError(f"--seeds takes whole numbers with commas between them; got {seeds!r}") from None
+        raise UsageError(f"--seeds takes comma-separated whole numbers; got {seeds!r}") from None
     if len(set(numbers)) < len(numbers):
-        raise UsageError(f"--seeds names a seed twice, which would count one run as two; got {seeds!r}")
+        raise UsageError(f"--seeds names a seed twice, which would count one run twice; got {seeds!r}")
     return numbers
 
 
 def _configs(words: dict[str, Any]) -> Callable[[str, int], Config]:
-    """The settings of a comparison's run, by its method and seed."""
+    """Return a function from a method and a seed to the settings of that run of a comparison."""
     from imperfed.experiments.config import resolve
 
     for key in words:
         if key.removeprefix("run.") in ("method", "seed"):
-            raise UsageError(f"{key} is what a comparison varies and cannot be set for all of its runs")
+            raise UsageError(f"{key} varies between the runs of a comparison and cannot be set for all of them")
 
     def config(method: str, seed: int) -> Config:
         name, *own = method.split()
@@ -351,13 +353,13 @@ def _compare(
 
 
 def main() -> None:
-    """Run the command line; every error a user can mend ends in one message and its exit code."""
+    """Run the command line; every error that a user can fix ends in one message and its exit code."""
     try:
         app()
     except ImperfedError as error:
         print(error if error.exit_code == INTERRUPTED else f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except OSError as error:  # a full disk, a folder that was taken away
+    except OSError as error:  # such as a full disk, or a folder that was removed
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The catalogue in words: what there is, and all about one entry."""
+"""The catalogue on a console: lists of entries, and one entry in full."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ Finder = Callable[[], Mapping[str, type[Any]]]
 
 
 def learns_from(method: Method) -> str:
-    """The kind of labels a method learns from."""
+    """Return the kind of labels a method learns from."""
     own = method.labels if issubclass(method, Objective) else method().objective
     return "any kind" if own is None else own.kind if isinstance(own, type) else own.labels.kind
 
 
 def about(method: type[Any]) -> str:
-    """The first sentence of a method's docstring."""
+    """Return the first line of a method's docstring."""
     return inspect.cleandoc(method.__doc__ or "").split("\n")[0]
 
 
 def algorithms() -> list[Entry]:
-    """Every method: whole algorithms, and objectives, which run under FedAvg or under another algorithm."""
+    """Return every method: algorithms, and objectives, which run under FedAvg or another algorithm."""
     return [
         {
             "name": name,
@@ -61,7 +61,7 @@ def algorithms() -> list[Entry]:
 
 
 def datasets() -> list[Entry]:
-    """Every built-in dataset, whether it is here, and where a missing one comes from."""
+    """Return every built-in dataset, whether it is present, and where to get it if it is missing."""
     folder = data_folder()
     return [
         {
@@ -77,17 +77,17 @@ def datasets() -> list[Entry]:
 
 
 def checksums(files: Mapping[str, str]) -> str:
-    """A dataset's files, each with the SHA-256 of its contents, unpacked where it is gzipped."""
+    """Return a dataset's files, each with the SHA-256 of its contents, unpacked where it is gzipped."""
     return "\n".join(f"  {path}  sha256 {digest}" for path, digest in files.items()) or "none"
 
 
 def model_entries() -> list[Entry]:
-    """Every model of the zoo."""
+    """Return every built-in model."""
     return [{"name": name, "takes": m.takes, "about": m.about} for name, m in models().items()]
 
 
 def study_entries() -> list[Entry]:
-    """Every table of a paper that `reproduce` makes anew."""
+    """Return every paper's table that `reproduce` can make."""
     read = {name: read_study(str(path)) for name, path in studies().items()}
     return [
         {"name": name, "table": s.title, "datasets": ", ".join(s.datasets), "methods": ", ".join(s.methods)}
@@ -96,12 +96,12 @@ def study_entries() -> list[Entry]:
 
 
 def label_entries() -> list[Entry]:
-    """Every kind of labels."""
+    """Return every kind of labels."""
     return [{"name": name, "is": kind.title, "about": about(kind)} for name, kind in KINDS.items()]
 
 
 def plain_entries(known: Finder) -> Callable[[], list[Entry]]:
-    """Return a function that lists what a catalogue knows: names, and what each is."""
+    """Return a function that lists a catalogue: the name and the description of each entry."""
     return lambda: [{"name": name, "about": about(thing)} for name, thing in known().items()]
 
 
@@ -114,7 +114,7 @@ AROUND: dict[str, Finder] = {
     "noise": noises,
     "annotations": annotation_patterns,
 }
-"""What goes with any method, and what makes the data it learns from."""
+"""What combines with any method, and what generates the data it learns from."""
 LISTS: dict[str, Callable[[], list[Entry]]] = {
     "algorithms": algorithms,
     **{what: plain_entries(known) for what, known in AROUND.items()},
@@ -151,7 +151,7 @@ def listing(what: str, as_json: bool, console: Console) -> None:
 
 
 def show(name: str, as_json: bool, console: Console) -> None:
-    """Print all about one entry of the catalogue."""
+    """Print one entry of the catalogue in full."""
     if name in catalogue():
         entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
     elif thing := find_around(name):
@@ -160,7 +160,7 @@ def show(name: str, as_json: bool, console: Console) -> None:
         entry = next(e for e in datasets() if e["name"] == name)
         if entry["present"] == "yes":
             differing = sources()[name].verify(data_folder())
-            entry["verified"] = f"differs: {', '.join(differing)}" if differing else "all files as known"
+            entry["verified"] = f"differs: {', '.join(differing)}" if differing else "all files match their checksums"
     elif name in models():
         entry = next(e for e in model_entries() if e["name"] == name)
     elif name in studies():
@@ -177,7 +177,7 @@ def show(name: str, as_json: bool, console: Console) -> None:
 
 
 def find_around(name: str) -> type[Any] | None:
-    """Return what goes with a method or makes its data; `list.name` says which one where two lists have the name."""
+    """Return what combines with a method or generates its data; `list.name` tells two lists' entries apart."""
     wanted, _, own = name.rpartition(".")
     lists = [what for what, known in AROUND.items() if wanted in ("", what) and own in known()]
     if len(lists) > 1:
@@ -186,10 +186,10 @@ def find_around(name: str) -> type[Any] | None:
 
 
 def method_entry(method: type[Any]) -> Entry:
-    """Return a method's page: the symbol table of its file, its settings, where its source lies."""
+    """Return a method's entry: the symbol table of its file, its settings, and where its source is."""
     module = sys.modules[method.__module__]
     package = sys.modules[module.__package__ or module.__name__]
-    if getattr(package, method.__name__, None) is method:  # a paper of several parts: its overview is the package's
+    if getattr(package, method.__name__, None) is method:  # a paper in several modules
         module = package
     path = Path(inspect.getfile(method))
     return {
@@ -202,7 +202,7 @@ def method_entry(method: type[Any]) -> Entry:
 
 
 def settings(method: type[Any]) -> list[str]:
-    """Return a line for every setting: its default, other choices, what it means; an objective's own come last."""
+    """Return one line per setting: its default, other choices, what it means; those of the objective come last."""
     return [*_lines(method(), ""), *_lines(getattr(method(), "objective", None), "objective.")]
 
 

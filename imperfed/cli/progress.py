@@ -1,4 +1,4 @@
-"""How a run shows itself: a live bar on a terminal, one line a round otherwise, and what Ctrl-C means."""
+"""The progress of a run: a live bar on a terminal, one line per round otherwise, and the handling of Ctrl-C."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from imperfed.results.summary import DataFacts
 
 
 class Show:
-    """Follows runs on a console."""
+    """Shows the progress of runs on a console."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -35,24 +35,24 @@ class Show:
         self.waiting: Status | None = None
 
     def watch(self) -> Watch:
-        """The hooks that a run calls."""
+        """Return the hooks that a run calls."""
         return Watch(self.prepare, self.begin, self.round, lambda: self.stopping)
 
     def prepare(self, config: Config) -> None:
-        """Show that something is being done before the first round."""
+        """Show that data are being prepared before the first round."""
         self.end()
         if self.console.is_terminal:
             self.waiting = self.console.status(f"preparing {config.run.data}")
             self.waiting.start()
 
     def begin(self, config: Config, data: FederatedData, round: int) -> None:
-        """Say what is about to be trained on what."""
+        """Print which method is about to be trained on which data."""
         self.end()
         self.total, self.first, self.began = config.rounds.rounds, round, time.perf_counter()
         self.last_score = ""
         self.console.print(f"{config.run.title} on {describe(data)}", style="bold")
         if own := DataFacts.of(data.facts).sites_not_used:
-            self.console.print(f"sites are simulated; the {own} that the data name: -s partition=column")
+            self.console.print(f"sites are simulated; to use the {own} that the data name: -s partition=column")
         if self.console.is_terminal:
             self.bar = Progress(
                 TextColumn("round"),
@@ -81,9 +81,9 @@ class Show:
             self.console.print(f"round {done}/{self.total}: {text}, {seconds:.2f} s, {left:.0f} s left")
 
     def score(self, report: RoundReport) -> str:
-        """The round's leading figure; a bar goes on showing the last one through rounds without."""
+        """Return the round's leading figure; a bar keeps showing the last one through rounds without one."""
         if report.personal:
-            name = next(iter(next(iter(report.personal.values()))))  # of any site: some may be away
+            name = next(iter(next(iter(report.personal.values()))))  # of any one site: some may be away
             values = [100 * s[name][0] for s in report.personal.values() if math.isfinite(s[name][0])]
             self.last_score = ""
             if values:
@@ -94,7 +94,7 @@ class Show:
         return self.last_score if report.personal or report.common or self.bar is not None else ""
 
     def end(self) -> None:
-        """Take away what moves."""
+        """Remove the spinner and the bar."""
         if self.waiting is not None:
             self.waiting.stop()
             self.waiting = None
@@ -104,7 +104,7 @@ class Show:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """The first Ctrl-C lets the round end and writes a checkpoint; the second stops at once."""
+        """On the first Ctrl-C, finish the round and write a checkpoint; on the second, stop at once."""
 
         def interrupt(number: int, frame: FrameType | None) -> None:
             if self.stopping:
@@ -116,14 +116,14 @@ class Show:
         try:
             yield
         except KeyboardInterrupt:
-            raise Interrupted("stopped at once; `imperfed resume` goes on from the run's last checkpoint") from None
+            raise Interrupted("stopped at once; `imperfed resume` continues from the run's last checkpoint") from None
         finally:
             signal.signal(signal.SIGINT, before)
             self.end()
 
 
 def describe(data: FederatedData) -> str:
-    """A federation in one line."""
+    """Describe a federation in one line."""
     federation, facts = data.federation, DataFacts.of(data.facts)
     sizes = federation.sizes()
     text = f"{federation.name}: {len(sizes)} sites of {min(sizes)} to {max(sizes)} rows, {federation.labels.kind}"

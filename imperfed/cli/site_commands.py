@@ -1,4 +1,4 @@
-"""The verbs of real sites: keys, serve, join."""
+"""The commands for real sites: keys, serve, join."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from imperfed.results.folder import RunFolder
 
 Keys = Annotated[Path | None, typer.Option("--keys", help="The folder that `imperfed keys` made for you.")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="No keys and no encryption, also beyond this machine.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="No keys and no encryption, even beyond this machine.")]
 
 
 def keys(
-    out: Annotated[Path, typer.Argument(help="A new folder: one folder in it for the coordinator, one for each site.")],
-    sites: Annotated[str, typer.Option("--sites", help="The sites' names, with commas.")],
-    host: Annotated[str, typer.Option("--host", help="Names and addresses of the coordinator, with commas.")],
-    days: Annotated[float, typer.Option("--days", help="How long the certificates hold.")] = 365,
+    out: Annotated[Path, typer.Argument(help="A new folder, to hold one folder for the coordinator and one per site.")],
+    sites: Annotated[str, typer.Option("--sites", help="The sites' names, comma-separated.")],
+    host: Annotated[str, typer.Option("--host", help="Names and addresses of the coordinator, comma-separated.")],
+    days: Annotated[float, typer.Option("--days", help="How long the certificates are valid.")] = 365,
 ) -> None:
-    """Make the certificates and keys of a consortium, in one step."""
+    """Make the certificates and keys of a consortium in one step."""
     from imperfed.flower.processes.keys import make_keys
 
     names = _names(sites)
@@ -28,7 +28,7 @@ def keys(
     typer.echo(f"{out / 'coordinator'}: for the coordinator, known as {host}")
     for name in names:
         typer.echo(f"{out / f'site-{name}'}: for {name}, and nobody else")
-    typer.echo(f"they hold until {expires:%Y-%m-%d %H:%M} UTC; hand them over by a way that others cannot read")
+    typer.echo(f"valid until {expires:%Y-%m-%d %H:%M} UTC; hand them over by a channel that others cannot read")
 
 
 def serve(
@@ -36,16 +36,16 @@ def serve(
     method: Annotated[str, typer.Argument(help="A method's name.")],
     rounds: Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")] = None,
     model: Annotated[str | None, typer.Option("--model", help="A model's name or your own as module:function.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Of initial weights, batches and sampling.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of initial weights, batches and sampling.")] = None,
     settings: Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value.")] = [],  # noqa: B006
-    sites: Annotated[str, typer.Option("--sites", help="Who takes part; otherwise all who are declared by name.")] = "",
+    sites: Annotated[str, typer.Option("--sites", help="Sites that take part; default: all declared by name.")] = "",
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port to listen on.")] = 8443,
     keys: Keys = None,
     insecure: Insecure = False,
     patience: Annotated[float, typer.Option("--patience", help="Seconds for a site to answer in a round.")] = 3600,
     out: Annotated[
-        Path, typer.Option("--out", help="Where the run's folder is made; or that of a run to go on with.")
+        Path, typer.Option("--out", help="Where the run's folder is created, or the folder of a run to continue.")
     ] = Path("runs"),
 ) -> None:
     """Coordinate a run with real sites: wait for them, train, and write the run's folder."""
@@ -56,19 +56,18 @@ def serve(
     from imperfed.flower.processes.keys import CoordinatorKeys
 
     declaration = read_declaration(federation)
-    # No row leaves a site; images are standardised as they are declared to be.
+    # No row leaves a site; images are standardised as declared.
     words = {"split.public": "0", "split.standardise": str(bool(declaration.inputs.standardise))}
     words |= _settings(settings) | _given(rounds=rounds, model=model, seed=seed)
     config = resolve(words=words | {"method": method, "data": str(federation)})
-    read = CoordinatorKeys.read(keys) if keys else None
-    names = named(declaration, _names(sites), read)
-    where = str(keys.resolve()) if keys else ""
-    service = Service(str(federation.resolve()), names, host, port, where, insecure, patience)
+    names = named(declaration, _names(sites), CoordinatorKeys.read(keys) if keys else None)
+    key_folder = str(keys.resolve()) if keys else ""
+    service = Service(str(federation.resolve()), names, host, port, key_folder, insecure, patience)
     serve_on(begin(out, config, service))
 
 
 def serve_on(folder: RunFolder) -> None:
-    """Go on with a run with real sites, from its last round."""
+    """Continue a run with real sites from its last round."""
     from imperfed.cli.app import _console
     from imperfed.cli.tables import run_table
     from imperfed.flower.coordinator.serving import serve as serve_run
@@ -80,11 +79,11 @@ def serve_on(folder: RunFolder) -> None:
 def join(
     coordinator: Annotated[str, typer.Argument(help="HOST:PORT of the coordinator.")],
     data: Annotated[Path, typer.Option("--data", help="The site's own file or folder.")],
-    state: Annotated[Path, typer.Option("--state", help="A folder for what the site remembers; never leaves it.")],
+    state: Annotated[Path, typer.Option("--state", help="A folder for the site's state, which never leaves it.")],
     test: Annotated[Path | None, typer.Option("--test", help="The site's own test file.")] = None,
     keys: Keys = None,
     insecure: Insecure = False,
-    name: Annotated[str, typer.Option("--name", help="The site's name; otherwise that of its keys or its file.")] = "",
+    name: Annotated[str, typer.Option("--name", help="The site's name; default: that of its keys or its file.")] = "",
 ) -> None:
     """Take part in a run as a site: answer the coordinator from the site's own rows."""
     from imperfed.cli.app import _console
@@ -94,5 +93,5 @@ def join(
     join_run(Joining(coordinator, data, state, keys, name, test, insecure), _console().print)
 
 
-def _names(said: str) -> list[str]:
-    return [name.strip() for name in said.split(",") if name.strip()]
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

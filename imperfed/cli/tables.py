@@ -1,4 +1,4 @@
-"""Results on a console: fractions become per cent."""
+"""Results on a console: fractions are shown in per cent."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from imperfed.report.words import many
 from imperfed.results.defence import sentences
 from imperfed.results.summary import ClassSummary, FilledLabels, OverSites, ResolvedLabels, SiteSummary, Summary
 
-NAMED = 3  # sites named in a table before they are counted
-ROUNDING = 1e-9  # of a mean over sites
+NAMED = 3  # most sites listed by name in a table cell; more are counted
+ROUNDING = 1e-9  # rounding error of a mean over sites
 APART = ("annotated, %", "never, %")
-"""Titles of the figures over the classes that a site annotates and over those that it never does."""
+"""Titles of the figures over the classes that a site annotates and over those that it never annotates."""
 
 
 def per_cent(fraction: float | None) -> str:
-    """A fraction as it stands in a table."""
+    """Return a fraction as shown in a table."""
     return "" if fraction is None else f"{100 * fraction:.2f}"
 
 
@@ -48,7 +48,7 @@ def run_table(console: Console, summary: Summary, folder: Path) -> None:
 
 
 def sentences_of(summary: Summary) -> Iterator[str]:
-    """Say what is of no site in particular."""
+    """Yield what concerns no site in particular."""
     for name, common in summary.common.items():
         where = "validation rows" if name.startswith(VALIDATION) else "common test set"
         value = f"{name.removeprefix(VALIDATION)} {per_cent(common.value)} %"
@@ -67,7 +67,7 @@ def sentences_of(summary: Summary) -> Iterator[str]:
 
 
 def heading(summary: Summary) -> str:
-    """Say what was run on what, and for how long."""
+    """Return which method was run on which data, and for how many rounds."""
     return f"{summary.title} on {summary.data}, {many(summary.rounds, 'round')}"
 
 
@@ -95,13 +95,13 @@ def sites_table(console: Console, summary: Summary) -> None:
 
 
 def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:
-    """Return the figures over the classes that a site annotates and over those that it never does, if any has them."""
+    """Return the figures over the classes that a site annotates and over those it never does, where they exist."""
     columns = ([row.auroc_annotated for row in sites], [row.auroc_never_annotated for row in sites])
     return {title: values for title, values in zip(APART, columns, strict=True) if any(v is not None for v in values)}
 
 
 def labels_column(summary: Summary) -> str:
-    """Return the title of the sites' figures of labels; empty where there are none."""
+    """Return the title of the column of label figures; empty where there are none."""
     if isinstance(summary.labels, FilledLabels):
         return "filled in, auroc, %" if summary.labels.accuracy is not None else ""
     return "labels resolved, %" if summary.labels else ""
@@ -114,7 +114,7 @@ def mean(values: Sequence[float | None]) -> float | None:
 
 
 def class_table(classes: Sequence[ClassSummary], sites: int) -> Table:
-    """Return every class, who annotates it, and its AUROC: one if all sites share a model, else also by who does."""
+    """Return one row per class: which sites annotate it, and its AUROC, split by annotation where models differ."""
     pairs = [(row.auroc_annotated, row.auroc_never_annotated) for row in classes]
     differ = any(abs(a - b) > ROUNDING for a, b in pairs if a is not None and b is not None)
     table = Table(title="class by class, mean over sites", title_justify="left")
@@ -129,7 +129,7 @@ def class_table(classes: Sequence[ClassSummary], sites: int) -> Table:
 
 
 def resolved_sentence(labels: ResolvedLabels) -> str:
-    """Say how many candidate sets were resolved correctly."""
+    """Return how many candidate sets were resolved correctly."""
     return (
         f"labels resolved correctly: {per_cent(labels.accuracy)} % of {labels.n}; "
         f"picking a candidate at random: {per_cent(labels.picking_at_random)} %"
@@ -137,7 +137,7 @@ def resolved_sentence(labels: ResolvedLabels) -> str:
 
 
 def filled_sentence(labels: FilledLabels) -> str:
-    """Say how well missing labels were filled in."""
+    """Return how well missing labels were filled in."""
     if labels.accuracy is None:
         return f"labels filled in: {labels.filled_in}; the true ones are unknown"
     right, absent = per_cent(labels.accuracy), per_cent(labels.always_absent)
@@ -148,7 +148,7 @@ def filled_sentence(labels: FilledLabels) -> str:
 
 
 def fairness_lines(summary: Summary) -> list[str]:
-    """Say how groups are treated, or how to have it measured where the data name groups."""
+    """Return how groups are treated or, where the data name groups, how to have it measured."""
     fairness, facts = summary.fairness, summary.facts
     if fairness:
         head = f"fairness of {fairness.target} against the rest, class {fairness.unprivileged}:"
@@ -162,14 +162,14 @@ def fairness_lines(summary: Summary) -> list[str]:
 
 
 def written(console: Console, folder: Path) -> None:
-    """The paths of a run's products that a user looks for first."""
+    """Print the paths of a run's main results."""
     for name in ("report.html", "summary.json", "metrics.jsonl", "models", "labels", "suspicions.parquet"):
         if (folder / name).exists():
             console.print(f"  {folder / name}")
 
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
-    """Methods side by side, best in bold, what each of them is, and the paths of what was written."""
+    """Print methods side by side, the best in bold, what each of them is, and the paths of what was written."""
     top = best(lines)
     columns = {
         "method": [line.method for line in lines],
@@ -184,7 +184,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     if any(line.labels for line in lines):
         columns[labels_title(lines)] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
     columns |= further(lines)
-    columns["s a run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
+    columns["s per run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
     table = Table(title=f"test: {lines[0].over}, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
     for name in columns:
         table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
@@ -193,8 +193,8 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     console.print(table)
     if differs := unlike(lines):
         console.print(differs)
-    for said in dict.fromkeys(said for line in lines for said in line.diverged):
-        console.print(f"diverged: {said}")
+    for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
+        console.print(f"diverged: {reason}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
         console.print(f"{part}: {about(catalogue()[part])}")
     console.print("Written:")
@@ -203,7 +203,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
 
 
 def figures_table(console: Console, figures: dict[str, Scores], as_json: bool) -> None:
-    """Figures computed anew."""
+    """Print figures that were computed again."""
     if as_json:
         print(json.dumps({s: {m: {"value": figure(v), "n": n} for m, (v, n) in f.items()} for s, f in figures.items()}))
         return

@@ -1,1 +1,1 @@
-"""From settings to results: one run, several runs side by side, the tables of the papers."""
+"""From settings to results: one run, several runs compared, the tables of the papers."""

@@ -1,4 +1,4 @@
-"""Several methods on the same splits, several seeds, one table; the paper's figure beside ours where there is one."""
+"""Several methods on the same splits and seeds in one table, beside the paper's figures where there are any."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ class Line:
     seconds: float
     paper: float | None
     common: tuple[float, ...] = ()
-    """Of the global model on the common test set."""
+    """The global model's figures on the common test set."""
     targets: tuple[TargetReached, ...] = ()
     """When each run reached the target, where one was set."""
     diverged: tuple[str, ...] = ()
-    """What was said of the runs that diverged; they are in no figure."""
+    """The messages of the runs that diverged, which are left out of all figures."""
     filled: bool = False
-    """Whether `labels` are the AUROC of missing labels filled in; otherwise the share of labels resolved."""
+    """Whether `labels` are the AUROC of missing labels filled in rather than the share of labels resolved."""
     over: str = SITES
-    """What the figures are of."""
+    """What the figures measure."""
     given: str = ""
     """The kind of labels that the method learned from."""
 
     @property
     def mean(self) -> float:
-        """Mean over the seeds; NaN where no run came to its end."""
+        """The mean over the seeds; NaN where no run finished."""
         return statistics.fmean(self.values) if self.values else math.nan
 
     @property
     def spread(self) -> float:
-        """Sample standard deviation over the seeds; 0 for one."""
+        """The sample standard deviation over the seeds; 0 for one seed."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
 
 
 def paper_figures(data: str, kind: str = "auto") -> dict[str, float]:
-    """The papers' figures for a dataset by method, in per cent, where they are of this kind of labels."""
+    """Return the papers' figures for a dataset by method, in per cent, where they are for this kind of labels."""
     figures: dict[str, float] = {}
-    for study in resources.files("imperfed.experiments.studies").iterdir():
-        if study.name.endswith(".toml"):
-            told = tomllib.loads(study.read_text(encoding="utf-8"))
-            if kind in ("auto", told.get("labels", kind)):
-                figures |= told.get("figures", {}).get(data, {})
+    for path in resources.files("imperfed.experiments.studies").iterdir():
+        if path.name.endswith(".toml"):
+            study = tomllib.loads(path.read_text(encoding="utf-8"))
+            if kind in ("auto", study.get("labels", kind)):
+                figures |= study.get("figures", {}).get(data, {})
     return figures
 
 
@@ -81,13 +81,13 @@ def compare(
 ) -> tuple[Path, list[Line]]:
     """Run every method with every seed (which is also the seed of the split) in a new folder below `out`.
 
-    Without `processes` one seed after the other, here.
+    Without `processes`, the seeds run one after the other in this process.
     """
     if not methods:
-        raise UsageError("no method was named; give names with commas between them")
+        raise UsageError("no method was named; give comma-separated names")
     if twice := [method for method, times in Counter(methods).items() if times > 1]:
         raise UsageError(f"named more than once: {', '.join(twice)}")
-    # all settings are checked before any run
+    # Check all settings before any run.
     configs = [[config(method, seed) for method in methods] for seed in seeds]
     first = configs[0][0]
     refuse_unmeasured(first)
@@ -103,7 +103,7 @@ def compare(
 
 
 def refuse_unmeasured(config: Config) -> None:
-    """Refuse a comparison without test rows, and say whether the settings or the files leave none."""
+    """Refuse a comparison without test rows; say whether this is due to the settings or the files."""
     declaration = read_declaration(config.run.data) if is_own(config.run.data) else None
     if declaration is not None and not declaration.measured:
         raise UsageError(
@@ -115,9 +115,9 @@ def refuse_unmeasured(config: Config) -> None:
 
 
 def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -> Line:
-    """A method's line from what came of its runs."""
-    summaries = [one for one in outcomes if not isinstance(one, str)]
-    diverged = [one for one in outcomes if isinstance(one, str)]
+    """Return a method's line from the outcomes of its runs."""
+    summaries = [outcome for outcome in outcomes if not isinstance(outcome, str)]
+    diverged = [outcome for outcome in outcomes if isinstance(outcome, str)]
     labels = [s.labels for s in summaries if s.labels is not None]
     seconds = [s.seconds for s in summaries if s.seconds is not None]
     common = [s.common[s.metric].value for s in summaries if s.common]
@@ -137,30 +137,30 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
 
 
 def over(summaries: Sequence[Summary]) -> str:
-    """Say what a run's leading figure is of."""
+    """Return what a run's leading figure measures."""
     common = bool(summaries) and not summaries[0].personal.n
     return f"{summaries[0].metric} on the common test set" if common else SITES
 
 
 def unlike(lines: Sequence[Line]) -> str:
-    """Who learned from which labels, where that is not the same: methods that see the truth are not rivals."""
+    """Return which methods learned from which labels, where they differ: those that see the truth are not rivals."""
     kinds = dict.fromkeys(line.given for line in lines if line.given)
-    told = [f"{kind} ({', '.join(x.method for x in lines if x.given == kind)})" for kind in kinds]
-    return f"Not all learned from the same labels: {'; '.join(told)}." if len(kinds) > 1 else ""
+    groups = [f"{kind} ({', '.join(x.method for x in lines if x.given == kind)})" for kind in kinds]
+    return f"Not all learned from the same labels: {'; '.join(groups)}." if len(kinds) > 1 else ""
 
 
 def labels_title(lines: Sequence[Line]) -> str:
-    """What the labels worked out are measured by."""
+    """Return the title of the figures of the inferred labels."""
     return "labels filled in, AUROC, %" if any(line.filled for line in lines) else "labels resolved, %"
 
 
 def best(lines: Sequence[Line]) -> float:
-    """The highest mean over sites among the methods that came to their end."""
+    """Return the highest mean over sites among the methods that finished."""
     return max((line.mean for line in lines if line.values), default=math.nan)
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean and sample standard deviation in per cent; one value has no deviation, and no value nothing."""
+    """Return mean and sample standard deviation in per cent; the mean alone for one value; empty for none."""
     if not values:
         return ""
     mean = f"{100 * statistics.fmean(values):.2f}"
@@ -168,31 +168,31 @@ def spread(values: Sequence[float]) -> str:
 
 
 def further(lines: Sequence[Line]) -> dict[str, list[str]]:
-    """Columns that only some comparisons have: time to the target, and runs that diverged."""
+    """Return the columns that only some comparisons have: time to the target, and runs that diverged."""
     columns: dict[str, list[str]] = {}
     if targets := [target for line in lines for target in line.targets]:
         goal = f"to {100 * targets[0].value:g} %"
-        usual = min(target.of for target in targets)  # the global model, where any line has one
-        columns[f"rounds {goal}"] = [_mean_of([t.round for t in x.targets], x.targets, usual) for x in lines]
-        columns[f"s {goal}"] = [_mean_of([t.seconds for t in x.targets], x.targets, usual) for x in lines]
+        common_figure = min(target.of for target in targets)  # the global model, where any line has one
+        columns[f"rounds {goal}"] = [_mean_of([t.round for t in x.targets], x.targets, common_figure) for x in lines]
+        columns[f"s {goal}"] = [_mean_of([t.seconds for t in x.targets], x.targets, common_figure) for x in lines]
     if any(line.diverged for line in lines):
         counts = [(len(line.diverged), len(line.diverged) + len(line.values)) for line in lines]
         columns["diverged"] = [f"{bad} of {runs}" if bad else "" for bad, runs in counts]
     return columns
 
 
-def _mean_of(values: Sequence[float | None], targets: Sequence[TargetReached], usual: str) -> str:
-    """Return the mean over the runs that reached the target, how many did if not all, and by which other figure."""
+def _mean_of(values: Sequence[float | None], targets: Sequence[TargetReached], common_figure: str) -> str:
+    """Return the mean over the runs that reached the target, how many did if not all, and any unusual figure used."""
     reached = [value for value in values if value is not None]
     if not reached:
         return "not reached" if targets else ""
     some = f" ({len(reached)} of {len(targets)})" if len(reached) < len(targets) else ""
-    other = "" if targets[0].of == usual else f" ({targets[0].of})"
+    other = "" if targets[0].of == common_figure else f" ({targets[0].of})"
     return f"{statistics.fmean(reached):.1f}{some}{other}"
 
 
 def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
-    """The table as it stands on a results page."""
+    """Return the table in Markdown, as on a results page."""
     top = best(lines)
     figures = [spread(one.values) for one in lines]
     columns = {
@@ -204,14 +204,14 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     columns["paper, %"] = [f"{one.paper:.2f}" if one.paper is not None else "" for one in lines]
     columns[labels_title(lines)] = [f"{100 * statistics.fmean(x.labels):.2f}" if x.labels else "" for x in lines]
     columns |= further(lines)
-    columns["s a run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
+    columns["s per run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
     table = [columns, ["---"] * len(columns), *zip(*columns.values(), strict=True)]
     rows = [f"| {' | '.join(cells)} |" for cells in table]
     return "\n".join([*rows, f"\n{caption(seeds)} {unlike(lines)}".rstrip() + "\n"])
 
 
 def caption(seeds: Sequence[int]) -> str:
-    """What the figures of a table are of."""
+    """Return the caption of a table: its seeds and what ± means."""
     if len(seeds) == 1:
         return f"Seed {seeds[0]}."
     named = ", ".join(map(str, seeds))
@@ -219,7 +219,7 @@ def caption(seeds: Sequence[int]) -> str:
 
 
 def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
-    """`table.md` and `results.json`, anew after every seed, so that nothing is lost."""
+    """Write `table.md` and `results.json`, again after every seed so that nothing is lost."""
     results = [
         {
             "method": one.method,

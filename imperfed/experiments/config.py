@@ -1,7 +1,7 @@
 """Settings of an experiment: typed fields in sections, from defaults, a preset, a TOML file and `key=value` words.
 
-The schema is the dataclasses themselves: sections such as `method`, `attack` and `partition` take the fields of what
-was chosen by name.
+The dataclasses themselves are the schema: sections such as `method`, `attack` and `partition` have the fields of the
+class that was chosen by name.
 """
 
 from __future__ import annotations
@@ -53,31 +53,31 @@ FIXED: dict[str, type[Any]] = {
 }
 Catalogue = Callable[[], Mapping[str, type[Any]]]
 CHOSEN: dict[str, Catalogue] = {"repair": repairs, "attack": attacks, "defence": defences}
-"""Sections of what a run may have besides its method, each chosen by the setting of the same name in `run`."""
+"""The optional parts of a run besides its method, each chosen by the setting of the same name in `run`."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How a generator of data is chosen by name."""
+    """How a data generator is chosen by name."""
 
     record: str
     key: str
     """The setting that names it, `record.key`; the generator itself is that field of the record."""
     what: str
-    """What one is called in messages."""
+    """What such a generator is called in messages."""
     known: Catalogue
 
     @property
     def setting(self) -> str:
-        """Return the full name of the setting that chooses."""
+        """The full name of the setting that chooses the generator."""
         return f"{self.record}.{self.key}"
 
     def default(self) -> str:
-        """Return the name of the one that counts where none is chosen."""
+        """Return the name of the default generator."""
         return str(getattr(FIXED[self.record](), self.key).name)
 
     def holders(self, key: str) -> list[str]:
-        """Return the names of those that have a setting of this name."""
+        """Return the names of the generators that have a setting of this name."""
         return [name for name, generator in self.known().items() if key in options(generator)]
 
 
@@ -87,7 +87,7 @@ GENERATORS: dict[str, Choice] = {
     "noise": Choice("labels", "noise", "noise", noises),
     "annotation": Choice("labels", "annotates", "annotation pattern", annotation_patterns),
 }
-"""Sections of how the data are made, and what chooses each generator."""
+"""The sections that say how the data are generated, and how each generator is chosen."""
 
 
 @dataclass(frozen=True)
@@ -97,19 +97,19 @@ class RunConfig:
     method: str = "pfedpll"  # "fedavg+cc" picks the objective as well
     data: str = "digits"
     objective: str = ""  # empty: the method's own, or the reference objective of the labels' kind
-    repair: str = ""  # of the labels, before training
+    repair: str = ""  # a repair of the labels, before training
     attack: str = ""
     defence: str = ""
-    seed: int = 0  # initial weights, batches, who takes part
-    data_seed: int = 0  # split and candidate sets
-    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU where there is one
-    precision: Precision = "auto"  # of products on a GPU, where auto is tf32; weights are float32 in any case
-    compile: bool = False  # torch.compile on a GPU: slow at the start (up to 40 s), pays on long runs of deep networks
-    deterministic: bool = False  # the same seed, the same bits also of convolutions on a GPU, which take longer then
+    seed: int = 0  # of initial weights, batches and the sampling of sites
+    data_seed: int = 0  # of the split and the candidate sets
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if there is one
+    precision: Precision = "auto"  # of matrix products on a GPU, where auto is tf32; weights are always float32
+    compile: bool = False  # torch.compile on a GPU: slow to start (up to 40 s), pays off in long runs of deep networks
+    deterministic: bool = False  # same seed, same bits, also for convolutions on a GPU, which are then slower
 
     @property
     def title(self) -> str:
-        """What a run is called: its method, and its objective where one was chosen."""
+        """The name of a run: its method, and its objective where one was chosen."""
         return f"{self.method}+{self.objective}" if self.objective else self.method
 
 
@@ -130,7 +130,7 @@ class Config:
     defence: Defence | None = None
 
     def flat(self) -> dict[str, Scalar]:
-        """Every setting as section.key."""
+        """Return every setting as section.key."""
         flat: dict[str, Scalar] = {}
         for section in (f.name for f in dataclasses.fields(self)):
             part = getattr(self, section)
@@ -143,11 +143,11 @@ class Config:
         return flat
 
     def generators(self) -> dict[str, DataGenerator]:
-        """Return what makes the data, by section."""
+        """Return the data generators, by section."""
         return {section: getattr(getattr(self, choice.record), choice.key) for section, choice in GENERATORS.items()}
 
     def toml(self) -> str:
-        """Return the resolved settings as a file that `imperfed run` takes."""
+        """Return the resolved settings as a file that `imperfed run` accepts."""
         sections: dict[str, dict[str, Scalar]] = {}
         for name, value in self.flat().items():
             section, _, key = name.partition(".")
@@ -155,18 +155,18 @@ class Config:
         return tomli_w.dumps(sections)
 
     def digest(self) -> str:
-        """A short name for exactly these settings."""
+        """Return a short name for exactly these settings."""
         return hashlib.sha256(self.toml().encode()).hexdigest()[:6]
 
 
 SCHEMAS: dict[type[Any], Mapping[str, Any]] = {}
-"""The settings of dataclasses asked for before: finding out their types is slow."""
+"""A cache of the settings of dataclasses: resolving their types is slow."""
 
 
 def options(schema: type[Any]) -> Mapping[str, Any]:
     """Return the settings of a dataclass and their types.
 
-    What is a section of its own is named here at most: a generator of data is, an algorithm's objective is not.
+    Fields with their own section are left out (an algorithm's objective) or are names (a data generator).
     """
     if schema not in SCHEMAS:
         hints = typing.get_type_hints(schema)
@@ -180,7 +180,7 @@ def _is_generator(kind: Any) -> bool:
 
 
 def settings_of(part: Any) -> dict[str, Scalar]:
-    """Return the settings of a part; a generator stands there by its name."""
+    """Return the settings of a part; a generator is given by its name."""
     values = {key: getattr(part, key) for key in options(type(part))}
     return {key: value.name if isinstance(value, DataGenerator) else value for key, value in values.items()}
 
@@ -190,10 +190,10 @@ def _prefixed(part: Any, section: str) -> dict[str, Scalar]:
 
 
 def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | None = None) -> Config:
-    """Return settings from a preset, a file's sections and `key=value` words, the words last."""
-    given, spoken = _lists_expanded(_flattened(file or {})), _lists_expanded(words or {})
-    said = {key: spoken.pop(word) for key in options(RunConfig) for word in (key, f"run.{key}") if word in spoken}
-    run = _run(_chosen("run", given) | said)
+    """Return the settings from a preset, a file's sections and `key=value` words, each overriding the one before."""
+    in_file, in_words = _lists_expanded(_flattened(file or {})), _lists_expanded(words or {})
+    of_run = {key: in_words.pop(word) for key in options(RunConfig) for word in (key, f"run.{key}") if word in in_words}
+    run = _run(_chosen("run", in_file) | of_run)
     method, objective = _method(run)
     own = objective() if objective else method().objective
     schemas: dict[str, type[Any]] = {"run": RunConfig, "method": method, **FIXED}
@@ -201,13 +201,13 @@ def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | No
         schemas["objective"] = type(own)
     chosen = {part: find(part, getattr(run, part), CHOSEN[part]()) for part in CHOSEN if getattr(run, part)}
     start = preset(run.data, run.method)
-    before = _generators(start | given)
-    generators = _generators(start | given | _naming_words(spoken, schemas | chosen))
+    before = _generators(start | in_file)
+    generators = _generators(start | in_file | _naming_words(in_words, schemas | chosen))
     schemas |= chosen | generators
     replaced = {section for section in GENERATORS if generators[section] is not before[section]}
-    given = {name: value for name, value in given.items() if name.partition(".")[0] not in replaced}
-    flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | _fitting(start, schemas) | given
-    flat |= {_full(word, schemas): value for word, value in spoken.items()}
+    in_file = {name: value for name, value in in_file.items() if name.partition(".")[0] not in replaced}
+    flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | _fitting(start, schemas) | in_file
+    flat |= {_full(word, schemas): value for word, value in in_words.items()}
     flat = _aims(flat, chosen) | flat
     _refuse_unknown(flat, schemas)
     parts = {name: _fill(schema, _chosen(name, flat), name) for name, schema in chosen.items()}
@@ -228,7 +228,7 @@ def _flattened(file: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lists_expanded(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings with `annotates = "a, b; b, c"` written out: lists of classes are a pattern's parameter."""
+    """Return the settings with `annotates = "a, b; b, c"` expanded: lists of classes are a pattern's parameter."""
     expanded: dict[str, Any] = {}
     for name, value in settings.items():
         if name in ("annotates", "labels.annotates") and isinstance(value, str) and value not in annotation_patterns():
@@ -245,18 +245,18 @@ def _run(values: Mapping[str, Any]) -> RunConfig:
         return run
     name, _, minimises = run.method.partition("+")
     if run.objective not in ("", minimises):
-        raise UsageError(f"{run.method} names an objective, and setting run.objective another: {run.objective}")
+        raise UsageError(f"{run.method} names an objective, but setting run.objective names another: {run.objective}")
     return dataclasses.replace(run, method=name, objective=minimises)
 
 
-def _naming_words(spoken: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> dict[str, Any]:
-    """Return the words that choose generators, as section.key; the others cannot be read before that is known."""
+def _naming_words(words: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> dict[str, Any]:
+    """Return the words that choose generators, as section.key; the other words depend on this choice."""
     keys = {choice.key for choice in GENERATORS.values()}
-    return {_full(word, schemas): value for word, value in spoken.items() if word.rpartition(".")[2] in keys}
+    return {_full(word, schemas): value for word, value in words.items() if word.rpartition(".")[2] in keys}
 
 
 def _generators(settings: Mapping[str, Any]) -> dict[str, type[DataGenerator]]:
-    """Return the generator that the settings choose for each section of how the data are made."""
+    """Return the generator that the settings choose for each section of `GENERATORS`."""
     names = {
         section: typed(settings.get(choice.setting, choice.default()), str, choice.setting)
         for section, choice in GENERATORS.items()
@@ -265,7 +265,7 @@ def _generators(settings: Mapping[str, Any]) -> dict[str, type[DataGenerator]]:
 
 
 def _records(flat: Mapping[str, Any], generators: Mapping[str, type[DataGenerator]]) -> dict[str, Any]:
-    """Return the sections that every run has; the generators take the places of their names."""
+    """Return the sections that every run has, with generators in place of their names."""
     naming = {choice.setting for choice in GENERATORS.values()}
     plain = {name: value for name, value in flat.items() if name not in naming}
     records = {name: _fill(schema, _chosen(name, plain), name) for name, schema in FIXED.items()}
@@ -276,7 +276,7 @@ def _records(flat: Mapping[str, Any], generators: Mapping[str, type[DataGenerato
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The sections of an experiment file."""
+    """Return the sections of an experiment file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -296,18 +296,18 @@ def _fitting(preset: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> dic
 
 
 def _method(run: RunConfig) -> tuple[type[Algorithm], type[Objective] | None]:
-    """What was chosen by name; an objective's name alone means plain averaging."""
+    """Return the algorithm and the objective chosen by name; an objective's name alone means plain averaging."""
     method = find("algorithm", run.method, catalogue())
     objective = find("objective", run.objective, objectives()) if run.objective else None
     if issubclass(method, Algorithm):
         return method, objective
     if objective not in (None, method):
-        raise UsageError(f"{run.method!r} is an objective already and takes no second one ({run.objective!r})")
+        raise UsageError(f"{run.method!r} is already an objective and takes no second one ({run.objective!r})")
     return typing.cast(type[Algorithm], catalogue()["fedavg"]), method
 
 
 def _aims(flat: Mapping[str, Any], chosen: Mapping[str, type[Any]]) -> dict[str, Any]:
-    """Whom an attack wrongs and a defence guards where nothing else is said: those that fairness is measured of."""
+    """Return the default targets of an attack and a defence: those for which fairness is measured."""
     return {
         f"{part}.{key}": flat[f"fairness.{key}"]
         for part, schema in chosen.items()
@@ -322,7 +322,7 @@ def _chosen(section: str, flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _full(word: str, schemas: Mapping[str, type[Any]]) -> str:
-    """A key as section.key; the section may be left out where only one has such a key."""
+    """Return a key as section.key; the section may be omitted where only one has such a key."""
     if word == "model":
         return "model.name"
     known = [f"{section}.{key}" for section, schema in schemas.items() for key in options(schema)]
@@ -338,11 +338,11 @@ def _full(word: str, schemas: Mapping[str, type[Any]]) -> str:
 
 
 def _refuse_of_another_generator(word: str, schemas: Mapping[str, type[Any]]) -> None:
-    """Refuse a setting of a generator that was not chosen, and say which has it."""
+    """Refuse a setting of a generator that was not chosen, and say which generator has it."""
     for section, choice in GENERATORS.items():
         if holders := choice.holders(word.removeprefix(f"{section}.")):
             raise UsageError(
-                f"setting {word!r} is one of {choice.key} = {' or '.join(holders)}, and {choice.key} is "
+                f"setting {word!r} belongs to {choice.key} = {' or '.join(holders)}, but {choice.key} is "
                 f"{schemas[section].name} here: choose it, or leave the setting out"
             )
 

@@ -1,4 +1,4 @@
-"""What settings mean: the comments behind the fields of dataclasses, which are the one place where that is said."""
+"""The meaning of settings: the comments after the fields of dataclasses, the only place where they are described."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def descriptions(schema: type[Any]) -> dict[str, str]:
-    """Return the comment behind each field in the source, its own or inherited, where there is one."""
+    """Return the comment after each field in the source, its own or inherited, where there is one."""
     described = {}
     for cls in filter(is_dataclass, reversed(schema.__mro__)):
         source = inspect.getsource(cls).split("\n")

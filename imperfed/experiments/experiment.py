@@ -1,4 +1,4 @@
-"""One experiment from settings to products: data, network, engine, run folder."""
+"""One experiment from settings to results: data, network, engine, run folder."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ from imperfed.results.write import finish_simulation, write_summary
 
 @dataclass
 class Watch:
-    """How a run is followed: told that data are being prepared, that it begins, every round; asked whether to stop."""
+    """Hooks of a run: called before data are prepared, at its beginning, after every round, and to ask for a stop."""
 
     prepare: Callable[[Config], None] = lambda config: None
-    begin: Callable[[Config, FederatedData, int], None] = lambda config, scene, round: None
+    begin: Callable[[Config, FederatedData, int], None] = lambda config, data, round: None
     round: Callable[[RoundReport, float], None] = lambda report, seconds: None
     stop: Callable[[], bool] = lambda: False
 
 
 class Interrupted(ImperfedError):
-    """A run was asked to stop; says how to go on from its checkpoint."""
+    """A run was asked to stop; the message says how to continue from its checkpoint."""
 
     exit_code = 130
 
@@ -66,7 +66,7 @@ class Experiment:
     def __init__(
         self, config: Config, data: FederatedData | None = None, make_backend: MakeBackend | None = None
     ) -> None:
-        """`scene`: where the data are there already; `hire`: who answers for the sites, if not this machine."""
+        """Prepare a run; `data`: where they are loaded already; `make_backend`: where not this machine computes."""
         self.config = config
         self.hardware = Hardware.of(config.run)
         self.hardware.prepare()
@@ -100,7 +100,7 @@ class Experiment:
         for note in self.repair_result.notes if self.repair_result is not None and engine.state.round == 0 else ():
             folder.log(note)
 
-        def seen(report: RoundReport) -> None:
+        def on_round(report: RoundReport) -> None:
             nonlocal lap
             lap, before = time.perf_counter(), lap
             timed = [time_taken(report)] if self.config.rounds.target else []
@@ -110,7 +110,7 @@ class Experiment:
             watch.round(report, lap - before)
 
         try:
-            ended = engine.run(seen, watch.stop, folder.checkpoint)
+            ended = engine.run(on_round, watch.stop, folder.checkpoint)
         except ImperfedError as error:
             folder.log(f"failed: {error}")
             if isinstance(error, DivergedError):
@@ -118,13 +118,13 @@ class Experiment:
             raise
         if not ended:
             folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
-            raise Interrupted(f"interrupted; go on with: imperfed resume {folder.path}")
+            raise Interrupted(f"interrupted; continue with: imperfed resume {folder.path}")
         summary = self._write_results(folder, round(time.perf_counter() - begun, 3))
         write_report(folder)
         return summary
 
     def close(self) -> None:
-        """Let the workers go."""
+        """Shut down the workers."""
         self.engine.close()
 
     def _write_results(self, folder: RunFolder, seconds: float) -> Summary:
@@ -141,12 +141,12 @@ class Experiment:
 
 
 def is_own(data: str) -> bool:
-    """Whether the data are a federation of the user's own files; names of built-in datasets come first."""
+    """Return whether the data are a federation of the user's own files; built-in names take precedence."""
     return data not in sources() and is_federation(data)
 
 
 def same_data(one: Config, other: Config) -> bool:
-    """Whether two runs have the same data before any attack or repair."""
+    """Return whether two runs have the same data before any attack or repair."""
     parts = ((c.run.data, c.run.data_seed, c.split, _labelling(c)) for c in (one, other))
     return next(parts) == next(parts)
 
@@ -160,22 +160,25 @@ def _labelling(config: Config) -> LabelConfig:
 
 
 def load_data(config: Config) -> FederatedData:
-    """The data of a run, cut into sites, before any attack or repair."""
+    """Return the data of a run, split into sites, before any attack or repair."""
     if is_own(config.run.data):
-        found = read_sites(read_declaration(config.run.data))
-        return federate_files(found.check(), config.split, config.labels, config.run.data_seed)
+        files = read_sites(read_declaration(config.run.data))
+        return federate_files(files.check(), config.split, config.labels, config.run.data_seed)
     return federate(load(config.run.data), config.split, _labelling(config), config.run.data_seed)
 
 
 def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairResult | None]:
-    """The scene after the adversaries have rewritten their rows and the sites have mended their labels."""
+    """Return the data after adversaries have rewritten their rows and sites have repaired their labels."""
     repair_result = None
-    if data.federation.elsewhere:  # all that has happened there
+    if data.federation.elsewhere:  # remote sites do this themselves
         return data, repair_result
     if config.attack is not None:
-        done = apply_attack(config.attack, data.federation, generator(config.run.data_seed, 0, SERVER, "attack"))
-        facts = {"adversaries": [data.federation.sites[k] for k in done.adversaries], "attack": list(done.notes)}
-        data = replace(data, federation=done.federation, facts=data.facts | facts)
+        attacked = apply_attack(config.attack, data.federation, generator(config.run.data_seed, 0, SERVER, "attack"))
+        facts = {
+            "adversaries": [data.federation.sites[k] for k in attacked.adversaries],
+            "attack": list(attacked.notes),
+        }
+        data = replace(data, federation=attacked.federation, facts=data.facts | facts)
     if config.repair is not None:
         if type(data.federation.labels) is not config.repair.labels:
             raise UsageError(
@@ -188,12 +191,12 @@ def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairR
 
 
 def held_by_sites(config: Config) -> FederatedData:
-    """The data of a run as its sites hold them: after an attack, before any repair."""
+    """Return the data of a run as its sites hold them: after an attack, before any repair."""
     return _around(replace(config, repair=None), load_data(config))[0]
 
 
 def choose_objective(config: Config, data: FederatedData) -> Objective:
-    """What is minimised: as chosen, or the reference objective of the labels' kind."""
+    """Return the chosen objective, or the reference objective for the kind of labels."""
     kind = type(data.federation.labels)
     objective = config.method.objective or reference(kind)
     if not objective.accepts(kind):
@@ -207,7 +210,7 @@ def choose_objective(config: Config, data: FederatedData) -> Objective:
 
 
 def refuse_other_labels(config: Config, data: FederatedData) -> None:
-    """Refuse a method that cannot learn from the labels of a scene, as an attack leaves them; nothing is rewritten."""
+    """Refuse a method that cannot learn from the kind of labels that an attack leaves; nothing is rewritten."""
     labels = data.federation.labels
     if config.attack is not None:
         labels = config.attack.prepare(labels)
@@ -215,30 +218,30 @@ def refuse_other_labels(config: Config, data: FederatedData) -> None:
 
 
 def make_evaluator(config: Config, data: FederatedData) -> Evaluator:
-    """Who gives figures."""
+    """Return the evaluator of a run."""
     federation = data.federation
     between = config.fairness.between(federation.attribute, federation.classes, federation.name)
     return Evaluator.of(data.oracle, federation, between)
 
 
 def shape_of(federation: Federation) -> tuple[tuple[int, ...], int, int]:
-    """What a model must know of the data: the shape of an input, the classes, the features of sparse inputs."""
+    """Return what a model must know about the data: input shape, number of classes, features of sparse inputs."""
     return tuple(federation.x.shape[1:]), len(federation.classes), width(federation.x)
 
 
 def make_network(config: Config, shape: tuple[int, ...], classes: int, features: int) -> Network:
-    """The network at its first weights."""
+    """Return the network with its initial weights."""
     model = replace(config.model, features=config.model.features or features)
     return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
 
 
 def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = None) -> tuple[RunFolder, Summary]:
-    """A new run in a new folder below `out`; `scene`: its data, where they have been prepared already."""
+    """Run an experiment in a new folder below `out`; `data`: where they are loaded already."""
     if data is None:
         watch.prepare(config)
     with closing(Experiment(config, data)) as experiment:
         folder = RunFolder.create(out, anywhere(config), experiment.hardware.described())
-        if is_own(config.run.data):  # new rows are read by it, whatever becomes of the files
+        if is_own(config.run.data):  # predict reads new rows by it, whatever becomes of the original
             folder.write(FILE, read_declaration(config.run.data).toml())
         for note in DataFacts.of(experiment.data.facts).attack:
             folder.log(note)
@@ -247,7 +250,7 @@ def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = 
 
 
 def anywhere(config: Config) -> Config:
-    """The settings with the whole path of the user's own data, so that they mean the same from any directory."""
+    """Return the settings with the absolute path of the user's own data, so that they hold in any directory."""
     if config.run.data in sources():
         return config
     path = os.path.abspath(Path(config.run.data).expanduser())
@@ -255,7 +258,7 @@ def anywhere(config: Config) -> Config:
 
 
 def resume(folder: RunFolder, watch: Watch) -> Summary:
-    """Go on from a run's last checkpoint, or from its beginning if it had none yet."""
+    """Continue from a run's last checkpoint, or from its beginning if it has none yet."""
     config = folder.config()
     watch.prepare(config)
     with closing(Experiment(config)) as experiment:
@@ -268,13 +271,13 @@ def resume(folder: RunFolder, watch: Watch) -> Summary:
 
 
 def split_of(federation: Federation) -> dict[str, list[str]]:
-    """The ids of the training rows by site."""
-    cuts = zip(federation.sites, pairwise(federation.starts), strict=True)
-    return {site: list(federation.ids[a:b]) for site, (a, b) in cuts}
+    """Return the ids of the training rows by site."""
+    ranges = zip(federation.sites, pairwise(federation.starts), strict=True)
+    return {site: list(federation.ids[a:b]) for site, (a, b) in ranges}
 
 
 def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:
-    """Refuse data that have changed since a run began: its training rows could be among the test rows now."""
+    """Refuse data that have changed since a run began: its training rows could now be among the test rows."""
     before, now = folder.split(), split_of(federation)
     changed = [site for site in before | now if before and before.get(site) != now.get(site)]
     if changed:
@@ -282,13 +285,13 @@ def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:
         raise DataError(
             f"{federation.name}: the data have changed since {folder.path} was trained on them: other training rows at "
             f"{len(changed)} of {len(before | now)} sites ({first}: {len(before.get(first, ()))} rows then, "
-            f"{len(now.get(first, ()))} now), so that test rows may have been trained on. Give the data back as they "
-            "were, or run anew"
+            f"{len(now.get(first, ()))} now), so test rows may have been trained on. Restore the data as they were, "
+            "or start a new run"
         )
 
 
 def evaluate(folder: RunFolder) -> dict[str, Scores]:
-    """Figures of the models in a run's folder on the sites' test sets, computed anew."""
+    """Compute the figures of the models in a run's folder again, on the sites' test sets."""
     config = folder.config()
     data = load_data(config)
     refuse_other_rows(folder, data.federation)
@@ -303,11 +306,11 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
 
 
 def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int, features: int) -> Net:
-    """The network of a run's folder with which a site predicts, in evaluation mode."""
+    """Return the network with which a site predicts, from a run's folder, in evaluation mode."""
     with seeded(config.run.seed, 0, SERVER, "build"):
         network = config.method.build(make_network(config, shape, classes, features)).eval()
     net = Net(network, Layout.of(network, config.method.is_personal))
     saved, fields = folder.load_model(site), net.layout.fields
     if {name: t.shape for name, t in saved.items()} != {name: f.shape for name, f in fields.items()}:
-        raise DataError(f"{folder.path}: the model of {site} is not one of this run's settings")
+        raise DataError(f"{folder.path}: the model of {site} does not fit this run's settings")
     return net.load(torch.cat([saved[name].reshape(-1) for name in fields]))

@@ -1,4 +1,4 @@
-"""Runs of several seeds side by side, each seed in a process of its own."""
+"""Runs of several seeds in parallel, each seed in its own process."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from imperfed.experiments.experiment import Interrupted, Watch, load_data, refus
 from imperfed.results.summary import Summary
 
 ON_A_GPU, ROOM = 3, 40e9
-"""Processes that pay on one GPU: what one of them does on the host, another covers. Bytes it must have for them."""
+"""How many processes pay off on one GPU (one computes while others work on the host), and the bytes it must have."""
 Outcome = Summary | str
-"""A run's summary, or what was said of it where it diverged."""
+"""A run's summary, or the message of a run that diverged."""
 LOOK = 0.1
-"""Seconds between two looks whether to stop."""
-# Not forked: a process that has used a GPU cannot give it to its children.
+"""Seconds between two checks whether to stop."""
+# Not forked: a process that has used a GPU cannot share it with forked children.
 SPAWN = multiprocessing.get_context("spawn")
 _stopping: Event
 
 
 class ParallelRuns:
-    """Processes that are started when first needed and kept to the end; `jobs` = 0: as many as pay on the device."""
+    """Processes, started when first needed and kept to the end; `jobs` = 0: as many as pay off on the device."""
 
     def __init__(self, jobs: int = 0) -> None:
         self.jobs = jobs
@@ -48,8 +48,8 @@ class ParallelRuns:
     ) -> None:
         if self.pool is None:
             return
-        self.stopping.set()  # those that still run end with a checkpoint
-        if kind is KeyboardInterrupt:  # unless it is to be at once
+        self.stopping.set()  # those still running stop with a checkpoint
+        if kind is KeyboardInterrupt:  # unless they are to stop at once
             for child in multiprocessing.active_children():
                 child.terminate()
         self.pool.shutdown(cancel_futures=True)
@@ -57,7 +57,7 @@ class ParallelRuns:
     def outcomes(
         self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
     ) -> Iterator[Sequence[Outcome]]:
-        """What came of the runs of every seed, in order."""
+        """Yield the outcomes of every seed's runs, in order."""
         jobs = min(self.jobs or paying(configs[0][0]), len(configs))
         if jobs <= 1:
             yield from (of_one_seed(runs, folder, watch) for runs in configs)
@@ -75,11 +75,11 @@ class ParallelRuns:
             raise Interrupted("\n".join(interrupted))
 
     def _begun(self, jobs: int, configs: Sequence[Sequence[Config]], folder: Path) -> list[Future[list[Outcome]]]:
-        """The runs of every seed, given to the processes."""
+        """Submit every seed's runs to the processes."""
         if self.pool is None:
             self.stopping = SPAWN.Event()
             self.pool = ProcessPoolExecutor(jobs, SPAWN, _listen, (self.stopping,))
-        # A terminal sends Ctrl-C to all, but only this process decides what it means: the others inherit the mask.
+        # A terminal sends Ctrl-C to all processes, but only this one handles it: the others inherit the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             return [self.pool.submit(aside, runs, folder) for runs in configs]
@@ -88,62 +88,62 @@ class ParallelRuns:
 
 
 def paying(config: Config) -> int:
-    """Seeds side by side: several on a large GPU, one on a small one and on a CPU, all of which a run takes."""
-    place = Hardware.of(config.run)
-    if place.device.type == "cpu" or torch.cuda.get_device_properties(place.device).total_memory < ROOM:
+    """Return how many seeds to run in parallel: several on a large GPU; one run fills a small GPU or a CPU."""
+    hardware = Hardware.of(config.run)
+    if hardware.device.type == "cpu" or torch.cuda.get_device_properties(hardware.device).total_memory < ROOM:
         return 1
     return ON_A_GPU
 
 
 def _listen(stopping: Event) -> None:
-    """In another process, before its first runs: know how it will be told to stop, after a round or at once."""
+    """Prepare another process, before its first run, to be stopped after a round or at once."""
     global _stopping
     _stopping = stopping
-    # A run that is simply ended would leave its workers to the end of their steps, and the pool would wait for them.
+    # A process that is simply killed would leave workers that finish their steps, and the pool would wait for them.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
 
 
 def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
-    """The runs of one seed in another process, which says when each begins: its rounds would be too many lines."""
+    """Run one seed in another process, which prints when each run begins; lines for its rounds would be too many."""
     if _stopping.is_set():
-        raise Interrupted(f"seed {runs[0].run.seed} was not begun")
+        raise Interrupted(f"seed {runs[0].run.seed} was not started")
     began, number = time.perf_counter(), 0
 
     def begin(config: Config, data: FederatedData, round: int) -> None:
         nonlocal number
         left = (time.perf_counter() - began) / number * (len(runs) - number) if number else None
-        until = "" if left is None else f", about {left:.0f} s left"
+        remaining = "" if left is None else f", about {left:.0f} s left"
         number += 1
-        print(f"seed {config.run.seed}: {config.run.title}, {number} of {len(runs)}{until}", flush=True)
+        print(f"seed {config.run.seed}: {config.run.title}, {number} of {len(runs)}{remaining}", flush=True)
 
     return of_one_seed(runs, folder, lambda: Watch(begin=begin, stop=_stopping.is_set))
 
 
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:
-    """What came of the runs of one seed; before any of them trains, all are known to learn from their labels."""
+    """Return the outcomes of one seed's runs; refuse unsuitable methods before any of them trains."""
     outcomes: list[Outcome] = []
-    data = DataCache()
+    cache = DataCache()
     watch().prepare(runs[0])
-    for one in runs:
-        refuse_other_labels(one, data.scene(one))
-    for one in runs:
+    for config in runs:
+        refuse_other_labels(config, cache.data(config))
+    for config in runs:
         watching = watch()
-        watching.prepare(one)
+        watching.prepare(config)
         try:
-            outcomes.append(start(one, folder, watching, data.scene(one))[1])
+            outcomes.append(start(config, folder, watching, cache.data(config))[1])
         except DivergedError as error:
             outcomes.append(str(error))
     return outcomes
 
 
 class DataCache:
-    """The data read last: runs on the same data that follow each other have them read once."""
+    """The data loaded last: consecutive runs on the same data load them once."""
 
     def __init__(self) -> None:
         self.last: tuple[Config, FederatedData] | None = None
 
-    def scene(self, config: Config) -> FederatedData:
-        """The data of a run, before any attack or repair."""
+    def data(self, config: Config) -> FederatedData:
+        """Return the data of a run, before any attack or repair."""
         if self.last is None or not same_data(self.last[0], config):
             self.last = config, load_data(config)
         return self.last[1]

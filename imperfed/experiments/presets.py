@@ -1,10 +1,10 @@
-"""Where a run on a built-in dataset starts from: the settings of the papers' tables, as far as they are stated.
+"""Presets of the built-in datasets: the settings of the papers' tables, as far as they are stated.
 
 Missing labels: FedPSL, Sec. VII-D and table I (four sites, Adam with 0.001). A round is 10 of 100 epochs there and 2 of
 20 here, on a small network; the batch is not stated.
 
 Candidate sets: pFedPLL, table 4 (T = 100, tau = 40, lr 0.01, Dirichlet 0.5, K = 4, batch 256; real candidate sets batch
-32 and a 2-layer MLP); the sizes of hidden layers are stated nowhere and are ours. One site a label: FedALC, table VI
+32 and a 2-layer MLP); the sizes of hidden layers are stated nowhere and are ours. One site per label: FedALC, table VI
 and Sec. V (300 rounds, K = 5), with steps that did better than the paper's 0.1 and 0.0001; FedAwS pushes all pairs as
 in its own paper, which also did better than K = 5. The demo on `digits` is ours throughout.
 
@@ -48,7 +48,7 @@ _SENSITIVE: dict[str, Value] = {
 _COMPAS: dict[str, Value] = {**_SENSITIVE, "local.lr": 0.01, "rounds.rounds": 50, "fairness.unprivileged": "High"}
 _STUDENT: dict[str, Value] = {**_SENSITIVE, "local.lr": 0.02, "rounds.rounds": 20, "fairness.unprivileged": "F"}
 
-_ONE_A_LABEL: dict[str, Value] = {
+_ONE_SITE_PER_LABEL: dict[str, Value] = {
     "split.partition": "label",
     "split.test": 0.34,
     "split.validation": 0.1,
@@ -75,7 +75,7 @@ PRESETS: dict[str, dict[str, Value]] = {
     "birdsong": _REAL_SETS,
     "fg-net": _REAL_SETS,
     "italian": _REAL_SETS,
-    **dict.fromkeys(("bibtex", "enron", "rcv1", "delicious", "corel5k"), _ONE_A_LABEL),
+    **dict.fromkeys(("bibtex", "enron", "rcv1", "delicious", "corel5k"), _ONE_SITE_PER_LABEL),
     "chestxray14": _XRAYS,
     "compas": _COMPAS,
     "compas-without-violence": _COMPAS,
@@ -85,13 +85,13 @@ PRESETS: dict[str, dict[str, Value]] = {
 
 
 METHODS: dict[str, dict[str, Value]] = {"fedaws": {"method.neighbours": 0, "method.lr_server": 0.001}}
-"""What a preset says of one method where it says something else of the others."""
+"""Settings that a preset changes for one method."""
 
 
 def preset(data: str, method: str) -> dict[str, Value]:
-    """The preset of a dataset; empty for one that has none, such as the user's own file.
+    """Return the preset of a dataset; empty for one that has none, such as the user's own file.
 
-    What it says of a method or of a generator counts if the one that was chosen has such a setting.
+    Its settings of a method or a generator apply only if the one chosen has such a setting.
     """
-    found = PRESETS.get(data, {})
-    return found | {name: value for name, value in METHODS.get(method, {}).items() if name in found}
+    settings = PRESETS.get(data, {})
+    return settings | {name: value for name, value in METHODS.get(method, {}).items() if name in settings}

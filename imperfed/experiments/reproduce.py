@@ -1,4 +1,4 @@
-"""A paper's table made anew: every dataset and method of it, ours beside the paper's figures, and the time it took."""
+"""The reproduction of a paper's table: our figures for every dataset and method beside the paper's, and the time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from imperfed.results.folder import free
 
 @dataclass(frozen=True)
 class TablePart:
-    """What a table has of one dataset."""
+    """The part of a table that is about one dataset."""
 
     data: str
     lines: list[Line]
@@ -30,7 +30,7 @@ class TablePart:
 
 
 def chosen(name: str, only: Sequence[str]) -> tuple[Study, tuple[str, ...]]:
-    """A study by its name, and those of its datasets that are wanted."""
+    """Return a study by its name, and the selected datasets of it."""
     known = studies()
     if name not in known:
         raise unknown("study", name, list(known))
@@ -50,22 +50,22 @@ def reproduce(
     watch: Callable[[], Watch],
     jobs: int,
 ) -> tuple[Path, list[TablePart]]:
-    """Make the table, one dataset after the other; what is there is written after each."""
+    """Make the table one dataset after the other; write what there is after each."""
     if not seeds:
         raise UsageError("no seed was named")
     folder = free(out, "reproduce", study.title.replace(" ", "-").replace(",", ""))
     parts: list[TablePart] = []
     with ParallelRuns(jobs) as processes:
         for data in datasets:
-            one, began = study.on(data), time.perf_counter()
-            runs, lines = compare(one.methods, seeds, config(one.settings), folder, watch, one.paper, processes)
+            part, began = study.on(data), time.perf_counter()
+            runs, lines = compare(part.methods, seeds, config(part.settings), folder, watch, part.paper, processes)
             parts.append(TablePart(data, lines, time.perf_counter() - began, runs))
             write(folder, study, parts, seeds)
     return folder, parts
 
 
 def markdown(study: Study, parts: Sequence[TablePart], seeds: Sequence[int]) -> str:
-    """Ours, the paper's and the difference, a column for each dataset."""
+    """Return the table in Markdown: our figure, the paper's and the difference, for each dataset."""
     head = ["method"] + [title for part in parts for title in (f"{part.data}, %", "paper, %", "difference")]
     rows = [head, ["---"] * len(head)]
     for m, method in enumerate(study.methods):
@@ -86,8 +86,8 @@ def markdown(study: Study, parts: Sequence[TablePart], seeds: Sequence[int]) -> 
 
 
 def write(folder: Path, study: Study, parts: Sequence[TablePart], seeds: Sequence[int]) -> None:
-    """`table.md` and `results.json`."""
-    told = {
+    """Write `table.md` and `results.json`."""
+    results = {
         part.data: {
             "seconds": round(part.seconds, 1),
             "runs": part.folder.name,
@@ -97,6 +97,6 @@ def write(folder: Path, study: Study, parts: Sequence[TablePart], seeds: Sequenc
         }
         for part in parts
     }
-    text = json.dumps({"study": study.title, "seeds": list(seeds), "datasets": told}, indent=2)
+    text = json.dumps({"study": study.title, "seeds": list(seeds), "datasets": results}, indent=2)
     whole(folder / "results.json", lambda path: path.write_text(text))
     whole(folder / "table.md", lambda path: path.write_text(markdown(study, parts, seeds), encoding="utf-8"))

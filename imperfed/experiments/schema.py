@@ -1,4 +1,4 @@
-"""A JSON schema of experiment files, with which an editor completes settings, explains them and marks mistakes."""
+"""A JSON schema of experiment files, with which an editor completes and explains settings and marks mistakes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imperfed.experiments.config import CHOSEN, GENERATORS, Config, options, set
 from imperfed.experiments.descriptions import descriptions
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
-"""What TOML editors understand: neither references nor `$defs` are needed here."""
+"""The draft that TOML editors understand; references and `$defs` are not needed here."""
 PARTS = {name: f"run.{name}" for name in ("method", "objective", *CHOSEN)} | {
     section: choice.setting for section, choice in GENERATORS.items()
 }
@@ -29,7 +29,8 @@ def file_schema(config: Config, any_parts: bool) -> dict[str, Any]:
     chosen |= {"objective": config.method.objective} | config.generators()
     sections = {name: _section(part) for name, part in chosen.items() if part is not None}
     if any_parts:
-        sections |= {name: {"type": "object", "description": f"Of what {by} names."} for name, by in PARTS.items()}
+        described = {name: f"Settings of what {by} names." for name, by in PARTS.items()}
+        sections |= {name: {"type": "object", "description": text} for name, text in described.items()}
     return {"$schema": DRAFT_4, "type": "object", "properties": sections, "additionalProperties": False}
 
 

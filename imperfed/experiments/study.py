@@ -1,4 +1,4 @@
-"""A study: a table of a paper as a file, with the settings of all its runs, its rows, and the paper's figures."""
+"""A study: a paper's table as a file, with the settings of all its runs, its rows, and the paper's figures."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from imperfed.experiments.config import read
 
 @dataclass(frozen=True)
 class Study:
-    """What `imperfed compare` makes a table of, and `imperfed reproduce` one for every dataset."""
+    """What `imperfed compare` makes one table of, and `imperfed reproduce` one for every dataset."""
 
     settings: dict[str, Any]
-    """Of every run, as section.key or with the section left out."""
+    """The settings of every run, as section.key or with the section omitted."""
     methods: tuple[str, ...]
-    """One a row, each with settings of its own behind its name."""
+    """One per row, each with its own settings after its name."""
     paper: dict[str, float]
-    """The paper's figures in per cent, of the rows that have one."""
+    """The paper's figures in per cent, for the rows that have one."""
     title: str = ""
     figures: dict[str, dict[str, float]] = field(default_factory=dict)
     """The paper's figures by dataset, where the table has several."""
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """On which the table is made."""
+        """The datasets of the table."""
         return tuple(self.figures) or (str(self.settings["data"]),)
 
     def on(self, data: str) -> Study:
-        """The part of the table that is of one dataset."""
+        """Return the part of the table that is about one dataset."""
         if not self.figures:
             return self
         return replace(self, settings=self.settings | {"data": data}, paper=self.figures[data], figures={})
 
 
 def read_study(name: str) -> Study:
-    """A study from a file of the user's, or from one that comes with imperfed."""
+    """Read a study from the user's own file, or from one that comes with imperfed."""
     path = Path(name)
     if not path.exists():
         path = bundled(name)
@@ -58,20 +58,20 @@ def read_study(name: str) -> Study:
 
 
 def studies() -> dict[str, Path]:
-    """The studies that come with imperfed, by the names that `reproduce` takes: paper/table."""
+    """Return the studies that come with imperfed, by the names that `reproduce` takes: paper/table."""
     folder = Path(str(resources.files("imperfed.experiments.studies")))
     files = {path: read(path) for path in sorted(folder.glob("*.toml"))}
     return {file["study"]: path for path, file in files.items() if "study" in file}
 
 
 def is_row(row: Any) -> bool:
-    """Whether it names a method, and a number where it gives a figure."""
+    """Return whether a row names a method, and its figure, if any, is a number."""
     named = isinstance(row, dict) and isinstance(row.get("method"), str) and bool(row["method"].strip())
     return named and isinstance(row.get("paper", 0), int | float)
 
 
 def bundled(name: str) -> Path:
-    """The file of a study that comes with imperfed."""
+    """Return the file of a study that comes with imperfed."""
     folder = Path(str(resources.files("imperfed.experiments.studies")))
     known = [path.name for path in folder.glob("*.toml") if "rows" in read(path)]
     if name not in known:

@@ -1,4 +1,4 @@
-"""The value of a setting: from a word of the command line, or from TOML, to the type that its field declares."""
+"""Conversion of a setting's value, from the command line or TOML, to the type that its field declares."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ WANTED: dict[Any, str] = {
     float: "a number",
     str: "text",
     tuple[int, ...]: "whole numbers, such as 1,2,3",
-    tuple: "values with commas between them",
+    tuple: "comma-separated values",
 }
 
 
 def typed(value: Any, kind: Any, name: str) -> Any:
-    """Return the value as one of the field's type, or say what the setting of this name takes."""
+    """Return the value converted to the field's type; raise an error that says what the setting takes."""
     try:
         converted = msgspec.convert(_parsed(value, kind), kind, strict=False)
     except msgspec.ValidationError:
@@ -48,7 +48,7 @@ def wanted(kind: Any) -> str:
 
 
 def _parsed(value: Any, kind: Any) -> Any:
-    """Return a word as far as msgspec needs help with it: lists, and numbers such as .5, +3 and 1_000."""
+    """Return a word parsed where msgspec needs help: lists, and numbers such as .5, +3 and 1_000."""
     if isinstance(value, str) and typing.get_origin(kind) is tuple:
         return [word.strip() for word in value.split(",") if word.strip()]
     if isinstance(value, str) and kind in (int, float):

@@ -1,4 +1,4 @@
-"""Real sites: the same algorithms over Flower. Imported only where it is used; needs the extra `flower`."""
+"""Real sites: the same algorithms over Flower. Imported only where needed; requires the extra `flower`."""
 
 from imperfed.flower.processes.versions import check_version
 

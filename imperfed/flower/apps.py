@@ -1,4 +1,4 @@
-"""The two applications that Flower's processes carry out: the coordinator's and a site's."""
+"""The two applications that Flower's processes run: the coordinator's and a site's."""
 
 from __future__ import annotations
 
@@ -29,21 +29,23 @@ from imperfed.flower.site.runtime import LocalSite
 from imperfed.flower.site.site_data import central_of, read_files
 from imperfed.results.folder import RunFolder
 
-AFTER_A_KILL = 30.0  # seconds that the process before this one may take to end
+AFTER_A_KILL = 30.0  # seconds that the previous process may take to end
 
 
 def place_of(node: Mapping[str, object]) -> LocalSite:
-    """Return the site of this process, as `imperfed join` described it."""
-    said = json.loads(os.environ[SITE])
-    secret = bytes.fromhex(Path(said["secret"]).read_text()) if said["secret"] else b""
-    data, test, state = Path(said["data"]), Path(said["test"]) if said["test"] else None, Path(said["state"])
+    """Return the site that this process works for, as `imperfed join` described it."""
+    described = json.loads(os.environ[SITE])
+    name, secret_file = described["name"], described["secret"]
+    secret = bytes.fromhex(Path(secret_file).read_text()) if secret_file else b""
+    data, state = Path(described["data"]), Path(described["state"])
+    test = Path(described["test"]) if described["test"] else None
 
     def files(config: Config, declaration: str) -> SiteFiles:
         sources, about = (data, *([test] if test else [])), f"{declaration}\n{config.split}\n{config.run.data_seed}"
-        read = partial(read_files, said["name"], data, test, config, declaration)
-        return read_once(state, sources, f"{said['name']}\n{about}", read)
+        read = partial(read_files, name, data, test, config, declaration)
+        return read_once(state, sources, f"{name}\n{about}", read)
 
-    return LocalSite(said["name"], files, state, secret)
+    return LocalSite(name, files, state, secret)
 
 
 site = make_app(place_of)
@@ -51,7 +53,7 @@ server = ServerApp()
 
 
 class Aloud(Coordinator):
-    """A coordinator that also says what it writes down: who came, who answered, how long it took."""
+    """A coordinator that also prints its message log: which sites connected, which answered, how long it took."""
 
     def say(self, line: str) -> None:
         super().say(line)
@@ -59,21 +61,21 @@ class Aloud(Coordinator):
 
 
 class Spoken(RunFolder):
-    """A run's folder whose log is also said aloud; what every round repeats, once."""
+    """A run's folder whose log is also printed; lines that recur in every round are printed once."""
 
-    said: ClassVar[set[str]] = set()
+    printed: ClassVar[set[str]] = set()
 
     def log(self, line: str) -> None:
         super().log(line)
         text = re.sub(r"^round \d+: ", "", line)
-        if text not in self.said and " sites answered, " not in text:
-            self.said.add(text)
+        if text not in self.printed and " sites answered, " not in text:
+            self.printed.add(text)
             print(line, flush=True)
 
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    """One run, from its last checkpoint to its end; how it ended is written down for `imperfed serve`."""
+    """Run from the last checkpoint to the end, and write how it ended, for `imperfed serve`."""
     folder = Spoken(Path(str(context.run_config["folder"])))
     service, home = Service.of(folder), home_of(folder)
     with alone(home / "run.lock", str(folder.path), AFTER_A_KILL):
@@ -86,11 +88,11 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str, int]) -> None:
-    """Train with the sites, and write the products."""
+    """Train with the sites and write the results."""
     declaration = service.declaration(folder)
     show = Show(Console(soft_wrap=True, markup=False, emoji=False, highlight=False, force_terminal=False))
-    patience = Timeouts(gather=float("inf"), answer=service.patience)
+    timeouts = Timeouts(gather=float("inf"), answer=service.answer_timeout)
     central, declared = central_of(declaration), declaration.toml()
-    coordinator = Aloud(grid, folder.config(), central, service.sites, folder, declared, patience)
+    coordinator = Aloud(grid, folder.config(), central, service.sites, folder, declared, timeouts)
     coordinator.transport.admitted = admitted or None
     coordinator.run(show.watch())

@@ -56,7 +56,7 @@ def test_wrong_names_are_errors_that_can_be_caught(tmp_path: Path) -> None:
     result = imperfed.run("cross-entropy", data=data, out=tmp_path / "out", **FEW)
     with pytest.raises(UsageError, match="Did you mean 'site-0'"):
         result.model("site_0")
-    with pytest.raises(UsageError, match="worked out no labels"):
+    with pytest.raises(UsageError, match="inferred no labels"):
         result.labels("site-0")
     with pytest.raises(AttributeError, match="no attribute 'runn'"):
         _ = imperfed.runn

@@ -131,7 +131,7 @@ def test_models_that_are_missing_damaged_or_anothers(finished: Path, tmp_path: P
     (models / "site-0.safetensors").write_bytes((models / "global.safetensors").read_bytes())
     said = imperfed("evaluate", run)
     assert said.code == 3
-    assert "the model of site-0 is not one of this run's settings" in said.err
+    assert "the model of site-0 does not fit this run's settings" in said.err
     (models / "site-0.safetensors").write_bytes(b"nonsense")
     said = imperfed("evaluate", run)
     assert said.code == 3

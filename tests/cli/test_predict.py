@@ -166,5 +166,5 @@ def test_only_a_run_that_has_ended_is_opened(finished: Path, tmp_path: Path) -> 
     assert imperfed.open(str(finished)).summary.method == "pfedpll"
     cut = shutil.copytree(finished, tmp_path / "cut")
     (cut / "summary.json").unlink()
-    with pytest.raises(UsageError, match=f"has not ended; go on with: imperfed resume {cut}"):
+    with pytest.raises(UsageError, match=f"has not ended; continue with: imperfed resume {cut}"):
         imperfed.open(cut)

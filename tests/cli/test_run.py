@@ -109,7 +109,7 @@ def test_the_summary_adds_up(finished: Path) -> None:
 
 def test_sites_that_the_data_name_and_the_run_does_not_use_are_told(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz", site=np.arange(40) % 3)
-    told = "sites are simulated; the 3 that the data name: -s partition=column"
+    told = "sites are simulated; to use the 3 that the data name: -s partition=column"
     words = ("run", "cc", "--data", data, *TINY, "--out", tmp_path / "out")
     assert told in done(*words).out.splitlines()
     assert "simulated" not in done(*words, "--set", "partition=column").out

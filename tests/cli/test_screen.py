@@ -101,7 +101,7 @@ def test_an_interruption_ends_with_130_and_the_way_on(tmp_path: Path, monkeypatc
         said = imperfed(*words, "--data", data, *TINY, "--rounds", 4, "--out", out)
         (run,) = out.glob(folders)
         assert said.code == 130
-        assert said.err == f"interrupted; go on with: imperfed resume {run}\n"
+        assert said.err == f"interrupted; continue with: imperfed resume {run}\n"
         assert "stopping after this round" in said.out
         assert (run / "checkpoints" / "last.safetensors").exists()
 

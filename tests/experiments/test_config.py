@@ -186,7 +186,7 @@ def test_settings_of_third_parties_may_be_unions_and_lists(kind: Any, value: Any
 def test_unions_say_all_that_they_take() -> None:
     with pytest.raises(UsageError, match=r"setting method\.x takes a number or auto; got 'fast'"):
         typed("fast", float | Literal["auto"], "method.x")
-    with pytest.raises(UsageError, match=r"setting method\.x takes values with commas between them; got \[inf\]"):
+    with pytest.raises(UsageError, match=r"setting method\.x takes comma-separated values; got \[inf\]"):
         typed([float("inf")], tuple[float, ...], "method.x")
 
 
@@ -269,7 +269,7 @@ def test_words_that_choose_another_generator_take_the_place_of_a_files_section()
     file = tomllib.loads(resolve(words={"partition": "classes", "per_site": "2"}).toml())
     assert resolve(file, {"partition": "iid"}).split.partition == IIDPartition()
     assert resolve(file, {"partition": "classes"}).split.partition == ClassesPartition(per_site=2)
-    with pytest.raises(UsageError, match=r"'partition\.beta' is one of partition = dirichlet, and partition is iid"):
+    with pytest.raises(UsageError, match=r"'partition\.beta' belongs to partition = dirichlet, but partition is iid"):
         resolve({"split": {"partition": "iid"}, "partition": {"beta": 1.0}})
 
 
@@ -279,8 +279,8 @@ def test_words_that_choose_another_generator_take_the_place_of_a_files_section()
         ({"partition": "dirichlett"}, "unknown partition 'dirichlett'. Did you mean 'dirichlet'"),
         ({"noise": "unifrm"}, "unknown noise 'unifrm'. Did you mean 'uniform'"),
         ({"partition": 3}, r"split\.partition takes text; got 3"),
-        ({"per_site": "3"}, "'per_site' is one of partition = classes, and partition is dirichlet here: choose it"),
-        ({"noise_rate": "0.3"}, "one of noise = class-dependent or class-independent, and noise is none"),
+        ({"per_site": "3"}, "'per_site' belongs to partition = classes, but partition is dirichlet here: choose it"),
+        ({"noise_rate": "0.3"}, "belongs to noise = class-dependent or class-independent, but noise is none"),
         ({"partition.rho": "0.3"}, r"unknown setting 'partition\.rho'"),
         ({"beta": "-1"}, "beta must be a positive number"),
         ({"method": "fedalc", "noise": "4"}, r"'noise' could be method\.noise or labels\.noise: say which"),

@@ -114,7 +114,7 @@ def test_interrupted_as_by_ctrl_c(uninterrupted: Path, tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the workers as well
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err == f"interrupted; go on with: imperfed resume {run}\n"
+    assert err == f"interrupted; continue with: imperfed resume {run}\n"
     assert "stopping after this round, with a checkpoint" in out
     shown = [line for line in out.splitlines() if line.startswith("round ")]
     assert len(shown) == records(run)[-1]["round"] < 16
@@ -137,8 +137,8 @@ def test_seeds_side_by_side_are_interrupted_with_a_checkpoint_each(tmp_path: Pat
     assert "stopping after this round, with a checkpoint" in out
     runs = [*tmp_path.glob("*/*/checkpoints/last.safetensors")]
     assert len(runs) == 2
-    assert set(err.splitlines()) == {"seed 2 was not begun"} | {
-        f"interrupted; go on with: imperfed resume {run.parent.parent}" for run in runs
+    assert set(err.splitlines()) == {"seed 2 was not started"} | {
+        f"interrupted; continue with: imperfed resume {run.parent.parent}" for run in runs
     }
 
 
@@ -146,7 +146,7 @@ def test_a_finished_run_is_left_as_it_is(uninterrupted: Path, tmp_path: Path) ->
     run = shutil.copytree(uninterrupted, tmp_path / "run")
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     said = done("resume", run)
-    assert said.out.startswith(f"{run}: this run has ended already\n")
+    assert said.out.startswith(f"{run}: this run has already ended\n")
     assert "mean over sites" in said.out
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 

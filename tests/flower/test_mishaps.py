@@ -115,8 +115,8 @@ WAYS: dict[str, tuple[Callable[[Message, Answer], Message | None], type[Failure]
         "its answer was refused: 'loss' should be of type float, found 'low'",
     ),
     "cut short": (lambda m, answer: cut(answer(m)), Misshapen, "its answer was refused: 'up/w' cannot be read"),
-    "lost": (lambda m, answer: (answer(m), None)[1], Silent, "it gave no answer within 0.05 s"),
-    "silent": (lambda m, answer: None, Silent, "it gave no answer within 0.05 s"),
+    "lost": (lambda m, answer: (answer(m), None)[1], Silent, "it did not answer within 0.05 s"),
+    "silent": (lambda m, answer: None, Silent, "it did not answer within 0.05 s"),
     "error": (lambda m, answer: Message(Error(5, "gone"), reply_to=m), Crashed, "no answer: gone"),
 }
 
@@ -214,7 +214,7 @@ def test_a_run_goes_on_without_a_site_that_does_not_come_back(tmp_path: Path, wi
     node = away.grid.nodes.pop(100 + SITE)
     away.start(replace(AT_ONCE, back=0.05)).go(rounds=2)
     assert away.reports[0].failures == {SITE: Away("it is not connected")}
-    assert "going on without site2" in (tmp_path / "run" / "mail.txt").read_text()
+    assert "continuing without site2" in (tmp_path / "run" / "messages.txt").read_text()
     away.grid.nodes[555] = node
     away.go()
     away.reports = first.reports + away.reports
@@ -230,7 +230,10 @@ def test_a_site_with_other_rows_cannot_go_on(tmp_path: Path) -> None:
         replace(h, x=h.x[1:], labels=h.labels.between(1, len(h.x)), ids=h.ids[1:])
     )
     later.start(replace(AT_ONCE, back=0.01))
-    assert "node 102 is not taken in: 'site2' held 31 rows, and now 30" in (tmp_path / "run" / "mail.txt").read_text()
+    assert (
+        "node 102 is not admitted: 'site2' had 31 rows, and now has 30"
+        in (tmp_path / "run" / "messages.txt").read_text()
+    )
 
 
 def test_a_node_that_says_nothing_does_not_hold_up_every_round(tmp_path: Path) -> None:
@@ -249,7 +252,7 @@ def test_too_few_answers_end_the_run_with_names(tmp_path: Path) -> None:
     apart = Apart(everybody(), raw(Candidates), tmp_path).start()
     for node in (100, 101, 102):
         apart.grid.nodes[node].mishap = lambda message, answer: None
-    with pytest.raises(QuorumError, match=r"1 of 4 sites answered.*site0: it gave no answer within 0.05 s"):
+    with pytest.raises(QuorumError, match=r"1 of 4 sites answered.*site0: it did not answer within 0.05 s"):
         apart.go()
 
 
@@ -282,10 +285,10 @@ def test_what_goes_wrong_with_a_row_stays_at_the_site(tmp_path: Path) -> None:
 
     place = apart.place
     apart.place = lambda h: replace(place(h), files=unreadable) if h.name == "site2" else place(h)  # type: ignore
-    with pytest.raises(QuorumError, match=r"site2 did not come within 0.1 s"):
+    with pytest.raises(QuorumError, match=r"site2 did not connect within 0.1 s"):
         apart.start(replace(Timeouts(), gather=0.1, hello=1, poll=0.01))
-    told = (apart.folder / "run" / "mail.txt").read_text()
-    assert "node 102 is not taken in: DataError; its log says why" in told
+    told = (apart.folder / "run" / "messages.txt").read_text()
+    assert "node 102 is not admitted: DataError; its log says why" in told
     assert "4711" not in told
     assert "4711" in (apart.folder / "site2" / "log.txt").read_text()
 
@@ -296,9 +299,9 @@ def test_strangers_and_doubles_are_not_taken_in(tmp_path: Path) -> None:
     apart.grid.nodes = {7: apart.node(stranger)} | apart.grid.nodes | {300: apart.node(apart.holdings[1])}
     apart.start()
     assert apart.server.transport.nodes == {f"site{k}": 100 + k for k in range(4)}
-    told = (apart.folder / "run" / "mail.txt").read_text()
-    assert "node 7 is not taken in: 'nobody' is no site of this run: site0, site1, site2, site3" in told
-    assert "node 300 is not taken in: 'site1' is there already" in told
+    told = (apart.folder / "run" / "messages.txt").read_text()
+    assert "node 7 is not admitted: 'nobody' is not a site of this run: site0, site1, site2, site3" in told
+    assert "node 300 is not admitted: 'site1' is already connected" in told
 
 
 def test_a_site_that_restarts_is_taken_in_when_its_old_node_is_gone(tmp_path: Path) -> None:
@@ -339,10 +342,10 @@ def test_a_name_without_its_key_is_not_taken_in(tmp_path: Path) -> None:
     apart = Apart(everybody(), raw(Candidates), tmp_path)
     server = apart.coordinator(replace(AT_ONCE, gather=0.05))
     server.transport.admitted = {"site0": 100, "site1": 999, "site2": 102, "site3": 103}
-    with pytest.raises(QuorumError, match=r"site1 did not come within 0.05 s"):
+    with pytest.raises(QuorumError, match=r"site1 did not connect within 0.05 s"):
         server.transport.gather()
-    told = (tmp_path / "run" / "mail.txt").read_text()
-    assert "node 101 is not taken in: it says it is 'site1', but its key is not that site's" in told
+    told = (tmp_path / "run" / "messages.txt").read_text()
+    assert "node 101 is not admitted: it claims to be 'site1', but its key is not that site's" in told
 
 
 def test_a_site_that_changed_its_rows_is_not_taken_in_again(tmp_path: Path) -> None:
@@ -352,7 +355,10 @@ def test_a_site_that_changed_its_rows_is_not_taken_in_again(tmp_path: Path) -> N
     del apart.grid.nodes[100 + SITE]
     apart.grid.nodes[555] = apart.node(fewer)
     apart.server.transport.look()
-    assert "node 555 is not taken in: 'site2' held 31 rows, and now 30" in (tmp_path / "run" / "mail.txt").read_text()
+    assert (
+        "node 555 is not admitted: 'site2' had 31 rows, and now has 30"
+        in (tmp_path / "run" / "messages.txt").read_text()
+    )
 
 
 def test_sums_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
@@ -373,10 +379,10 @@ def test_sums_of_very_few_rows_do_not_leave_a_site(tmp_path: Path) -> None:
     apart = Apart(everybody(), raw(Candidates), tmp_path)
     h = apart.holdings[1]
     apart.grid.nodes[101] = apart.node(replace(h, x=h.x[:9], labels=h.labels.between(0, 9), ids=h.ids[:9]))
-    with pytest.raises(QuorumError, match="site1 did not come"):
+    with pytest.raises(QuorumError, match="site1 did not connect"):
         apart.start(replace(AT_ONCE, gather=0.05))
-    told = (tmp_path / "run" / "mail.txt").read_text()
-    assert "site1 has 9 rows; sums of fewer than 10 say too much of each" in told
+    told = (tmp_path / "run" / "messages.txt").read_text()
+    assert "site1 has 9 rows; sums of fewer than 10 say too much about each" in told
 
 
 def test_sites_must_agree_about_classes(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_without_keys_only_on_loopback(tmp_path: Path) -> None:
 
 def test_a_site_without_a_key_is_named(tmp_path: Path) -> None:
     make_keys(tmp_path / "keys", ["a"], ["h"], days=1)
-    with pytest.raises(DataError, match="no key of b"):
+    with pytest.raises(DataError, match="no key for b"):
         ListenConfig("127.0.0.1", 0, CoordinatorKeys.read(tmp_path / "keys" / "coordinator")).keys_of(["a", "b"])
 
 

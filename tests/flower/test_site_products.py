@@ -62,7 +62,7 @@ def test_a_whole_run(way: str, tables: Path, tmp_path: Path, monkeypatch: pytest
     assert list(server.folder.records()) == list(whole.records())
     for part in ("method", "objective", "sent", "rounds", "metric", "personal", "common", "account", "classes"):
         assert getattr(summary, part) == getattr(known, part)
-    assert "wrote no report" not in (server.folder.path / "log.txt").read_text()
+    assert "did not write its own report" not in (server.folder.path / "log.txt").read_text()
     assert (server.folder.path / "report.html").exists()
     assert not (server.folder.path / "labels").exists()
     assert {p.name for p in (server.folder.path / "models").iterdir()} <= {"global.safetensors", "scale.safetensors"}

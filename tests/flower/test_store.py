@@ -32,7 +32,7 @@ def test_states_are_kept_by_exchange(tmp_path: Path) -> None:
 
 
 def test_a_state_that_is_not_there_is_an_error_with_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"run: the state after round 4 is not there"):
+    with pytest.raises(DataError, match=r"run: the state after round 4 is missing"):
         Store(tmp_path / "run").load((3, 0), never)
 
 

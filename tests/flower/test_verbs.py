@@ -131,7 +131,7 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
     ):
         wait_for(tmp_path / "serve.out", "serving north, south", 60)
         refused_at(port, keys)
-        with pytest.raises(DataError, match="cannot prove to be the coordinator"):
+        with pytest.raises(DataError, match="cannot prove that it is the coordinator"):
             CoordinatorAddress("127.0.0.1", port, SiteKeys.read(tmp_path / "others" / "site-north")).knock()
         alone = run_alone(data, tmp_path / "one")
         assert serving.wait(150) == 0, (tmp_path / "serve.out").read_text()
@@ -175,11 +175,11 @@ def test_what_serve_refuses(tmp_path: Path) -> None:
         assert not (tmp_path / "runs").exists()
         return result.exception
 
-    assert "nobody has said who the sites are" in str(refused(data, "pfedpll"))
+    assert "the sites are not named" in str(refused(data, "pfedpll"))
     assert "'scale', which is the name of another file" in str(refused(data, "pfedpll", "--sites", "north,scale"))
-    assert "no key of south" in str(refused(data, "pfedpll", "--sites", "north,south", "--keys", own))
+    assert "no key for south" in str(refused(data, "pfedpll", "--sites", "north,south", "--keys", own))
     assert "--insecure" in str(refused(data, "pfedpll", "--sites", "a", "--host", "192.0.2.1"))
-    assert "give no rows away" in str(refused(data, "pfedpll", "--keys", own, "--set", "split.public=0.5"))
+    assert "do not give rows away" in str(refused(data, "pfedpll", "--keys", own, "--set", "split.public=0.5"))
     assert "unknown" in str(refused(data, "pfedpl", "--keys", own))
 
 

@@ -62,7 +62,7 @@ def test_broken_bytes_are_refused(keep: int) -> None:
 def test_an_array_that_is_not_what_it_says_is_refused() -> None:
     records = pack(Payload({}, {"up": {"w": torch.arange(9.0)}}))
     records["up"]["w"].shape = (8,)  # type: ignore[index]
-    with pytest.raises(RefusedError, match=r"it says float32 \(8,\) and holds float32 \(9,\)"):
+    with pytest.raises(RefusedError, match=r"declared float32 \(8,\), holds float32 \(9,\)"):
         unpack(records)
 
 

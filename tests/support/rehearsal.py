@@ -107,13 +107,13 @@ class Apart:
     def node(self, holding: SiteFiles) -> Node:
         return Node(make_app(lambda config: self.place(holding)), {"name": holding.name})
 
-    def coordinator(self, patience: Timeouts = AT_ONCE) -> Coordinator:
+    def coordinator(self, timeouts: Timeouts = AT_ONCE) -> Coordinator:
         folder = RunFolder(self.folder / "run")
         folder.path.mkdir(parents=True, exist_ok=True)
-        return Coordinator(self.grid, self.config, self.central, [h.name for h in self.holdings], folder, "", patience)
+        return Coordinator(self.grid, self.config, self.central, [h.name for h in self.holdings], folder, "", timeouts)
 
-    def start(self, patience: Timeouts = AT_ONCE) -> Apart:
-        self.server = self.coordinator(patience)
+    def start(self, timeouts: Timeouts = AT_ONCE) -> Apart:
+        self.server = self.coordinator(timeouts)
         self.experiment = self.server.experiment()
         self.engine = self.experiment.engine
         return self

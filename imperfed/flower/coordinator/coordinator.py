@@ -1,4 +1,4 @@
-"""The coordinator: it waits for its sites, asks them round by round, and writes the run's folder."""
+"""The coordinator: waits for its sites, queries them in every round, and writes the run's folder."""
 
 from __future__ import annotations
 
@@ -23,20 +23,23 @@ from imperfed.experiments.experiment import Experiment, Watch
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.remote_repair import repair_at_sites
 from imperfed.flower.messages.run_info import RunInfo
-from imperfed.flower.messages.site_info import read_cards, write_cards
+from imperfed.flower.messages.site_info import read_site_infos, write_site_infos
 from imperfed.flower.messages.transport import Timeouts, Transport
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
+MESSAGE_LOG = "messages.txt"
+"""The file in a run's folder that says which sites were asked, which answered, and how long it took."""
+
 
 @dataclass
 class Coordinator:
-    """One run with real sites, from the first hello to the last product."""
+    """One run with real sites, from the first hello to the last result."""
 
     grid: Grid
     config: Config
     central: ServerFiles
-    """What it holds itself."""
+    """The coordinator's own data."""
     sites: Sequence[str]
     folder: RunFolder
     declaration: str = ""
@@ -44,33 +47,33 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         if self.config.method.pools_data:
-            raise UsageError(f"{self.config.run.method} brings all rows to one place; real sites keep theirs")
+            raise UsageError(f"{self.config.run.method} brings all rows to one place, but real sites keep theirs")
         if self.config.attack is not None and self.declaration:
-            raise UsageError("attacks are simulated on datasets by name; at real sites nobody is asked to attack")
+            raise UsageError("attacks are simulated on named datasets; no real site is asked to attack")
         if self.config.run.device == "cuda":
-            raise UsageError("real sites compute on the CPU; leave device at auto, or cpu")
+            raise UsageError("real sites compute on the CPU; set device to auto or cpu")
         self.config = replace(self.config, run=replace(self.config.run, device="cpu"))
         greeting = RunInfo("", self.config.toml(), self.declaration, 0, Scale.none(), {})
         self.transport = Transport(self.grid, tuple(self.sites), greeting, self.timeouts, self.say)
 
     def run(self, watch: Watch) -> Summary:
-        """Train to the end, from the last checkpoint if there is one, and write the products."""
+        """Train to the end, from the last checkpoint if there is one, and write the results."""
         watch.prepare(self.config)
         try:
             with closing(self.experiment()) as experiment:
                 summary = experiment.go(self.folder, watch)
                 for k, why in self.backend.leave().items():
-                    self.folder.log(f"{self.sites[k]} wrote no report of its own: {why}")
+                    self.folder.log(f"{self.sites[k]} did not write its own report: {why}")
         finally:
             self.count()
         return summary
 
     def experiment(self) -> Experiment:
-        """The run, as soon as every site is there: its sites answer by message."""
+        """Return the run, as soon as every site is connected; its sites answer by message."""
         infos = self.gather()
         scale = self.central.scale(infos)
         run_infos = self.run_infos(infos, scale)
-        # A site may be killed at any time, and so may the coordinator: no more than a round is ever lost.
+        # A site or the coordinator may be killed at any time: no more than one round is ever lost.
         config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
 
         def make_backend(population: Population, on_duty: int, workers: int) -> FlowerBackend:
@@ -88,19 +91,19 @@ class Coordinator:
         return experiment
 
     def gather(self) -> list[SiteInfo]:
-        """The sites' cards as they were when the run began: a run that goes on has the same scale and sizes."""
-        place = self.folder.checkpoint.parent
-        self.transport.infos = read_cards(place)
+        """Return what the sites reported when the run began, so that a resumed run has the same scale and sizes."""
+        kept_in = self.folder.checkpoint.parent
+        self.transport.infos = read_site_infos(kept_in)
         begun = self.folder.checkpoint.exists() and bool(self.transport.infos)
-        everybody = not begun or self.config.repair is not None or bool(self.config.method.opening())
+        all_needed = not begun or self.config.repair is not None or bool(self.config.method.opening())
         quorum = max(1, math.ceil(self.config.rounds.quorum * len(self.sites)))
-        infos = self.transport.gather(None if everybody else quorum)
+        infos = self.transport.gather(None if all_needed else quorum)
         if not begun:
-            write_cards(place, infos)
+            write_site_infos(kept_in, infos)
         return infos
 
     def count(self) -> None:
-        """`traffic.json`: bytes to and from every site, of all processes that had a part in the run."""
+        """Write `traffic.json`: bytes to and from every site, over all processes that took part in the run."""
         path, total = self.folder.path / "traffic.json", self.transport.traffic()
         before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         for site, ways in total.items():
@@ -109,11 +112,11 @@ class Coordinator:
         self.folder.write("traffic.json", json.dumps(total, indent=2))
 
     def say(self, line: str) -> None:
-        """A line of `mail.txt`: who was asked, who answered, how long it took."""
-        lengthen(self.folder.path / "mail.txt", [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
+        """Add a line to `messages.txt`."""
+        lengthen(self.folder.path / MESSAGE_LOG, [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
 
     def run_infos(self, infos: Sequence[SiteInfo], scale: Scale) -> list[RunInfo]:
-        """What every site is told of the run with each message."""
+        """Return what each site is told about the run, which every message repeats."""
         features = self.config.model.features or max(info.features for info in infos)
         self.config = replace(self.config, model=replace(self.config.model, features=features))
         annotated = anybody(infos)
@@ -122,6 +125,6 @@ class Coordinator:
 
 
 def anybody(infos: Sequence[SiteInfo]) -> Tree:
-    """Which classes any site annotates, where labels may be missing."""
+    """Return which classes any site annotates, where labels may be missing."""
     known = [info.annotated["classes"] for info in infos if info.annotated]
     return {"classes": torch.stack(known).any(0)} if known else {}

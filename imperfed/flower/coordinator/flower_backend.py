@@ -1,4 +1,4 @@
-"""Sites that are elsewhere: they answer the engine themselves, by message."""
+"""Remote sites: they answer the engine by message."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from imperfed.flower.messages.transport import Transport
 from imperfed.flower.site.store import FIRST
 
 ANSWERED = "answered"
-"""In the coordinator's checkpoint: the exchange in which each site's answer was last taken, [K, 2]."""
+"""In the coordinator's checkpoint: the exchange of each site's last accepted answer, [K, 2]."""
 
 
 class FlowerBackend:
-    """The sites over a network. The coordinator knows only in which exchange each last changed what it remembers.
+    """The sites over a network. The coordinator knows only in which exchange each site last changed its state.
 
-    Figures after a round and the first exchange of the next round travel in one message: nothing changes in between.
+    The metrics after a round and the first exchange of the next round share one message: nothing changes in between.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class FlowerBackend:
         self.population, self.on_duty = population, on_duty
         population.state.memory = {ANSWERED: torch.tensor([FIRST] * len(run_infos))}
         self.early: dict[tuple[int, int], dict[int, Payload | Failure]] = {}
-        """Answers to an exchange that came with the figures of the round before."""
+        """Answers to an exchange that came with the metrics of the previous round."""
         self.turn = OPENING
         self.notes: list[str] = []
         self.recent = self.base = population.state.memory[ANSWERED].clone()
 
-    # -- what the engine asks -------------------------------------------------------------------------------------
+    # -- what the engine calls ------------------------------------------------------------------------------------
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange."""
@@ -62,32 +62,32 @@ class FlowerBackend:
         return replies
 
     def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Add up the sites' own mean gradients; without all of them the sum would be another."""
+        """Add up the sites' own mean gradients; the sum needs all of them."""
         answers = self.ask(round, number, sites)
         failed = {k: answer.reason for k, answer in answers.items() if isinstance(answer, Failure)}
         if failed:
             reasons = "; ".join(f"{self.transport.names[k]}: {reason}" for k, reason in sorted(failed.items()))
-            raise QuorumError(f"the sum needs the answer of every site. {reasons}")
+            raise QuorumError(f"the sum of gradients needs an answer from every site. {reasons}")
         replies = [answer for k in sites if isinstance(answer := answers[k], Reply)]
         total = sum((p * reply.up["g"] for p, reply in zip(weights, replies, strict=True)), torch.zeros(()))
         assert isinstance(total, Tensor)
         return total, torch.tensor([reply.loss for reply in replies])
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
-        """Return figures of every site that answers, and of the global model where there is one."""
+        """Return the metrics of every site that answers, and of the global model where there is one."""
         with one_thread():
             common = self.population.evaluate_global()
         return self._evaluate(self.population.state.round) if self.population.evaluator.sites else {}, common
 
     def inferred_labels(self) -> Tensor | None:
-        """Return None: the labels worked out stay at the sites."""
+        """Return None: the inferred labels stay at the sites."""
         return None
 
     def close(self) -> None:
-        """Do nothing: a run does not end its sites."""
+        """Do nothing: a run does not shut down its sites."""
 
     def leave(self) -> dict[int, str]:
-        """Give every site its last model, for its own report; return why some could not write one."""
+        """Send every site its final model, for its own report; return why some could not write one."""
         payloads = {}
         for k, run_info in enumerate(self.run_infos):
             words: dict[str, Word] = {"round": self.population.state.round, "from": self._answered(k)}
@@ -98,25 +98,25 @@ class FlowerBackend:
     # -- messages -------------------------------------------------------------------------------------------------
 
     def _evaluate(self, round: int) -> dict[int, Scores]:
-        """Ask every site for figures, and those on duty in the round to come also for their first answer in it."""
+        """Ask every site for metrics, and those on duty in the next round also for their first answer in it."""
         K = len(self.run_infos)
         duty = on_duty_in(self.population.spec.seed, round, K, self.on_duty) if round < self.rounds.rounds else ()
         self._turn(round)
         payloads = {k: self._payload(k, round, 0 if k in duty else NO_EXCHANGE, evaluate=True) for k in range(K)}
         about = f"round {round + 1}" if duty else "the end"
         replies = self.transport.send("train" if duty else "evaluate", payloads, about)
-        # A site that is away now may be back when the round begins, and is asked then.
+        # A site that is away now may be back when the round begins, and is asked again then.
         self.early = {(round, 0): {k: replies[k] for k in duty if not isinstance(replies[k], Away)}}
-        figures = {}
+        metrics = {}
         for k, reply in replies.items():
             try:
-                figures[k] = {} if isinstance(reply, Failure) else scores_of(reply)
+                metrics[k] = {} if isinstance(reply, Failure) else scores_of(reply)
             except RefusedError as error:
-                self.transport.tell(f"{self.transport.names[k]}: its figures were refused: {error}")
-        return {k: scores for k, scores in figures.items() if scores}
+                self.transport.tell(f"{self.transport.names[k]}: its metrics were refused: {error}")
+        return {k: scores for k, scores in metrics.items() if scores}
 
     def _answers(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Payload | Failure]:
-        """Return answers that came with the figures, once; ask for all others."""
+        """Return the answers that came with the metrics, each once, and ask for all others."""
         self._turn(round)
         early = self.early.get((round, number), {})
         answers = {k: early.pop(k) for k in sites if k in early}
@@ -143,7 +143,7 @@ class FlowerBackend:
         return self.run_infos[site].payload(words, trees)
 
     def _answered(self, site: int) -> list[int]:
-        """Return the exchange in which a site's answer was last taken."""
+        """Return the exchange of a site's last accepted answer."""
         exchange: list[int] = self.population.state.memory[ANSWERED][site].tolist()
         return exchange
 
@@ -153,14 +153,14 @@ class FlowerBackend:
         return {"w": w, "buffers": buffers}
 
     def _turn(self, round: int) -> None:
-        """Note that a round begins. The coordinator may have to go back to the round before it, but no further."""
+        """Note that a round begins. The coordinator may have to go back to the previous round, but no further."""
         if round != self.turn:
             self.turn, self.base, self.recent = round, self.recent, self.population.state.memory[ANSWERED].clone()
 
     # -- answers --------------------------------------------------------------------------------------------------
 
     def _reply(self, answer: Payload | Failure, exchange: Exchange) -> Reply | Failure:
-        """Check an answer, which is a claim, before anybody uses it."""
+        """Check an answer before it is used: it is only a claim."""
         if isinstance(answer, Failure):
             return answer
         try:

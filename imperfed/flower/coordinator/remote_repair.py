@@ -1,4 +1,4 @@
-"""A repair before training with sites that are elsewhere: each corrects its own labels and says how many."""
+"""A repair before training with remote sites: each corrects its own labels and reports how many."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from imperfed.flower.messages.transport import Transport
 def repair_at_sites(
     repair: Repair, data: FederatedData, transport: Transport, run_infos: Sequence[RunInfo]
 ) -> FederatedData:
-    """Conduct a repair with all sites; return the data with the groups found and, in its facts, what was done."""
+    """Conduct a repair with all sites; return the data with the groups found and, in its facts, what was changed."""
     federation = data.federation
     exchanges = repair.conversation(federation.classes)
 
@@ -32,11 +32,11 @@ def repair_at_sites(
         answers = {k: _answer(reply) for k, reply in sorted(replies.items())}
         failed = [f"{transport.names[k]}: {a.reason}" for k, a in answers.items() if isinstance(a, Failure)]
         if failed:
-            raise QuorumError(f"a repair needs the answer of every site. {'; '.join(failed)}")
+            raise QuorumError(f"a repair needs an answer from every site. {'; '.join(failed)}")
         return tuple(answer for answer in answers.values() if not isinstance(answer, Failure))
 
     def _answer(reply: Payload | Failure) -> Tree | Failure:
-        """Return what a site sent, checked; a repair fixes no shapes in advance."""
+        """Return what a site sent, checked; a repair does not fix shapes in advance."""
         if isinstance(reply, Failure):
             return reply
         up = reply.trees.get("up", {})

@@ -1,4 +1,4 @@
-"""`imperfed serve`: one run with real sites, from its folder to its report, and again from its last round if killed."""
+"""`imperfed serve`: one run with real sites, from its folder to its report; if killed, resumed from its last round."""
 
 from __future__ import annotations
 
@@ -25,61 +25,61 @@ SERVER, SITE = "imperfed.flower.apps:server", "imperfed.flower.apps:site"
 
 @dataclass(frozen=True)
 class Service:
-    """What a run with real sites needs besides its settings; kept in the run's folder, so that it can be resumed."""
+    """What a run with real sites needs besides its settings; kept in the run's folder so that it can be resumed."""
 
     federation: str
-    """The path of the declaration; files of the coordinator's own lie beside it."""
+    """The path of the declaration; the coordinator's own files lie beside it."""
     sites: tuple[str, ...]
     host: str
     port: int
     keys: str = ""
     insecure: bool = False
-    patience: float = 3600.0
+    answer_timeout: float = 3600.0
     """Seconds for a site to answer in a round."""
 
     def stand(self) -> ListenConfig:
-        """Where the coordinator stands."""
+        """Return where the coordinator listens, and with which keys."""
         keys = CoordinatorKeys.read(Path(self.keys)) if self.keys else None
         return ListenConfig(self.host, self.port, keys, self.insecure)
 
     @classmethod
     def of(cls, folder: RunFolder) -> Service:
-        """From a run's folder."""
-        read = json.loads(file_in(folder).read_text(encoding="utf-8"))
-        return cls(**read | {"sites": tuple(read["sites"])})
+        """Read it from a run's folder."""
+        fields = json.loads(file_in(folder).read_text(encoding="utf-8"))
+        return cls(**fields | {"sites": tuple(fields["sites"])})
 
     def declaration(self, folder: RunFolder) -> Declaration:
-        """The declaration as it was when the run began."""
+        """Return the declaration as it was when the run began."""
         return parse((folder.path / "federation.toml").read_text(encoding="utf-8"), Path(self.federation))
 
 
 def file_in(folder: RunFolder) -> Path:
-    """The file that makes a run's folder one of a run with real sites."""
+    """Return the path of the file that marks the folder of a run with real sites."""
     return folder.path / "serve.json"
 
 
 def home_of(folder: RunFolder) -> Path:
-    """Where Flower keeps its files of a run."""
+    """Return the folder in which Flower keeps its files for a run."""
     return folder.path / "flower"
 
 
-def named(declaration: Declaration, said: Sequence[str], keys: CoordinatorKeys | None) -> tuple[str, ...]:
-    """The sites in the order of their numbers: as said, else as declared by name, else those that have keys."""
-    for name in said:
+def named(declaration: Declaration, names: Sequence[str], keys: CoordinatorKeys | None) -> tuple[str, ...]:
+    """Return the sites in numbered order: as given in `names`, else as declared by name, else those that have keys."""
+    for name in names:
         if trouble := name_trouble(name):
             raise UsageError(f"--sites has {trouble}; choose another name")
-    if said:
-        return tuple(said)
+    if names:
+        return tuple(names)
     if isinstance(declaration.sites, Mapping):
         return tuple(declaration.sites)
     if keys is not None and keys.sites:
         return tuple(sorted(keys.sites))
-    raise UsageError("nobody has said who the sites are: give --sites, or a [sites] table in the federation.toml")
+    raise UsageError("the sites are not named: give --sites, or a [sites] table in the federation.toml")
 
 
 def begin(out: Path, config: Config, service: Service) -> RunFolder:
-    """A new run's folder, or the one that `out` is already if it holds the same run."""
-    # Before anything is written:
+    """Return a new run folder, or `out` itself if it already holds the same run."""
+    # Refuse mistakes before anything is written.
     declaration = read_declaration(service.federation)
     service.stand().keys_of(service.sites)
     refuse(config, declaration)
@@ -87,7 +87,7 @@ def begin(out: Path, config: Config, service: Service) -> RunFolder:
     if (out / "serve.json").is_file():
         folder = RunFolder.open(out)
         if folder.config() != config or Service.of(folder).sites != service.sites:
-            raise UsageError(f"{out} holds a run with other settings; `imperfed resume {out}` goes on with those")
+            raise UsageError(f"{out} holds a run with other settings; `imperfed resume {out}` continues it with those")
         return folder
     run = config.run
     folder = RunFolder.create(out, config, Hardware.of(run).described())
@@ -101,29 +101,29 @@ def serve(folder: RunFolder, tell: Callable[[str], None]) -> Summary:
     service, home = Service.of(folder), home_of(folder)
     outcome = home / "outcome.json"
 
-    def once(station: SuperLink) -> str:
-        assert station.door is not None
+    def once(link: SuperLink) -> str:
+        assert link.door is not None
         outcome.unlink(missing_ok=True)
-        kind = "without keys" if service.keys == "" else "with keys, over TLS"
-        tell(f"serving {', '.join(service.sites)} at {station.door.host}:{station.door.port}, {kind}")
-        settings: Settings = {"folder": str(folder.path.resolve()), "admitted": json.dumps(station.admitted)}
-        return station.run(SITE, settings, outcome.exists)
+        security = "without keys" if service.keys == "" else "with keys, over TLS"
+        tell(f"serving {', '.join(service.sites)} at {link.door.host}:{link.door.port}, {security}")
+        settings: Settings = {"folder": str(folder.path.resolve()), "admitted": json.dumps(link.admitted)}
+        return link.run(SITE, settings, outcome.exists)
 
     try:
         with alone(home / "serve.lock", str(folder.path)), orderly():
             persist(lambda: SuperLink(home, service.stand(), service.sites, SERVER), once, tell)
     except KeyboardInterrupt:
-        raise Stopped(f"stopped; the sites keep what they have; go on with: imperfed resume {folder.path}") from None
-    told = json.loads(outcome.read_text(encoding="utf-8"))
-    if "error" in told:
-        raise EndedError(told["error"], told["exit_code"])
+        raise Stopped(f"stopped; the sites keep their state; continue with: imperfed resume {folder.path}") from None
+    result = json.loads(outcome.read_text(encoding="utf-8"))
+    if "error" in result:
+        raise EndedError(result["error"], result["exit_code"])
     summary = folder.summary()
     assert summary is not None
     return summary
 
 
 class EndedError(ImperfedError):
-    """A run's own error, as its process told it."""
+    """The error that ended a run, as its process reported it."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)

@@ -1,1 +1,1 @@
-"""What sites and coordinator say to each other, and how it travels."""
+"""The messages between the sites and the coordinator, and how they travel."""

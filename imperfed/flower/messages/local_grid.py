@@ -1,4 +1,4 @@
-"""A grid in one process: the real apps and the real serialisation, without a network. For tests, and to see it work."""
+"""A grid in one process: the real apps and the real serialisation, without a network. For tests and demonstration."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from flwr.serverapp import Grid
 from imperfed.flower.processes import adapter
 
 SERVER = 1
-"""The node number of the coordinator, as Flower has it."""
+"""The node number of the coordinator in Flower."""
 APP_FAILED = 2
-"""Flower's code of an error inside a ClientApp."""
+"""Flower's code for an error inside a ClientApp."""
 
 Mishap = Callable[[Message, Callable[[Message], Message]], Message | None]
-"""What happens to a message instead of being answered: from it and the way to its answer to a reply, or none."""
+"""A fault: called with a message and the function that would answer it; returns the reply, or None."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class LocalGrid(Grid):
 
     nodes: dict[int, Node]
     sent: list[tuple[str, Message]] = field(default_factory=list)
-    """Every message that was delivered or answered, as it came out of serialisation, with "down" or "up"."""
+    """Every message delivered ("down") and every reply ("up"), as it came out of serialisation."""
     waiting: dict[str, Message] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -44,11 +44,11 @@ class LocalGrid(Grid):
         self.pushed = 0
 
     def get_node_ids(self) -> list[int]:
-        """The nodes that are there."""
+        """Return the nodes that are online."""
         return [number for number, node in self.nodes.items() if node.online]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
-        """Take messages; their numbers."""
+        """Accept messages; return their ids."""
         numbers = []
         for message in messages:
             self.pushed += 1
@@ -57,7 +57,7 @@ class LocalGrid(Grid):
         return numbers
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """The answers to these messages that have come."""
+        """Return the replies to these messages that have arrived."""
         replies = []
         for number in [n for n in message_ids if n in self.waiting]:
             reply = self._answer(self.waiting.pop(number))
@@ -92,13 +92,13 @@ class LocalGrid(Grid):
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
-        """A message of the coordinator's."""
+        """Return a message from the coordinator."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def set_run(self, run: adapter.Run) -> None:
-        """There is one run."""
+        """Do nothing: there is only one run."""
 
     @property
     def run(self) -> adapter.Run:
-        """There is one run, and nothing to say of it."""
+        """Not available: there is only one run, and nothing is known about it."""
         raise NotImplementedError

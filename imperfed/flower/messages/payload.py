@@ -1,4 +1,4 @@
-"""What a message says, and the records of Flower in which it travels."""
+"""The content of a message, and the Flower records in which it travels."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Word = str | int | float | list[str] | list[int] | list[float]
 WORDS = "words"
 """The record that holds all words; every other record is a tree of tensors."""
 FAILED, FAILED_KIND = "failed", "failed as"
-"""The words under which a site says why it gives no answer, and what kind of failure that is."""
+"""The words under which a site says why it does not answer, and what kind of failure that is."""
 REPAIR = -2
-"""The round of the exchanges of a repair."""
+"""The round number given to the exchanges of a repair."""
 NO_EXCHANGE = -1
-"""The number of the exchange in a message that only asks for figures."""
+"""The exchange number in a message that asks only for metrics."""
 TRAVELS = {
     torch.float16, torch.float32, torch.float64, torch.bool,
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -36,25 +36,25 @@ class RefusedError(ImperfedError):
 
 @dataclass(frozen=True)
 class Payload:
-    """What one message says: plain words, and trees of named tensors."""
+    """The content of one message: plain words, and trees of named tensors."""
 
     words: Mapping[str, Word] = field(default_factory=dict)
     trees: Mapping[str, Tree] = field(default_factory=dict)
 
     def text(self, name: str) -> str:
-        """A word that is text."""
+        """Return a word that is text."""
         return cast(str, self._word(name, str))
 
     def number(self, name: str) -> int:
-        """A word that is a whole number."""
+        """Return a word that is a whole number."""
         return cast(int, self._word(name, int))
 
     def real(self, name: str) -> float:
-        """A word that is a number."""
+        """Return a word that is a real number."""
         return cast(float, self._word(name, float))
 
     def several(self, name: str) -> list[str] | list[int] | list[float]:
-        """A word that is a list."""
+        """Return a word that is a list."""
         return cast(list[str], self._word(name, list))
 
     def _word(self, name: str, kind: type) -> Word:
@@ -64,7 +64,7 @@ class Payload:
         return word
 
     def parts(self) -> list[str]:
-        """Return name, shape and type of every tensor, and the names of all words, for a log."""
+        """Return the name, shape and type of every tensor, and the names of all words, for a log."""
         tensors = [
             f"{part}/{name} {list(t.shape)} {str(t.dtype).removeprefix('torch.')}"
             for part, tree in self.trees.items()
@@ -74,7 +74,7 @@ class Payload:
 
 
 def pack(payload: Payload) -> RecordDict:
-    """As records; what cannot travel is refused by name."""
+    """Return a payload as records; refuse tensors that cannot travel, by name."""
     records = RecordDict({WORDS: ConfigRecord(dict(payload.words))})
     for part, tree in payload.trees.items():
         for name, t in tree.items():
@@ -86,7 +86,7 @@ def pack(payload: Payload) -> RecordDict:
 
 
 def unpack(records: RecordDict) -> Payload:
-    """As it was sent, or an error that says which part of it cannot be read."""
+    """Return the payload that was sent; raise an error naming the part that cannot be read."""
     words: dict[str, Word] = {}
     trees: dict[str, Tree] = {}
     for part, record in records.items():
@@ -98,18 +98,18 @@ def unpack(records: RecordDict) -> Payload:
 
 
 def _tensor(name: str, array: Array) -> torch.Tensor:
-    """An array's numbers. It came from elsewhere: whatever is wrong with its bytes is one kind of error."""
+    """Return an array's values. It is from another machine: anything wrong with it is one kind of error."""
     try:
         values = array.numpy()
         if values.shape != tuple(array.shape) or str(values.dtype) != array.dtype:
-            raise ValueError(f"it says {array.dtype} {tuple(array.shape)} and holds {values.dtype} {values.shape}")
+            raise ValueError(f"declared {array.dtype} {tuple(array.shape)}, holds {values.dtype} {values.shape}")
         return torch.from_numpy(values.copy())
     except Exception as error:
         raise RefusedError(f"{name!r} cannot be read ({error})") from error
 
 
 def size(records: RecordDict) -> int:
-    """Bytes of all words and arrays; what the transport adds is not counted."""
+    """Return the bytes of all words and arrays; what the transport adds is not counted."""
     total = 0
     for record in records.values():
         if isinstance(record, ArrayRecord):
@@ -120,19 +120,19 @@ def size(records: RecordDict) -> int:
 
 
 def failure_payload(failure: Failure) -> Payload:
-    """Return a message that says why a site gives no answer."""
+    """Return a message that says why a site does not answer."""
     return Payload({FAILED: failure.reason, FAILED_KIND: failure.kind})
 
 
 def failure_of(payload: Payload) -> Failure | None:
-    """Return why a site gives no answer, if its message says so."""
+    """Return why a site does not answer, if its message says so."""
     if FAILED not in payload.words:
         return None
     return KINDS.get(str(payload.words.get(FAILED_KIND)), Failure)(str(payload.words[FAILED]))
 
 
 def scores_words(scores: Scores) -> dict[str, Word]:
-    """Figures as words: name, value and number of examples."""
+    """Return metrics as words: name, value and number of examples."""
     return {
         "metrics": list(scores),
         "values": [float(value) for value, _ in scores.values()],
@@ -141,10 +141,10 @@ def scores_words(scores: Scores) -> dict[str, Word]:
 
 
 def scores_of(payload: Payload) -> Scores:
-    """The figures of a letter; a claim, hence checked."""
+    """Return the metrics in a message, checked: they are only a claim."""
     names, values, counts = (payload.several(word) for word in ("metrics", "values", "counts"))
     typed = ((names, str), (values, float), (counts, int))
     if len({len(part) for part, _ in typed}) > 1 or any(type(x) is not kind for part, kind in typed for x in part):
-        raise RefusedError("its figures are not a name, a value and a count each")
+        raise RefusedError("its metrics are not a name, a value and a count each")
     pairs = zip(cast(list[float], values), cast(list[int], counts), strict=True)
     return dict(zip(cast(list[str], names), pairs, strict=True))

@@ -1,4 +1,4 @@
-"""What is said before training: a site tells what it holds, the coordinator tells what the run is."""
+"""What is exchanged before training: what a site holds, and what the run is."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from imperfed.flower.messages.payload import Payload, RefusedError, Word
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a run is for one site. It goes with every message, so that a site that was restarted needs no other."""
+    """What one site needs to know about a run. Every message carries it, so that a restarted site needs no other."""
 
     run: str
-    """The name of the run; a site keeps its states under it."""
+    """The name of the run; a site keeps its states under this name."""
     settings: str
-    """All settings, as `config.toml` has them."""
+    """All settings, as in `config.toml`."""
     declaration: str
-    """How the sites' files are to be read; empty where that needs no saying."""
+    """How the sites' files are to be read; empty where no declaration is needed."""
     index: int
     """The number of the site."""
     scale: Scale
@@ -33,23 +33,23 @@ class RunInfo:
     """Which classes any site annotates, where labels may be missing."""
 
     def config(self) -> Config:
-        """The settings, typed."""
+        """Return the settings, typed."""
         return resolve(tomllib.loads(self.settings))
 
     def payload(self, words: dict[str, Word] | None = None, trees: dict[str, Tree] | None = None) -> Payload:
-        """A message of this run."""
-        mine: dict[str, Word] = {
+        """Return a message of this run."""
+        own: dict[str, Word] = {
             "run": self.run,
             "settings": self.settings,
             "declaration": self.declaration,
             "index": self.index,
         }
         scale = {"mean": self.scale.mean, "spread": self.scale.spread} if len(self.scale.mean) else {}
-        return Payload(mine | (words or {}), {"scale": scale, "annotated": self.annotated} | (trees or {}))
+        return Payload(own | (words or {}), {"scale": scale, "annotated": self.annotated} | (trees or {}))
 
     @classmethod
     def of(cls, payload: Payload) -> RunInfo:
-        """From a message."""
+        """Read it from a message."""
         scale = payload.trees.get("scale") or {"mean": torch.empty(0), "spread": torch.empty(0)}
         return cls(
             payload.text("run"),
@@ -62,7 +62,7 @@ class RunInfo:
 
 
 def info_payload(info: SiteInfo) -> Payload:
-    """A site's card as a message."""
+    """Return what a site holds as a message."""
     words: dict[str, Word] = {
         "name": info.name,
         "rows": info.rows,
@@ -77,9 +77,9 @@ def info_payload(info: SiteInfo) -> Payload:
 
 
 def info_from(payload: Payload) -> SiteInfo:
-    """A site's card from its message."""
+    """Return what a site holds, from its message."""
     if payload.text("kind") not in KINDS:
-        raise RefusedError(f"{payload.text('kind')!r} is no kind of labels")
+        raise RefusedError(f"{payload.text('kind')!r} is not a kind of labels")
     return SiteInfo(
         payload.text("name"),
         payload.number("rows"),

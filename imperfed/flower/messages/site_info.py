@@ -1,4 +1,4 @@
-"""The sites' cards as they were when a run began, kept with its checkpoint: a run goes on with the same scale."""
+"""What the sites held when a run began, kept with its checkpoint: a resumed run has the same scale."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import info_from, info_payload
 from imperfed.flower.site.store import Store
 
-TENSORS = "cards"
+NAME = "sites"
+WORDS, TENSORS = f"{NAME}.json", NAME
+"""The file of words, and the name under which the store keeps the tensors."""
 
 
-def write_cards(path: Path, infos: Sequence[SiteInfo]) -> None:
-    """Keep the cards below a folder; the words last, so that they are there only if all is."""
+def write_site_infos(path: Path, infos: Sequence[SiteInfo]) -> None:
+    """Write what the sites hold to a folder; the words last, so that they exist only if the tensors do."""
     payloads = [info_payload(info) for info in infos]
     tree = {
         f"{k}/{part}/{name}": t
@@ -27,18 +29,18 @@ def write_cards(path: Path, infos: Sequence[SiteInfo]) -> None:
     }
     Store(path).keep(TENSORS, tree)
     words = json.dumps([dict(payload.words) for payload in payloads], indent=2)
-    durably(path / "cards.json", lambda partly: partly.write_text(words, encoding="utf-8"))
+    durably(path / WORDS, lambda partly: partly.write_text(words, encoding="utf-8"))
 
 
-def read_cards(path: Path) -> dict[str, SiteInfo]:
-    """The cards by the sites' names; none where the run has not begun."""
-    words = path / "cards.json"
-    if not words.exists():
+def read_site_infos(path: Path) -> dict[str, SiteInfo]:
+    """Return what the sites held, by name; empty where the run has not begun."""
+    file = path / WORDS
+    if not file.exists():
         return {}
     kept = Store(path).kept(TENSORS) or {}
     infos = (
-        info_from(Payload(said, {part: _part(kept, f"{k}/{part}/") for part in ("sums", "annotated")}))
-        for k, said in enumerate(json.loads(words.read_text(encoding="utf-8")))
+        info_from(Payload(words, {part: _part(kept, f"{k}/{part}/") for part in ("sums", "annotated")}))
+        for k, words in enumerate(json.loads(file.read_text(encoding="utf-8")))
     )
     return {info.name: info for info in infos}
 

@@ -1,1 +1,1 @@
-"""The processes around Flower: SuperLink, SuperNode, gate, keys."""
+"""Flower's processes and ours around them: SuperLink, SuperNode, the gate, keys."""

@@ -1,7 +1,7 @@
-"""The only module that touches what Flower does not promise to keep.
+"""The only module that touches Flower's private interfaces, which may change with any version.
 
 `from imperfed.flower.processes.adapter import ControlHttpClient` looks the name up in the table below and imports its
-module only then, which keeps a site's own process light. A test tries every name with the installed Flower.
+module only then, which keeps a site's own process light. A test tries every name against the installed Flower.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ NAMES = {
     "get_all_nested_objects": "flwr.supercore.inflatable.inflatable_object",
     "inflate_object_from_contents": "flwr.supercore.inflatable.inflatable_utils",
 }
-"""Where Flower keeps a name now."""
+"""The module in which Flower keeps each name."""
 MODULES = {
     "inflatable_utils": "flwr.supercore.inflatable.inflatable_utils",
-    "run_clientapp": "flwr.supernode.runtime.run_clientapp",  # its package has a function so named
+    "run_clientapp": "flwr.supernode.runtime.run_clientapp",  # its package has a function of this name
     "start_client_internal": "flwr.supernode.start_client_internal",
 }
-"""Modules in which something is changed."""
+"""Modules that `flower_patches` and the executor change."""
 
 
 def __getattr__(name: str) -> Any:
@@ -54,21 +54,21 @@ def __getattr__(name: str) -> Any:
 
 
 def home(name: str) -> ModuleType:
-    """A module of Flower in which something is changed."""
+    """Return a module of Flower that is to be changed."""
     return import_module(MODULES[name])
 
 
 def identify(run: int, node: int) -> None:
-    """Who creates messages in this process; Flower's own processes are told so when they start."""
+    """Set who creates messages in this process; Flower's own processes are given this when they start."""
     identity = __getattr__("TaskIdentity")
     identity.task_id, identity.run_id, identity.node_id = 1, run, node
 
 
 def delivered(message: Message, number: str) -> Message:
-    """A message as the other end gets it: cut into the objects that Flower sends, put together again, and numbered."""
+    """Return a message as the other end receives it: split into the objects Flower sends, reassembled and numbered."""
     parts = __getattr__("get_all_nested_objects")(message)
     objects = {name: part.deflate() for name, part in parts.items()}
-    there = __getattr__("inflate_object_from_contents")(message.object_id, objects)
-    assert isinstance(there, Message)
-    there.metadata.__dict__["_message_id"] = number
-    return there
+    received = __getattr__("inflate_object_from_contents")(message.object_id, objects)
+    assert isinstance(received, Message)
+    received.metadata.__dict__["_message_id"] = number
+    return received

@@ -1,4 +1,4 @@
-"""Flower's long-running processes: started, watched, stopped, and none of them left behind."""
+"""Flower's long-running processes: start, watch and stop them, and leave none behind."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from types import FrameType
 
 from imperfed.core.errors import ImperfedError, UsageError
 
-STOPPING = 8.0  # seconds between asking and forcing
+STOPPING = 8.0  # seconds to wait after each signal
 LOOPBACK = "127.0.0.1"
 NEAR = ("localhost", LOOPBACK, "::1")
 CUT_OFF = "IMPERFED_CUT_OFF"
-"""The variable that tells a SuperNode which session before it was cut off."""
+"""The environment variable that tells a SuperNode which earlier session of its site was cut off."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-EXIT = re.compile(r"Exit Code: \d+\n(.*?)(?:\n\n|\Z)", re.DOTALL)  # how Flower says why
+EXIT = re.compile(r"Exit Code: \d+\n(.*?)(?:\n\n|\Z)", re.DOTALL)  # how Flower reports why it ended
 
 
 class Stopped(ImperfedError):
-    """A verb was asked to stop; says how to go on."""
+    """A command was asked to stop; the message says how to continue."""
 
     exit_code = 130
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Surroundings of Flower's processes: nothing is sent home, looked up or installed; files stay in one folder."""
+    """Return the environment of Flower's processes: no telemetry, update check or installation; files in one folder."""
     return dict(os.environ) | {
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "OMP_NUM_THREADS": "1",  # as in one process, and forks of torch stay safe
+        "OMP_NUM_THREADS": "1",  # as in the simulation; it also keeps forking after torch is loaded safe
         "PYTHONUNBUFFERED": "1",
     }
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on just now."""
+    """Return a loopback port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
@@ -54,60 +54,60 @@ def free_port() -> int:
 
 
 def module(name: str, *words: str) -> list[str]:
-    """The command that runs a module of ours by this interpreter."""
+    """Return the command that runs one of our modules with this interpreter."""
     return [sys.executable, "-m", f"imperfed.flower.processes.{name}", *words]
 
 
 @dataclass
 class Child:
-    """A process with a session, a log file and an end of its own."""
+    """A process with its own session and log file, which can be stopped with everything it started."""
 
     name: str
     command: Sequence[str]
     home: Path
-    speaks: bool = False  # what it prints is for the user
-    told: Mapping[str, str] = field(default_factory=dict)  # further variables of its environment
+    speaks: bool = False  # whether its output goes to the user's terminal
+    variables: Mapping[str, str] = field(default_factory=dict)  # further environment variables
     log: Path = field(init=False)
-    began: int = field(default=0, init=False)  # where in the log
+    began: int = field(default=0, init=False)  # where in the log its output starts
     popen: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.log = self.home / f"{self.name}.log"
 
     def start(self) -> Child:
-        """Start it, or start it anew."""
+        """Start it, or start it again."""
         self.home.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.began = log.tell()
             self.popen = subprocess.Popen(
                 self.command,
-                env=environment(self.home) | dict(self.told),
+                env=environment(self.home) | dict(self.variables),
                 stdin=subprocess.DEVNULL,
                 stdout=None if self.speaks else log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C reaches us alone, and a whole group can be ended
+                start_new_session=True,  # Ctrl-C reaches only us, and the whole group can be stopped
             )
         return self
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether it is running."""
         return self.popen is not None and self.popen.poll() is None
 
     def stop(self) -> None:
-        """End it and all it has started: first by asking, then by force."""
+        """Stop it and everything it has started: first by asking, then by force."""
         if self.popen is None:
             return
-        for number, patience in ((signal.SIGTERM, STOPPING), (signal.SIGKILL, STOPPING)):
+        for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.popen.pid, number)
-            if self.gone(patience):
+            if self.gone(STOPPING):
                 return
 
-    def gone(self, patience: float) -> bool:
-        """Whether its whole group has ended within some seconds."""
+    def gone(self, timeout: float) -> bool:
+        """Return whether its whole process group ends within `timeout` seconds."""
         assert self.popen is not None
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             self.popen.poll()
             try:
@@ -118,20 +118,20 @@ class Child:
         return False
 
     def said(self) -> str:
-        """What it has logged since it was started."""
+        """Return what it has logged since it was last started."""
         with self.log.open("rb") as log:
             log.seek(self.began)
             return COLOURS.sub("", log.read().decode(errors="replace"))
 
     def last_words(self) -> str:
-        """Why it ended, as its log has it."""
-        told = EXIT.findall(self.said())
-        lines = (told[-1] if told else self.said()).strip().splitlines()
+        """Return why it ended, according to its log."""
+        reasons = EXIT.findall(self.said())
+        lines = (reasons[-1] if reasons else self.said()).strip().splitlines()
         return " ".join(line.strip() for line in lines[-5:])
 
 
 def wait_until(ready: Callable[[], bool], child: Child, seconds: float) -> None:
-    """Wait for a child to be ready; if it ends first or takes too long, say so with its last words."""
+    """Wait for a child to be ready; if it ends first or takes too long, raise an error that says why."""
     deadline = time.monotonic() + seconds
     while not ready():
         if not child.alive:
@@ -142,7 +142,7 @@ def wait_until(ready: Callable[[], bool], child: Child, seconds: float) -> None:
 
 
 def listening(port: int) -> bool:
-    """Whether somebody listens on a port of loopback."""
+    """Return whether a process listens on a loopback port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((LOOPBACK, port)) == 0
@@ -150,7 +150,7 @@ def listening(port: int) -> bool:
 
 @contextlib.contextmanager
 def orderly() -> Iterator[None]:
-    """Let a request to end (SIGTERM) undo things in order, as Ctrl-C does."""
+    """Make SIGTERM shut things down in order, as Ctrl-C does."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -164,7 +164,7 @@ def orderly() -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(lock: Path, what: str, seconds: float = 0.0) -> Iterator[None]:
-    """Hold a lock file, which a process loses when it ends in whatever way; wait for it some seconds at most."""
+    """Hold a lock file, which the system releases however the process ends; wait for it at most `seconds`."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + seconds
     with lock.open("w") as file:
@@ -174,6 +174,6 @@ def alone(lock: Path, what: str, seconds: float = 0.0) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise UsageError(f"{what}: another process works on it already") from None
+                    raise UsageError(f"{what}: another process is already working on it") from None
                 time.sleep(0.2)
         yield

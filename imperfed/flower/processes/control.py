@@ -1,4 +1,4 @@
-"""The coordinator's talk with its own SuperLink, over loopback: who may come, what is to be run, how it stands."""
+"""The coordinator's calls to its own SuperLink, over loopback: admit sites, submit a run, ask for its status."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ clientapp = "{site}"
 
 @dataclass(frozen=True)
 class Status:
-    """How a run stands."""
+    """The status of a run."""
 
     ended: bool
     completed: bool
@@ -56,7 +56,7 @@ class Status:
 
 
 class Control:
-    """SuperLink's control interface, which only the coordinator's machine reaches."""
+    """SuperLink's control interface, reachable only from the coordinator's machine."""
 
     def __init__(self, address: str, ca: Path | None) -> None:
         self.client = ControlHttpClient.from_server_address(
@@ -67,12 +67,12 @@ class Control:
         )
 
     def nodes(self) -> dict[str, tuple[int, bool]]:
-        """Registered sites by name: number and whether they are online."""
-        found = self.client.ListNodes(ListNodesRequest()).nodes_info
-        return {node.name: (node.node_id, node.status == "online") for node in found}
+        """Return the registered sites by name: node id, and whether they are online."""
+        registered = self.client.ListNodes(ListNodesRequest()).nodes_info
+        return {node.name: (node.node_id, node.status == "online") for node in registered}
 
     def admit(self, name: str, key: bytes) -> int:
-        """Let a site in by its public key; returns the number it is known by."""
+        """Admit a site by its public key; return its node id."""
         known = public_key_to_bytes(load_ssh_public_key(key))
         for node in self.client.ListNodes(ListNodesRequest()).nodes_info:
             if node.public_key == known:
@@ -80,21 +80,21 @@ class Control:
         return int(self.client.RegisterNode(RegisterNodeRequest(public_key=known, name=name)).node_id)
 
     def submit(self, server: str, site: str, settings: Settings) -> int:
-        """Start a run of two installed applications (`module:object`) with these settings; returns its number."""
+        """Start a run of two installed applications (`module:object`) with these settings; return its number."""
         fab = application(server, site, settings)
         with contextlib.redirect_stdout(io.StringIO()):
-            install_from_fab(fab, skip_prompt=True)  # beforehand, or the application's first words are Flower's
+            install_from_fab(fab, skip_prompt=True)  # beforehand, or Flower prints into the application's output
         sent = fab_to_proto(Fab(hashlib.sha256(fab).hexdigest(), fab, {}))
         reply = self.client.StartRun(StartRunRequest(fab=sent, override_config=user_config_to_proto(settings)))
         return int(reply.run_id)
 
     def status(self, run: int) -> Status:
-        """How a run stands."""
+        """Return the status of a run."""
         status = self.client.ListRuns(ListRunsRequest(run_id=run)).run_dict[run].status
         return Status(status.status == "finished", status.sub_status == "completed", status.details)
 
     def ready(self) -> bool:
-        """Whether SuperLink answers."""
+        """Return whether SuperLink answers."""
         try:
             self.client.ListNodes(ListNodesRequest())
         except httpx.HTTPError:
@@ -103,13 +103,13 @@ class Control:
 
 
 def application(server: str, site: str, settings: Settings) -> bytes:
-    """What Flower hands out with a run: the names of installed modules, and no code."""
+    """Return the bundle that Flower distributes with a run: the names of installed modules, and no code."""
     lines = "\n".join(f"{key} = {empty(value)}" for key, value in settings.items())
     text = APPLICATION.format(server=server, site=site, settings=lines)
-    made: bytes = build_fab_from_files({"pyproject.toml": text.encode()})[0]
-    return made
+    bundle: bytes = build_fab_from_files({"pyproject.toml": text.encode()})[0]
+    return bundle
 
 
 def empty(value: str | int | float | bool) -> str:
-    """A value of the same type; those that hold are handed over beside the application."""
+    """Return an empty value of the same type; the real values are passed separately from the application."""
     return {str: '""', bool: "false", int: "0", float: "0.0"}[type(value)]

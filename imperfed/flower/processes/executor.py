@@ -1,9 +1,9 @@
-"""Carries out the tasks of a SuperLink or a SuperNode, each in a process forked from this one.
+"""Runs the tasks of a SuperLink or a SuperNode, each in a process forked from this one.
 
-Stands in for `flower-superexec`, which Flower leaves to us under `--isolation process`, for two reasons. Flower starts
-a new interpreter for every message, which imports torch for 2 s before it trains for a tenth of that; a fork has torch
-already. And at a site, whatever application a run comes with, the one that is carried out is this package's own, as
-installed there: a coordinator cannot send code.
+Replaces `flower-superexec`, which Flower leaves to us under `--isolation process`, for two reasons. Flower starts a new
+interpreter for every message, which spends 2 s importing torch before it trains for a tenth of that; a fork has torch
+already. And at a site, whatever application a run comes with, the one that runs is this package's own, as installed
+there: a coordinator cannot send code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POLL = 0.2  # seconds
 
 
 def carry_out(kind: TaskType, address: str, ca: bytes | None, token: str, app: object) -> None:
-    """One task, to its end; Flower's function leaves by SystemExit."""
+    """Run one task to its end; Flower's function exits by SystemExit."""
     end_with(os.getppid())
     if kind is TaskType.SERVER_APP:
         run_serverapp(address, Queue(), token, insecure=ca is None, certificates=ca)
@@ -46,8 +46,8 @@ def carry_out(kind: TaskType, address: str, ca: bytes | None, token: str, app: o
     clientapp.run_clientapp(address, token, insecure=ca is None, certificates=ca)
 
 
-def fork(lessons: ImportWarmup, kind: TaskType, address: str, ca: bytes | None, token: str, app: object) -> None:
-    """Carry out one task in a process of its own."""
+def fork(warmup: ImportWarmup, kind: TaskType, address: str, ca: bytes | None, token: str, app: object) -> None:
+    """Run one task in its own process."""
     if os.fork():
         return
     code = 1
@@ -60,21 +60,21 @@ def fork(lessons: ImportWarmup, kind: TaskType, address: str, ca: bytes | None, 
     except BaseException:
         traceback.print_exc()
     finally:
-        lessons.write()
+        warmup.write()
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)  # nothing that was inherited is closed twice
+        os._exit(code)  # skip cleanup: what was inherited must not be closed twice
 
 
-def reap(lessons: ImportWarmup) -> None:
-    """Let ended children go, and learn from them."""
+def reap(warmup: ImportWarmup) -> None:
+    """Reap the children that have ended, and import what they imported."""
     with contextlib.suppress(ChildProcessError):
         while child := os.waitpid(-1, os.WNOHANG)[0]:
-            lessons.learn(child)
+            warmup.learn(child)
 
 
 def main() -> None:
-    """Ask for tasks and carry them out until this process is ended."""
+    """Ask for tasks and run them until this process is stopped."""
     parser = argparse.ArgumentParser()
     parser.add_argument("kind", choices=["serverapp", "clientapp"])
     parser.add_argument("address")
@@ -94,12 +94,12 @@ def main() -> None:
         interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperExec")],
         retry_invoker=make_simple_http_retry_invoker(),
     )
-    lessons = ImportWarmup(Path(os.environ["FLWR_HOME"]) / "imported")
+    warmup = ImportWarmup(Path(os.environ["FLWR_HOME"]) / "imported")
     while True:
         reply = client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
         if reply.HasField("task") and reply.token:
-            fork(lessons, kind, args.address, ca, reply.token, app)
-        reap(lessons)
+            fork(warmup, kind, args.address, ca, reply.token, app)
+        reap(warmup)
         time.sleep(POLL)
 
 

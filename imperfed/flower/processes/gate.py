@@ -1,10 +1,10 @@
-"""The gate: the only door between the sites' network and the coordinator's SuperLink.
+"""The gate: the only way from the sites' network to the coordinator's SuperLink.
 
-SuperLink serves three interfaces on one port and asks nobody who they are on two of them: whoever reaches
-`/v1/control/` may let a key in or submit a run. So SuperLink listens on loopback, and this gate on the public address.
-It ends TLS, judges each request, and makes a new one of its own of what it lets through: a POST to one of the few paths
-that SuperNode needs, with a stated length below a limit. Nothing of the caller's request line travels on, and of the
-headers those that SuperNode sends.
+SuperLink serves three interfaces on one port, two of them without authentication: whoever reaches `/v1/control/` may
+register a key or submit a run. So SuperLink listens on loopback, and this gate on the public address. It terminates
+TLS, checks each request, and sends a new request of its own for what it lets through: a POST to one of the few paths
+that SuperNode needs, with a stated length below a limit. The caller's request line is not forwarded; of the headers,
+only those that SuperNode sends are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OPEN = frozenset(
         "confirm-message-received",
     )
 )
-SELF_REGISTRATION = frozenset({b"/v1/fleet/register-node", b"/v1/fleet/unregister-node"})  # of sites without keys
+SELF_REGISTRATION = frozenset({b"/v1/fleet/register-node", b"/v1/fleet/unregister-node"})  # for sites without keys
 HEADERS = frozenset({b"content-type", b"accept", b"content-length"})
 LONGEST_BODY = 64 * 2**20  # arrays travel in pieces of 5 MiB
 LONGEST_HEAD = 16 * 2**10
@@ -61,13 +61,13 @@ class Gate:
         self.paths = OPEN | SELF_REGISTRATION if keyless else OPEN
         verify = ssl.create_default_context(cafile=str(ca)) if ca else False
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        # trust_env: a proxy named in the environment must not get to see what is meant for loopback
+        # trust_env: a proxy named in the environment must not see traffic meant for loopback
         self.client = httpx.AsyncClient(
             verify=verify, timeout=SECONDS, limits=limits, trust_env=False, headers={"accept-encoding": "identity"}
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Judge one request and pass it on."""
+        """Check one request and forward it."""
         if scope["type"] != "http":
             return
         if refusal := self.refusal(scope):
@@ -75,27 +75,27 @@ class Gate:
             log.warning("refused %s %s from %s: %s", scope["method"], printable(scope["raw_path"]), who, refusal[1])
             await answer(send, *refusal)
             return
-        begun = False
+        started = False
 
-        async def passed_back(message: Scope) -> None:
-            nonlocal begun
-            begun = True
+        async def pass_back(message: Scope) -> None:
+            nonlocal started
+            started = True
             await send(message)
 
         try:
-            await self.forward(scope, receive, passed_back)
+            await self.forward(scope, receive, pass_back)
             return
         except httpx.HTTPError as error:
             log.warning("no answer behind the gate: %r", error)
             failure = 503, "the coordinator does not answer"
         except TimeoutError:
             failure = 408, "the request did not arrive in time"
-        if not begun:  # of an answer that has begun the caller sees that it is cut short: the connection is closed
+        if not started:  # otherwise the caller sees the answer cut short, since the connection is closed
             await answer(send, *failure)
 
     def refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Status and reason if a request may not pass."""
-        # raw_path is what stood on the request line, undecoded: the comparison leaves nothing to interpret
+        """Return status and reason if a request may not pass."""
+        # raw_path is the request line's path, undecoded: the comparison leaves nothing to interpret
         if scope["raw_path"] not in self.paths or scope["query_string"]:
             return 404, "no such path"
         if scope["method"] != "POST":
@@ -111,7 +111,7 @@ class Gate:
         return None
 
     async def forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Ask upstream in a request of our own and stream the answer back."""
+        """Send our own request upstream and stream the answer back."""
         headers = [(k, v) for k, v in scope["headers"] if k in HEADERS or k.startswith(b"flwr-")]
         url = self.upstream + scope["raw_path"].decode("ascii")
         async with self.client.stream("POST", url, headers=headers, content=body(receive)) as reply:
@@ -123,18 +123,18 @@ class Gate:
 
 
 async def body(receive: Receive) -> AsyncIterator[bytes]:
-    """The pieces of a request's body as they come; its stated length was checked, and h11 holds the sender to it."""
+    """Yield a request's body as it arrives; its stated length was checked, and h11 holds the sender to it."""
     more = True
     while more:
         message = await asyncio.wait_for(receive(), SECONDS)
         if message["type"] == "http.disconnect":
-            raise httpx.RemoteProtocolError("the sender went away")
+            raise httpx.RemoteProtocolError("the sender disconnected")
         more = message.get("more_body", False)
         yield message.get("body", b"")
 
 
 async def answer(send: Send, status: int, reason: str) -> None:
-    """A short answer of the gate's own."""
+    """Send a short answer from the gate itself."""
     text = reason.encode()
     headers = [
         (b"content-type", b"text/plain"),
@@ -146,19 +146,19 @@ async def answer(send: Send, status: int, reason: str) -> None:
 
 
 def printable(path: bytes) -> str:
-    """A path for the log: cut, and without anything a terminal would act upon."""
+    """Return a path for the log: truncated, and without control characters."""
     return ascii(path[:80].decode("latin-1"))
 
 
 class GatewayServer:
-    """A gate that stands at an address, in a thread of its own, from `open` to `close`."""
+    """A gate that listens on an address, in its own thread, from `open` to `close`."""
 
     def __init__(self, gate: Gate, host: str, port: int, certificate: Path | None, key: Path | None) -> None:
         self.socket = bound(host, port)
         self.host, self.port = self.socket.getsockname()[:2]
         config = uvicorn.Config(
             gate,
-            http="h11",  # strict, and it gives the request line as it stood
+            http="h11",  # strict, and it passes the request line on unchanged
             h11_max_incomplete_event_size=LONGEST_HEAD,
             limit_concurrency=CONNECTIONS,
             timeout_keep_alive=75,
@@ -176,7 +176,7 @@ class GatewayServer:
         self.thread = threading.Thread(target=self.server.run, args=([self.socket],), name="gate", daemon=True)
 
     def open(self) -> GatewayServer:
-        """Begin to let requests through."""
+        """Start to accept requests."""
         self.thread.start()
         while not self.server.started:
             if not self.thread.is_alive():
@@ -192,7 +192,7 @@ class GatewayServer:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A listening address, or an error that names it."""
+    """Return a socket bound to an address; raise an error that names the address."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind)

@@ -1,12 +1,12 @@
-"""Keys and certificates of a consortium, made in one step: one folder to hand to the coordinator, one to each site.
+"""Keys and certificates of a consortium, made in one step: one folder for the coordinator, one for each site.
 
-coordinator/    ca.crt, server.crt, server.key    proves to the sites that the coordinator is who it says it is
-                sites/NAME.pub                    the keys that are let in, each under its site's name
-site-NAME/      ca.crt                            what the site checks the coordinator's certificate against
-                key                               proves to the coordinator which site this is (ECDSA, P-384)
-                secret                            one for all sites, unknown to the coordinator: for digests of labels
+coordinator/    ca.crt, server.crt, server.key    proves the coordinator's identity to the sites
+                sites/NAME.pub                    the public keys of the sites, by name
+site-NAME/      ca.crt                            verifies the coordinator's certificate
+                key                               proves the site's identity to the coordinator (ECDSA, P-384)
+                secret                            shared by all sites, unknown to the coordinator: for digests of labels
 
-The authority's own key is never written, so nobody can make a second certificate that the sites would believe.
+The authority's own key is never written, so nobody can issue a second certificate that the sites would trust.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.rules import name_trouble
 
-LOOPBACK = ("localhost", "127.0.0.1")  # the gate and the server's own processes speak to SuperLink there
+LOOPBACK = ("localhost", "127.0.0.1")  # the gate and the coordinator's own processes connect to SuperLink there
 SECRET_BYTES = 32
 
 
@@ -57,7 +57,7 @@ class CoordinatorKeys:
 
     @classmethod
     def read(cls, path: Path) -> CoordinatorKeys:
-        """A folder that `make_keys` wrote; what is missing or has expired is an error."""
+        """Read a folder that `make_keys` wrote; raise an error if a file is missing or has expired."""
         for name in ("ca.crt", "server.crt", "server.key"):
             if not (path / name).is_file():
                 raise DataError(f"{path} has no {name}; `imperfed keys` makes a folder `coordinator` to give here")
@@ -74,7 +74,7 @@ class SiteKeys:
 
     @property
     def ca(self) -> Path:
-        """What the coordinator's certificate is checked against."""
+        """The certificate that verifies the coordinator's."""
         return self.path / "ca.crt"
 
     @property
@@ -84,12 +84,12 @@ class SiteKeys:
 
     @property
     def secret(self) -> Path:
-        """What all sites know and the coordinator does not."""
+        """The secret that all sites share and the coordinator does not know."""
         return self.path / "secret"
 
     @classmethod
     def read(cls, path: Path) -> SiteKeys:
-        """A folder that `make_keys` wrote; what is missing or has expired is an error."""
+        """Read a folder that `make_keys` wrote; raise an error if a file is missing or has expired."""
         for name in ("ca.crt", "key", "secret"):
             if not (path / name).is_file():
                 raise DataError(f"{path} has no {name}; `imperfed keys` makes a folder `site-NAME` to give here")
@@ -97,7 +97,7 @@ class SiteKeys:
 
 
 def in_date(path: Path) -> datetime:
-    """When a certificate expires; an error if it has, or if it is none."""
+    """Return when a certificate expires; raise an error if it has expired or is not a certificate."""
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
     except ValueError as error:
@@ -109,9 +109,9 @@ def in_date(path: Path) -> datetime:
 
 
 def make_keys(out: Path, sites: Sequence[str], hosts: Sequence[str], days: float) -> datetime:
-    """Everything a consortium needs, in a new folder; returns when the certificates expire."""
+    """Write all keys and certificates of a consortium to a new folder; return when the certificates expire."""
     _refuse(out, sites, hosts, days)
-    begins = datetime.now(UTC) - timedelta(minutes=5)  # clocks differ a little
+    begins = datetime.now(UTC) - timedelta(minutes=5)  # clocks may differ a little
     expires = datetime.now(UTC) + timedelta(days=days)
     authority, ca = _authority(begins, expires)
     server, certificate = _server(authority, ca, hosts, begins, expires)
@@ -133,14 +133,14 @@ def make_keys(out: Path, sites: Sequence[str], hosts: Sequence[str], days: float
 
 def _refuse(out: Path, sites: Sequence[str], hosts: Sequence[str], days: float) -> None:
     if out.exists():
-        raise UsageError(f"{out} exists; keys are never overwritten: choose another folder, or move it away yourself")
+        raise UsageError(f"{out} exists, and keys are never overwritten: choose another folder, or move this one away")
     if not sites or len(set(sites)) < len(sites):
         raise UsageError("--sites takes the sites' names with commas between them, each once")
     for name in sites:
         if trouble := name_trouble(name):
             raise UsageError(f"--sites has {trouble}; choose another name")
     if not hosts or not all(hosts):
-        raise UsageError("--host takes the coordinator's name or address as the sites will type it")
+        raise UsageError("--host takes the coordinator's name or address, as the sites will write it")
     if not days > 0:
         raise UsageError(f"--days must be above 0; got {days:g}")
 
@@ -200,7 +200,7 @@ def _general_name(host: str) -> x509.GeneralName:
         try:
             return x509.DNSName(host)
         except ValueError:
-            raise UsageError(f"{host!r} is neither a host's name in ASCII letters nor an address") from None
+            raise UsageError(f"{host!r} is neither a host name in ASCII letters nor an address") from None
 
 
 def _new_key() -> EllipticCurvePrivateKey:
@@ -216,7 +216,7 @@ def _private(key: EllipticCurvePrivateKey) -> bytes:
 
 
 def _private_ssh(key: EllipticCurvePrivateKey) -> bytes:
-    """In OpenSSH's format, the only one SuperNode reads."""
+    """Return a private key in OpenSSH format, the only one SuperNode reads."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
 
 
@@ -225,7 +225,7 @@ def _public_ssh(key: EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """A new file that only its owner may read."""
+    """Write a new file that only its owner may read."""
     path.parent.mkdir(exist_ok=True, mode=0o700)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)

@@ -1,6 +1,6 @@
-"""Run one of Flower's commands tied to its parent: `python -m imperfed.flower.processes.parent_watch COMMAND ARGS`.
+"""One of Flower's commands, tied to its parent: `python -m imperfed.flower.processes.parent_watch COMMAND ARGS`.
 
-The command ends when its parent does, by whatever death.
+The command ends when its parent does, however that ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOK = 0.5  # seconds
 
 
 def end_with(parent: int) -> None:
-    """Ask this process to stop, as a user would, as soon as its parent is gone, by whatever death."""
+    """Send this process SIGTERM as soon as its parent has ended, however it ended."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -30,7 +30,7 @@ def end_with(parent: int) -> None:
 
 
 def main() -> None:
-    """The command of Flower's that is named first, in this process."""
+    """Run the Flower command named by the first argument, in this process."""
     end_with(os.getppid())
     sys.argv = sys.argv[1:]
     [command] = metadata.entry_points(group="console_scripts", name=sys.argv[0])

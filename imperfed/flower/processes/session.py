@@ -1,4 +1,4 @@
-"""A site's session at the coordinator, and how the next one ends it if it was cut off."""
+"""A site's session with the coordinator, which the next session ends if it was cut off."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from imperfed.flower.processes.adapter import (
 )
 from imperfed.flower.processes.child import CUT_OFF
 
-SEEN = 3.0  # seconds in which the coordinator, who looks twice a second, sees that the session is over
+SEEN = 3.0  # seconds in which the coordinator, which polls twice a second, notices that the session is over
 
 
 def sign_off(words: list[str]) -> None:
-    """End the session of this site that was cut off, if there was one; `words`: of the SuperNode to be started.
+    """End this site's session that was cut off, if there was one; `words`: the arguments of the SuperNode to start.
 
-    The coordinator would take a minute to see by itself that it is over, refuse the site for so long, and wait for an
-    answer that cannot come any more. This is done when all is ready for the next session, so that a round has
-    little time to pass without the site.
+    On its own the coordinator would take a minute to notice that the session is over; until then it would refuse the
+    site and wait for an answer that cannot come. This is done when the next session is ready to start, so that there is
+    little time for a round to pass without the site.
     """
     if not (node := os.environ.get(CUT_OFF)):
         return
@@ -36,11 +36,11 @@ def sign_off(words: list[str]) -> None:
     )
     private = load_ssh_private_key(Path(key).read_bytes(), None)
     assert isinstance(private, EllipticCurvePrivateKey)  # SuperNode takes no other
-    signs = NodeAuthHttpInterceptor(private, private.public_key())
+    signature = NodeAuthHttpInterceptor(private, private.public_key())
     version = RuntimeVersionHttpInterceptor(component_name="SuperNode")
     with (
-        contextlib.suppress(httpx.HTTPError),  # it knows no such session
-        FleetHttpClient.from_server_address(address, False, ca, [version, signs]) as client,
+        contextlib.suppress(httpx.HTTPError),  # the coordinator does not know the session
+        FleetHttpClient.from_server_address(address, False, ca, [version, signature]) as client,
     ):
         client.DeactivateNode(DeactivateNodeRequest(node_id=int(node)))
         time.sleep(SEEN)

@@ -1,4 +1,4 @@
-"""The coordinator's processes: SuperLink on loopback, the executor of its tasks, and the gate before them."""
+"""The coordinator's processes: SuperLink on loopback, the executor of its tasks, and the gate in front of them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from imperfed.flower.processes.keys import CoordinatorKeys
 
 START = 60.0  # seconds for SuperLink to answer
 ATTEMPTS = 5
-PAUSE = 5.0  # seconds before the processes are started anew
+PAUSE = 5.0  # seconds before the processes are started again
 
 
 @dataclass(frozen=True)
 class ListenConfig:
-    """Where the coordinator stands, and by which keys the sites and it know each other."""
+    """Where the coordinator listens, and the keys by which it and the sites authenticate each other."""
 
     host: str
     port: int
@@ -35,21 +35,21 @@ class ListenConfig:
     def __post_init__(self) -> None:
         if self.keys is None and not self.insecure and self.host not in NEAR:
             raise UsageError(
-                f"without keys everybody on the way to {self.host} can read and change what is sent: give --keys "
-                "(`imperfed keys` makes them), or say --insecure"
+                f"without keys anyone on the way to {self.host} can read and change what is sent: give --keys "
+                "(`imperfed keys` makes them), or --insecure"
             )
 
     def keys_of(self, sites: Sequence[str]) -> dict[str, bytes]:
-        """The public keys of the sites, by name."""
+        """Return the public keys of the sites, by name."""
         if self.keys is None:
             return {}
         if missing := [name for name in sites if name not in self.keys.sites]:
-            raise DataError(f"{self.keys.path / 'sites'} has no key of {', '.join(missing)}")
+            raise DataError(f"{self.keys.path / 'sites'} has no key for {', '.join(missing)}")
         return {name: self.keys.sites[name] for name in sites}
 
 
 class SuperLink:
-    """The processes, from entering to leaving."""
+    """The processes, as a context manager: started on entry, stopped on exit."""
 
     def __init__(self, home: Path, stand: ListenConfig, sites: Sequence[str], server: str) -> None:
         self.home, self.stand, self.server = home, stand, server
@@ -80,10 +80,10 @@ class SuperLink:
         try:
             self.door = GatewayServer(gate, self.stand.host, self.stand.port, *certificate)
             self.link.start()
-            self.executor.start()  # it has torch to load, and asks again until SuperLink is there
+            self.executor.start()  # it loads torch meanwhile, and retries until SuperLink answers
             self.control = Control(self.near, self.ca)
             wait_until(self.control.ready, self.link, START)
-            # Before the door opens, so that no site finds itself unknown.
+            # Before the gate opens, so that no site is refused as unknown.
             self.admitted = {name: self.control.admit(name, key) for name, key in self.keys.items()}
             self.door.open()
         except BaseException:
@@ -92,7 +92,7 @@ class SuperLink:
         return self
 
     def run(self, site: str, settings: Settings, ended: Callable[[], bool]) -> str:
-        """Submit a run and wait for its end; returns why it ended if it did so before `ended` says it is done."""
+        """Submit a run and wait until `ended`; return why it stopped if it stopped earlier, else an empty string."""
         number = self.control.submit(self.server, site, settings)
         while not ended():
             for child in (self.link, self.executor):
@@ -101,12 +101,12 @@ class SuperLink:
             with contextlib.suppress(httpx.HTTPError):
                 status = self.control.status(number)
                 if status.ended and not ended():
-                    return status.details or "the run ended without a word"
+                    return status.details or "the run ended without giving a reason"
             time.sleep(0.3)
         return ""
 
     def leave(self) -> None:
-        """Stop everything, and leave nothing behind."""
+        """Stop all processes."""
         if self.door is not None:
             self.door.close()
         if hasattr(self, "control"):
@@ -119,12 +119,12 @@ class SuperLink:
 
 
 def persist(make: Callable[[], SuperLink], once: Callable[[SuperLink], str], tell: Callable[[str], None]) -> None:
-    """Do something at a station; if its processes fail, do it again at a new one, a few times."""
+    """Run `once` with a SuperLink; if its processes fail, try again with a new one, a few times."""
     for attempt in range(1, ATTEMPTS + 1):
-        with make() as station:
-            trouble = once(station)
+        with make() as link:
+            trouble = once(link)
         if not trouble:
             return
-        tell(f"{trouble}; starting anew ({attempt} of {ATTEMPTS})")
+        tell(f"{trouble}; starting again ({attempt} of {ATTEMPTS})")
         time.sleep(PAUSE)
-    raise ImperfedError(f"the coordinator's processes failed {ATTEMPTS} times; see the logs in {station.home}")
+    raise ImperfedError(f"the coordinator's processes failed {ATTEMPTS} times; see the logs in {link.home}")

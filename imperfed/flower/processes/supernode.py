@@ -17,16 +17,16 @@ from imperfed.flower.processes.child import CUT_OFF, LOOPBACK, NEAR, Child, free
 from imperfed.flower.processes.keys import SiteKeys, in_date
 
 SITE = "IMPERFED_SITE"
-"""The variable that tells the executor whose rows these are, as JSON."""
+"""The environment variable that describes the site to the executor, as JSON."""
 NODE = re.compile(r"SuperNode ID: (\d+)")
 KNOCK = 10.0  # seconds
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
-FORGOTTEN = 75.0  # seconds after which SuperLink has surely forgotten a session that was cut off: 2 * 30 s, and some
+FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
 
 
 @dataclass(frozen=True)
 class CoordinatorAddress:
-    """The way to the coordinator."""
+    """The coordinator's address, and the keys to use there."""
 
     host: str
     port: int
@@ -36,17 +36,17 @@ class CoordinatorAddress:
     def __post_init__(self) -> None:
         if self.keys is None and not self.insecure and self.host not in NEAR:
             raise UsageError(
-                f"without keys everybody on the way to {self.host} can read and change what is sent: give --keys with "
-                "the folder you were handed, or say --insecure"
+                f"without keys anyone on the way to {self.host} can read and change what is sent: give --keys with "
+                "the folder you were given, or --insecure"
             )
 
     @property
     def address(self) -> str:
-        """Host and port as one word."""
+        """Host and port as one string."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def knock(self) -> str:
-        """Why nobody opens just now; empty if somebody does. One who is not the coordinator is an error."""
+        """Return why nothing answers now; empty if the coordinator does. Raise an error if another server does."""
         try:
             with socket.create_connection((self.host, self.port), timeout=KNOCK) as plain:
                 if self.keys is not None:
@@ -54,7 +54,7 @@ class CoordinatorAddress:
                     context.wrap_socket(plain, server_hostname=self.host).close()
         except ssl.SSLCertVerificationError as error:
             raise DataError(
-                f"whoever answers at {self.address} cannot prove to be the coordinator: {error.verify_message}; "
+                f"the server at {self.address} cannot prove that it is the coordinator: {error.verify_message}; "
                 "nothing was sent"
             ) from error
         except ssl.SSLError as error:
@@ -65,7 +65,7 @@ class CoordinatorAddress:
 
 
 class SuperNode:
-    """The processes, from entering to leaving; `watch` keeps them going."""
+    """The processes, as a context manager; `watch` keeps them running."""
 
     def __init__(
         self, way: CoordinatorAddress, home: Path, site: dict[str, str], app: str, tell: Callable[[str], None] = print
@@ -79,10 +79,10 @@ class SuperNode:
             words += ["--root-certificates", str(way.keys.ca), "--auth-supernode-private-key", str(way.keys.key)]
         self.node = Child("supernode", module("parent_watch", "flower-supernode", *words), home)
         executor = module("executor", "clientapp", f"{LOOPBACK}:{port}", app)
-        self.executor = Child("executor", executor, home, told={SITE: json.dumps(site)})
+        self.executor = Child("executor", executor, home, variables={SITE: json.dumps(site)})
         self.pause = FIRST_PAUSE
         self.joined = False
-        self.refused = 0.0  # since when
+        self.refused = 0.0  # when the refusals began; 0: not refused
 
     def __enter__(self) -> SuperNode:
         self.executor.start()
@@ -99,7 +99,7 @@ class SuperNode:
         return self.home / "session"
 
     def watch(self, ended: Callable[[], bool]) -> None:
-        """Stay a member until `ended` says so: come back whenever the connection or a process is lost."""
+        """Stay connected until `ended`: reconnect whenever the connection or a process is lost."""
         while not ended():
             self._come_in(ended)
             began = time.monotonic()
@@ -115,37 +115,37 @@ class SuperNode:
             self.pause = min(2 * self.pause, LONGEST_PAUSE if not self.refused else FORGOTTEN / 5)
 
     def _come_in(self, ended: Callable[[], bool]) -> None:
-        """Wait until the coordinator opens, and start SuperNode; it is told of a session that was cut off."""
+        """Wait until the coordinator answers, and start SuperNode, with the id of a session that was cut off."""
         before = ""
         while (why := self.way.knock()) and not ended():
             if why != before:
-                self.tell(f"nobody opens at {self.way.address} yet ({why}); trying again until somebody does")
+                self.tell(f"no answer at {self.way.address} yet ({why}); trying again until there is one")
             before = why
             time.sleep(FIRST_PAUSE)
         known = self.way.keys is not None and self._remembered.exists()
-        self.node.told = {CUT_OFF: self._remembered.read_text()} if known else {}
+        self.node.variables = {CUT_OFF: self._remembered.read_text()} if known else {}
         self.joined = False
         self.node.start()
 
     def _look(self) -> None:
-        """Note that the site was let in; keep its executor alive; see that the keys are in date."""
-        if not self.joined and (found := NODE.search(self.node.said())):
+        """Note that the site was admitted, keep its executor running, and check that the keys have not expired."""
+        if not self.joined and (match := NODE.search(self.node.said())):
             self.joined = True
-            self._remembered.write_text(found[1])
+            self._remembered.write_text(match[1])
             self.tell(f"joined {self.way.address} as {self.name}")
         if not self.executor.alive:
-            self.tell(f"the executor ended ({self.executor.last_words()}); starting it anew")
+            self.tell(f"the executor ended ({self.executor.last_words()}); starting it again")
             self.executor.start()
             time.sleep(FIRST_PAUSE)
         if self.way.keys is not None:
             in_date(self.way.keys.ca)
 
     def _explain(self) -> None:
-        """Say why SuperNode ended. Not to be let in has two reasons, of which one is over after a while."""
-        words = self.node.last_words()
-        if self.joined or "Failed to activate" not in words:
+        """Report why SuperNode ended. A refusal has two possible causes, one of which passes after a while."""
+        reason = self.node.last_words()
+        if self.joined or "Failed to activate" not in reason:
             self.refused = 0.0
-            self.tell(f"the connection ended: {words or 'without a word'}; trying again in {self.pause:.0f} s")
+            self.tell(f"the connection ended: {reason or 'no reason given'}; trying again in {self.pause:.0f} s")
             return
         self.refused = self.refused or time.monotonic()
         if time.monotonic() - self.refused > FORGOTTEN:
@@ -154,6 +154,6 @@ class SuperNode:
                 "made together with it"
             )
         self.tell(
-            f"not let in: the key is unknown at {self.way.address}, or a session of this site that was cut off is not "
-            f"forgotten there yet, which takes a minute; trying again in {self.pause:.0f} s"
+            f"not admitted: the key is unknown at {self.way.address}, or an earlier session of this site that was "
+            f"cut off has not expired there yet, which takes a minute; trying again in {self.pause:.0f} s"
         )

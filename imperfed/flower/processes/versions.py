@@ -1,4 +1,4 @@
-"""Which versions of Flower these modules were written for."""
+"""The versions of Flower that these modules support."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ WANTED = "flwr >= 1.41, < 1.43 (pip install 'imperfed[flower]')"
 
 
 def supported(version: str) -> bool:
-    """Whether a version of Flower is one of them."""
+    """Return whether a version of Flower is supported."""
     major, minor, *_ = (int(part) if part.isdecimal() else 0 for part in [*version.split("."), "0", "0"])
     return OLDEST <= (major, minor) < FIRST_UNKNOWN
 
 
 def check_version() -> None:
-    """Refuse a Flower that is absent or unknown, in one sentence."""
+    """Refuse a Flower that is missing or of an unsupported version."""
     try:
         version = metadata.version("flwr")
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""A site answers messages from its own rows, keeps what is its own, and writes down what leaves it."""
+"""A site's answers to messages, from its own rows; it keeps its own state and logs everything that leaves it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from imperfed.results.folder import RunFolder
 from imperfed.results.metrics import metrics
 
 FEWEST = 10
-"""Rows that must stand behind sums that leave a site."""
+"""The fewest rows whose sums may leave a site."""
 
 Handler = Callable[[LocalSite, Payload], Payload]
 
 
 class FailedError(Exception):
-    """An answer that must not leave the site; says why."""
+    """An answer that must not leave the site, with the reason."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.reason)
@@ -53,19 +53,19 @@ class FailedError(Exception):
 
 
 def hello(place: LocalSite, payload: Payload) -> Payload:
-    """Say who the site is and what it holds, in numbers that are of no single row."""
+    """Return the site's name and what it holds, in numbers that describe no single row."""
     run_info = RunInfo.of(payload)
     config = run_info.config()
     info = place.files(config, run_info.declaration).info(config.split.standardise)
     if info.sums and info.rows < FEWEST:
         raise RefusedError(
-            f"{place.name} has {info.rows} rows; sums of fewer than {FEWEST} say too much of each of them"
+            f"{place.name} has {info.rows} rows; sums of fewer than {FEWEST} say too much about each of them"
         )
     return info_payload(info)
 
 
 def answer(place: LocalSite, payload: Payload) -> Payload:
-    """Answer one exchange, give figures of the model received, or both: one message for what a round needs."""
+    """Answer one exchange, measure the model received, or both: one message does all that a round needs."""
     run_info = RunInfo.of(payload)
     round, number = payload.number("round"), payload.number("exchange")
     if round == REPAIR:
@@ -91,7 +91,7 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
 
 
 def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpdate:
-    """Return a site's answer to an exchange, checked; what it keeps has been committed to its memory."""
+    """Return a site's answer to an exchange, checked, after the site has kept its new state."""
     runtime, site = remote.runtime, remote.site
     exchange = runtime.spec.exchange(round, number)
     if isinstance(exchange, WeightedGradient):
@@ -107,7 +107,7 @@ def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpda
 
 
 def repair(place: LocalSite, run_info: RunInfo, number: int, down: Tree) -> Payload:
-    """Answer one exchange of a repair, from the labels as given. What the site works out stays in its store."""
+    """Answer one exchange of a repair, from the labels as given. What the site computes stays in its store."""
     config, store = run_info.config(), place.store(run_info.run)
     federation = place.files(config, run_info.declaration).data(run_info.scale).federation
     if config.repair is None or type(federation.labels) is not config.repair.labels:
@@ -115,24 +115,24 @@ def repair(place: LocalSite, run_info: RunInfo, number: int, down: Tree) -> Payl
     exchanges = config.repair.conversation(federation.classes)
     memory = store.kept(f"repair-{number - 1}") if number else {}
     if memory is None:
-        raise DataError(f"{store.path}: what the site found out earlier in this repair is missing; start the run again")
+        raise DataError(f"{store.path}: what the site computed earlier in this repair is missing; start the run again")
     up = exchanges[number].respond(SiteView(run_info.index, federation.x, federation.labels, down, memory))
     last = number == len(exchanges) - 1
     store.keep(REPAIRED if last else f"repair-{number}", memory)
     if last:
-        store.drop("repair-*")  # features of all rows, which nobody needs any more
+        store.drop("repair-*")  # features of all rows, which are no longer needed
     return Payload({"loss": 0.0}, {"up": up})
 
 
 def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport) -> None:
-    """Add the site's own lines to its `metrics.jsonl`; of an exchange that is asked for twice the last ones count."""
+    """Add the site's own lines to its `metrics.jsonl`; if an exchange is repeated, its last lines count."""
     folder, names = RunFolder(place.state / run_info.run), (place.name,)
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.append(line for line in metrics(report, names, names) if not line["metric"].startswith("bytes/"))
 
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
-    """End a run: the site writes what is its own."""
+    """End a run: write the site's own results."""
     run_info, model = RunInfo.of(payload), payload.trees["model"]
     return finish(place, run_info, _key(payload, "from"), model, payload.number("round"))
 
@@ -152,7 +152,7 @@ HANDLERS: dict[str, Handler] = {
 
 
 def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
-    """Return a handler's answer, or why there is none; a reason that could quote a row stays in the site's own log."""
+    """Return a handler's answer, or why there is none; a reason that could quote a row stays in the site's log."""
     try:
         with one_thread():
             return HANDLERS[kind](place, unpack(records))
@@ -160,21 +160,21 @@ def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
         return failure_payload(error.failure)
     except Exception as error:
         place.log(f"{_now()} {kind}: {traceback.format_exc().rstrip()}")
-        open_words = isinstance(error, ImperfedError) and not isinstance(error, DataError)
-        return failure_payload(Crashed(str(error) if open_words else f"{type(error).__name__}; its log says why"))
+        may_be_sent = isinstance(error, ImperfedError) and not isinstance(error, DataError)
+        return failure_payload(Crashed(str(error) if may_be_sent else f"{type(error).__name__}; its log says why"))
 
 
 def make_app(place_of: Callable[[Mapping[str, object]], LocalSite]) -> ClientApp:
-    """Return the app of a site, given how its place of work follows from the node's configuration."""
+    """Return the app of a site; `place_of` returns the site from the node's configuration."""
     app = ClientApp()
 
     def reply(message: Message, context: Context) -> Message:
         place, kind = place_of(context.node_config), message.metadata.message_type
-        answered = handle(place, kind, message.content)
-        content = pack(answered)
+        payload = handle(place, kind, message.content)
+        content = pack(payload)
         place.log(
             f"{_now()} {kind} {message.metadata.group_id}: received {size(message.content)} bytes, "
-            f"sent {size(content)}: {', '.join(answered.parts())}"
+            f"sent {size(content)}: {', '.join(payload.parts())}"
         )
         return Message(content, reply_to=message)
 

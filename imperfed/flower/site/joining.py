@@ -1,4 +1,4 @@
-"""`imperfed join`: one site, from its file to its own report, and again from its own state if killed."""
+"""`imperfed join`: one site, from its file to its own report; if killed, resumed from its own state."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.supernode import CoordinatorAddress, SuperNode
 
 APP = "imperfed.flower.apps:site"
-LINGER = 60.0  # seconds for the other sites' last answers
+LINGER = 60.0  # seconds to wait for the other sites' last answers
 
 
 @dataclass(frozen=True)
 class Joining:
-    """Who joins whom, with which rows, and where the site keeps what is its own."""
+    """Which site joins which coordinator, with which rows, and where it keeps its state."""
 
     coordinator: str
     data: Path
@@ -30,7 +30,7 @@ class Joining:
     insecure: bool = False
 
     def way(self) -> CoordinatorAddress:
-        """The way to the coordinator."""
+        """Return the coordinator's address, and the keys to use there."""
         host, colon, port = self.coordinator.rpartition(":")
         if not colon or not host or not port.isdecimal():
             raise UsageError(f"the coordinator is written as HOST:PORT; got {self.coordinator!r}")
@@ -38,21 +38,21 @@ class Joining:
         return CoordinatorAddress(host.strip("[]"), int(port), keys, self.insecure)
 
     def site(self) -> dict[str, str]:
-        """What the site's own process is told."""
+        """Return the description of the site that its own process gets."""
         for path in (self.data, *([self.test] if self.test else [])):
             if not path.exists():
-                raise DataError(f"{path}: there is no such file")
+                raise DataError(f"{path}: no such file")
         folder = self.keys.resolve().name if self.keys else ""
-        told = {
+        described = {
             "name": self.name or folder.removeprefix("site-") or self.data.stem,
             "data": str(self.data.resolve()),
             "state": str(self.state.resolve()),
             "test": str(self.test.resolve()) if self.test else "",
             "secret": str((self.keys / "secret").resolve()) if self.keys else "",
         }
-        if trouble := name_trouble(told["name"]):
+        if trouble := name_trouble(described["name"]):
             raise UsageError(f"the site's name would be {trouble}; give another with --name")
-        return told
+        return described
 
 
 class Tail:
@@ -63,7 +63,7 @@ class Tail:
         self.at = path.stat().st_size if path.exists() else 0
 
     def lines(self) -> list[str]:
-        """Those that came since the last look."""
+        """Return the lines added since the last call."""
         if not self.path.exists():
             return []
         with self.path.open("rb") as file:
@@ -75,24 +75,24 @@ class Tail:
 
 
 class Ending:
-    """Whether a run has ended here: the site's report is written, its last answer has gone out and was fetched."""
+    """Whether a run has ended at this site: its report is written and its last answer was sent and fetched."""
 
     def __init__(self, state: Path, way: CoordinatorAddress) -> None:
         self.state, self.way, self.began = state, way, time.time()
         self.report: Path | None = None
-        self.patience = 0.0
+        self.deadline = 0.0
 
     def here(self) -> bool:
-        """Look for it. A coordinator that has all answers leaves; an answer counts only while its site is there."""
+        """Return whether it has. A coordinator with all answers shuts down; until then a site must stay connected."""
         if self.report is None:
             new = (path for path in self.state.glob("*/report.html") if path.stat().st_mtime >= self.began)
-            self.report, self.patience = next(new, None), time.monotonic() + LINGER
+            self.report, self.deadline = next(new, None), time.monotonic() + LINGER
             return False
-        return time.monotonic() > self.patience or self.way.knock() != ""
+        return time.monotonic() > self.deadline or self.way.knock() != ""
 
 
 def join(joining: Joining, tell: Callable[[str], None]) -> None:
-    """Answer the coordinator until its run has ended; every message is told as it leaves."""
+    """Answer the coordinator until its run has ended; report every message as it is sent."""
     way, site = joining.way(), joining.site()
     log, ending = Tail(joining.state / "log.txt"), Ending(joining.state, way)
 
@@ -105,9 +105,9 @@ def join(joining: Joining, tell: Callable[[str], None]) -> None:
         with (
             alone(joining.state / "lock", str(joining.state)),
             orderly(),
-            SuperNode(way, joining.state / "flower", site, APP, tell) as membership,
+            SuperNode(way, joining.state / "flower", site, APP, tell) as node,
         ):
-            membership.watch(ended)
+            node.watch(ended)
     except KeyboardInterrupt:
-        raise Stopped(f"left {way.address}; the same command comes back, with all that {site['name']} knows") from None
+        raise Stopped(f"left {way.address}; the same command rejoins, with all the state of {site['name']}") from None
     tell(f"the run has ended; {site['name']}'s own report, model and labels: {ending.report}")

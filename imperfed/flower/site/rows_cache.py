@@ -1,8 +1,8 @@
-"""A site's rows as they were read, kept with its states: files are parsed once, not again for every message.
+"""A cache of a site's rows, kept with its states: files are parsed once, not again for every message.
 
-Every message is carried out by a process of its own, so what one has read must be on disk for the next. The copy is
-named after everything it was read from and for: files that change, or another declaration, are read again. It is
-removed when the run ends, and may be deleted at any time.
+Every message is handled by its own process, so what one has read must be on disk for the next. The copy is named after
+everything that it depends on: if a file or the declaration changes, the files are read again. The copy is removed when
+the run ends, and may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ LARGE = ("x", "test_x")
 
 
 def read_once(state: Path, sources: tuple[Path, ...], about: str, read: Callable[[], SiteFiles]) -> SiteFiles:
-    """Return what `read` gives, from the copy in `state` where it was read before.
+    """Return what `read` returns, from the copy in `state` where there is one.
 
-    `sources`: the files and folders that it reads; `about`: all else that it depends on.
+    `sources`: the files and folders that it reads; `about`: everything else that it depends on.
     """
     path = state / PATTERN.replace("*", fingerprint(sources, about))
     if (kept := load(path)) is not None:
         return kept
     files = read()
     forget(state)
-    with suppress(OSError):  # a full disk costs time and nothing else
+    with suppress(OSError):  # a full disk costs only time
         save(path, files)
     return files
 
@@ -49,7 +49,7 @@ def forget(state: Path) -> None:
 
 
 def fingerprint(sources: tuple[Path, ...], about: str) -> str:
-    """Return a name that changes with the files' sizes and times of change."""
+    """Return a name that changes with the files' sizes and modification times."""
     stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in _files(sources)]
     return hashlib.sha256(json.dumps([__version__, about, stamps]).encode()).hexdigest()[:32]
 
@@ -60,7 +60,7 @@ def _files(sources: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def save(path: Path, files: SiteFiles) -> None:
-    """Write a site's rows, whole or not at all."""
+    """Write a site's rows, completely or not at all."""
     from safetensors.torch import save as serialise
 
     words = {
@@ -76,13 +76,13 @@ def save(path: Path, files: SiteFiles) -> None:
         tree |= {"test_x": files.test[0], "test_y": files.test[1]}
     optional = {"test_group": files.test_group, "truth": files.truth}
     tree |= {name: t for name, t in optional.items() if t is not None}
-    # Truth may be the labels themselves, and tensors that share memory are refused.
+    # Truth may be the labels themselves, and safetensors refuses tensors that share memory.
     content = serialise({name: t.contiguous() if name in LARGE else t.clone() for name, t in tree.items()})
     whole(path, lambda partly: partly.write_bytes(content))
 
 
 def load(path: Path) -> SiteFiles | None:
-    """Return the rows in a copy; None where there is none, or none that can be read."""
+    """Return the rows in a copy; None if it is missing or cannot be read."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

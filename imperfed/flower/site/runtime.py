@@ -27,22 +27,22 @@ from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.store import Key, Store
 
 REPAIRED = "repaired"
-"""The name under which a site keeps what it decided about its labels in a repair."""
+"""The name under which a site keeps the labels decided in a repair."""
 
 
 @dataclass(frozen=True)
 class LocalSite:
-    """Where a site works: its name, how it reads its rows, where it keeps its states, and what only sites know."""
+    """A site on its own machine: its name, how it reads its rows, where it keeps its states, and the sites' secret."""
 
     name: str
     files: Callable[[Config, str], SiteFiles]
-    """From the settings and the declaration to what the site's files hold."""
+    """Returns what the site's files hold, from the settings and the declaration."""
     state: Path
     secret: bytes = b""
 
     def store(self, run: str) -> Store:
-        """Return the states of one run."""
-        if not re.fullmatch(r"\w[\w.+-]*", run):  # it comes from elsewhere and becomes the name of a folder
+        """Return the store of one run's states."""
+        if not re.fullmatch(r"\w[\w.+-]*", run):  # it comes from the coordinator and becomes the name of a folder
             raise RefusedError(f"{run!r} cannot be the name of a run")
         return Store(self.state / run)
 
@@ -54,28 +54,28 @@ class LocalSite:
 
 @dataclass(frozen=True)
 class RemoteSite:
-    """A site of a run: its rows, what it remembers, the network it trains, and its own test set."""
+    """A site in a run: its rows, its state, the network it trains, and its own test set."""
 
     config: Config
     data: FederatedData
-    """Of this site alone."""
+    """The data of this site alone."""
     runtime: SiteRuntime
     site: Site
     evaluator: Evaluator
 
     def load(self, model: Tree) -> Net:
-        """Return the network with these shared numbers and the site's personal ones."""
+        """Return the network with these shared parameters and the site's personal ones."""
         return self.runtime.load(self.site, model["w"], model["buffers"])
 
     def remembered(self) -> Tree:
-        """Return all that the site keeps, under one name each."""
+        """Return the whole state of the site as one tree."""
         tree = {"personal": self.site.personal}
         tree |= {f"memory/{name}": t for name, t in self.site.memory.items()}
         return tree | {f"rows/{name}": t for name, t in self.site.data.rows.items()}
 
 
 def own_data(place: LocalSite, run_info: RunInfo, config: Config) -> FederatedData:
-    """Return the site's own part of the run, its labels as a repair has left them."""
+    """Return the site's own data, with its labels as repaired where there was a repair."""
     data = place.files(config, run_info.declaration).data(run_info.scale, run_info.annotated)
     if (kept := place.store(run_info.run).kept(REPAIRED)) is None:
         return data
@@ -84,7 +84,7 @@ def own_data(place: LocalSite, run_info: RunInfo, config: Config) -> FederatedDa
 
 
 def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
-    """Return the site with its rows and the state that it starts from."""
+    """Return the site with its rows and the state it starts from."""
     config = run_info.config()
     if config.method.opening() and not place.secret:
         raise UsageError(f"{config.run.method} needs a secret that the sites share; join with the file that holds it")
@@ -110,7 +110,7 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
 
 
 def _site(index: int, data: FederatedData, objective: Objective, kept: Tree) -> Site:
-    """Return the engine's view of the site, with what it has kept."""
+    """Return the engine's view of the site, with its stored state."""
 
     def part(prefix: str) -> Tree:
         return {name.removeprefix(prefix): t.clone() for name, t in kept.items() if name.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""From files to what a site holds, and to what the coordinator holds itself, as one process reads them."""
+"""The data of a site and of the coordinator, from their files, read as the simulation reads them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from imperfed.experiments.config import Config
 
 
 def refuse(config: Config, declaration: Declaration) -> None:
-    """Refuse settings that the files settle, and those by which rows would leave a site."""
+    """Refuse settings that the files decide, and those by which rows would leave a site."""
     refuse_settings(declaration, replace(config.split, standardise=SplitConfig.standardise), config.labels)
     for name in COUNT:
         if name != "test" and getattr(config.split, name):
-            raise UsageError(f"split.{name}: real sites give no rows away; declare a file {name} in {declaration.file}")
+            raise UsageError(
+                f"split.{name}: real sites do not give rows away; declare a file {name} in {declaration.file}"
+            )
 
 
 def read_files(name: str, data: Path, test: Path | None, config: Config, declared: str) -> SiteFiles:
     """Return what a site holds: its own files, read as the coordinator's declaration says."""
-    # Its test rows are of its own file, whatever the others have.
+    # A site's test rows come from its own file, whatever the other sites have.
     declaration = replace(parse(declared), test=str(test or ""))
     reading = read_site(name, data, test, declaration)
     share, data_seed = config.split.test, config.run.data_seed
@@ -32,6 +34,6 @@ def read_files(name: str, data: Path, test: Path | None, config: Config, declare
 
 
 def central_of(declaration: Declaration) -> ServerFiles:
-    """Return what the coordinator holds: a test set for all, public inputs, trusted rows."""
-    # How the sites' test sets are is theirs to say.
+    """Return what the coordinator holds: a common test set, public inputs, trusted rows."""
+    # Each site describes its own test set.
     return replace(server_files(read_server(declaration)), one_test=False, common_group=None)

@@ -1,4 +1,4 @@
-"""What a run leaves at a site: its model, the labels worked out for its own rows, and a report of its own."""
+"""What a run leaves at a site: its model, the labels inferred for its own rows, and its own report."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from imperfed.results.write import RunOutcome, write_summary
 
 
 def finish(place: LocalSite, run_info: RunInfo, start: Key, model: Tree, rounds: int) -> Payload:
-    """Write everything that the site gets from the run; nothing of it is sent."""
+    """Write everything that the site gets from the run; none of it is sent."""
     remote = open_site(place, run_info, start)
     net = remote.load(model)
     folder = RunFolder(place.state / run_info.run)
@@ -42,14 +42,14 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, model: Tree, rounds:
 
 
 def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, net: Net, rounds: int) -> None:
-    """The labels worked out, and the summary of this site alone."""
+    """Write the inferred labels and the summary of this site alone."""
     evaluator = remote.evaluator
     personal = {0: evaluator.site(0, net)} if evaluator.sites else {}
     labels = write_labels(folder, remote.runtime.infer_labels(remote.site, net), data.federation, evaluator)
     aurocs = None
     if evaluator.annotated is not None:
         aurocs = evaluator.by_class(0, net)[None] if evaluator.sites else None
-        evaluator = replace(evaluator, annotated=evaluator.annotated[:1])  # without what is known of other sites
+        evaluator = replace(evaluator, annotated=evaluator.annotated[:1])  # without what is known about other sites
     outcome = RunOutcome(
         run=remote.config.run,
         objective=remote.runtime.spec.objective.name,
@@ -58,13 +58,13 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
         common={},
         labels=labels,
         class_aurocs=aurocs,
-        seconds=None,  # the run was the coordinator's
+        seconds=None,  # only the coordinator times the run
     )
     write_summary(folder, data, evaluator, outcome)
 
 
 def facts(data: FederatedData) -> Facts:
-    """Return what the report says of the site's data."""
+    """Return what the report says about the site's data."""
     tests, labels = data.oracle.test_y, data.federation.labels
     known: Facts = {}
     if isinstance(labels, Annotated):
@@ -80,7 +80,7 @@ def facts(data: FederatedData) -> Facts:
 
 
 def write_repaired(folder: RunFolder, place: LocalSite, run_info: RunInfo, data: FederatedData) -> None:
-    """`labels/<site>.parquet` of a repair: labels as given and as suggested, with its reasons."""
+    """Write `labels/<site>.parquet` of a repair: labels as given and as suggested, with the reasons."""
     config, kept = run_info.config(), place.store(run_info.run).kept(REPAIRED)
     if kept is None or config.repair is None:
         return

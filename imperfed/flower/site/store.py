@@ -1,10 +1,10 @@
-"""What a site remembers of a run, on its own disk.
+"""A site's state during a run, on its own disk.
 
-A state is a file, named after the exchange it was reached in. The coordinator says from which state an exchange starts:
-the one reached in the last of this site's answers that it took. So an exchange that is asked for twice starts from the
-same state twice and gives the same answer, and an answer that came too late or was refused leaves nothing behind. A
-file is written beside its place, flushed to the disk and then put there: whenever the process is killed, a state is
-there whole or not at all.
+A state is a file, named after the exchange in which it was reached. The coordinator says from which state an exchange
+starts: the one reached in this site's last accepted answer. So an exchange that is repeated starts from the same state
+and gives the same answer, and an answer that came too late or was refused leaves nothing behind. A file is written
+under another name, flushed to the disk and then renamed: whenever the process is killed, a state is complete or
+absent.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
 
 Key = tuple[int, int]
-"""A round, and the number of the exchange in it."""
+"""A round, and the number of an exchange in it."""
 FIRST: Key = (-1, 0)
-"""Before round 0. This state is not kept: it follows from the settings and the site's own rows."""
+"""Before round 0. This state is not stored: it follows from the settings and the site's own rows."""
 
 
 @dataclass(frozen=True)
@@ -30,42 +30,42 @@ class Store:
     path: Path
 
     def save(self, key: Key, tree: Tree) -> None:
-        """Keep the state reached in an exchange."""
+        """Store the state reached in an exchange."""
         self.keep(f"state-{key[0]:06}-{key[1]}", tree)
 
     def load(self, key: Key, fresh: Callable[[], Tree]) -> Tree:
-        """The state reached in an exchange; before round 0, a fresh one."""
+        """Return the state reached in an exchange; before round 0, a fresh one."""
         if key == FIRST:
             return fresh()
-        found = self.kept(f"state-{key[0]:06}-{key[1]}")
-        if found is None:
+        state = self.kept(f"state-{key[0]:06}-{key[1]}")
+        if state is None:
             raise DataError(
-                f"{self.path}: the state after round {key[0] + 1} is not there, and the run needs it; was the state "
-                "folder changed or exchanged? Put the right one back"
+                f"{self.path}: the state after round {key[0] + 1} is missing, and the run needs it; was the state "
+                "folder changed or replaced? Put the right one back"
             )
-        return found
+        return state
 
     def forget_before(self, key: Key) -> None:
-        """Remove states that no exchange will start from any more."""
+        """Remove states that no exchange will start from again."""
         for path in self.path.glob("state-*.safetensors"):
             _, round, number = path.stem.split("-")
             if (int(round), int(number)) < key:
                 path.unlink(missing_ok=True)
 
     def drop(self, pattern: str) -> None:
-        """Remove trees by the pattern of their names."""
+        """Remove trees whose names match a pattern."""
         for path in self.path.glob(f"{pattern}.safetensors"):
             path.unlink(missing_ok=True)
 
     def keep(self, name: str, tree: Tree) -> None:
-        """Keep a tree under a name."""
+        """Store a tree under a name."""
         from safetensors.torch import save
 
         content = save({n: t.contiguous() for n, t in tree.items()})
         durably(self.path / f"{name}.safetensors", lambda partly: partly.write_bytes(content))
 
     def kept(self, name: str) -> Tree | None:
-        """The tree under a name, if there is one."""
+        """Return the tree under a name, if there is one."""
         from safetensors import SafetensorError
         from safetensors.torch import load
 
