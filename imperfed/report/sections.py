@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from imperfed.core.labels import KINDS
 from imperfed.report import plots
 from imperfed.report.run_files import COMMON, PERSONAL, Course, LabelFiles, RunFiles
 from imperfed.report.words import count, many, named, per_cent
@@ -88,8 +89,9 @@ def label_sentence(run: RunFiles) -> str:
     if not isinstance(labels, ResolvedLabels):
         if run.summary.repair:
             return "The labels as given were repaired before training; see below."
-        if run.summary.facts.labels == "exact":
-            return "The sites learned from exact labels: there was nothing to resolve."
+        kind = KINDS[run.summary.facts.labels]
+        if kind.settles:
+            return f"The sites learned from {kind.title}: there was nothing to resolve."
         return "No labels were worked out."
     rows, right, chance = many(labels.n, "training row"), labels.accuracy, labels.picking_at_random
     if right is None:
@@ -109,9 +111,8 @@ def candidate_sets(run: RunFiles) -> Section | None:
     if run.summary is None or (mean_size := run.summary.facts.mean_size) is None:
         return None
     facts, labels, classes = run.summary.facts, run.summary.labels, run.summary.classes
-    origin = "came with the data" if facts.sets == "given" else f"were made by the generator “{facts.sets}”"
     text = (
-        f"The sets {origin}. They hold {mean_size:.2f} of {many(len(classes), 'class', 'classes')} on average, "
+        f"{_origin(facts.sets)} hold {mean_size:.2f} of {many(len(classes), 'class', 'classes')} on average, "
         f"{facts.min_size} at least and {facts.max_size} at most; {per_cent(facts.singletons)} of "
         f"n = {count(sum(facts.rows))} hold one class only."
     )
@@ -126,6 +127,14 @@ def candidate_sets(run: RunFiles) -> Section | None:
             pictures.append(Picture(svg, "True class taken for another: the number of labels resolved wrongly."))
             points = mistaken_pairs(labels.mistaken, facts.counts, classes)
     return Section("Candidate sets", text, pictures, "Most often mistaken" if points else "", points)
+
+
+def _origin(sets: str | None) -> str:
+    """Begin a sentence about candidate sets, after one that says where they come from, if that is known."""
+    if sets is None:
+        return "The sets"
+    origin = "came with the data" if sets == "given" else f"were made by the generator “{sets}”"
+    return f"The sets {origin}. They"
 
 
 def _set_sizes(files: LabelFiles) -> Picture:

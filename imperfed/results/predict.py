@@ -9,6 +9,7 @@ from torch import Tensor
 
 from imperfed.core.atomic import whole
 from imperfed.core.errors import DataError, UsageError
+from imperfed.core.labels import KINDS
 from imperfed.data import readers
 from imperfed.data.dataset import check_finite
 from imperfed.data.files.declaration import FILE, read_declaration
@@ -20,9 +21,6 @@ from imperfed.results.summary import Summary
 
 if TYPE_CHECKING:
     from imperfed.api.runs import RunResult
-
-PRESENT = 0.5
-"""The probability from which on a class counts as present, where classes do not exclude one another."""
 
 
 def as_inputs(array: readers.Array, data: str, where: str) -> Tensor:
@@ -84,12 +82,8 @@ def _table(result: RunResult, ids: list[str], probability: Tensor) -> Any:
     import pyarrow
 
     classes = result.summary.classes
-    if result.summary.facts.labels == "annotated":
-        marks = (probability >= PRESENT).tolist()
-        said = ["|".join(name for name, there in zip(classes, row, strict=True) if there) for row in marks]
-    else:
-        said = [classes[c] for c in probability.argmax(1).tolist()]
-    columns = [pyarrow.array(ids), *(pyarrow.array(p.numpy()) for p in probability.T), pyarrow.array(said)]
+    predicted = KINDS[result.summary.facts.labels].predicted(probability, classes)
+    columns = [pyarrow.array(ids), *(pyarrow.array(p.numpy()) for p in probability.T), pyarrow.array(predicted)]
     return pyarrow.table(columns, ["id", *classes, "predicted"])
 
 

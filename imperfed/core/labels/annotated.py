@@ -58,6 +58,9 @@ class Annotated(Labels):
         told = present + absent
         return ClassCounts(present, absent, torch.full_like(told, len(self)) - told, present.double(), told)
 
+    def unknown(self) -> Tensor:
+        return self.values < 0
+
     def annotated_classes(self) -> Tensor:
         return (self.values >= 0).any(0)
 
