@@ -1,4 +1,4 @@
-"""The labels that a run infers: one file per site, and how many are right where that is known."""
+"""The labels that a run infers: one file per site, and how many are correct if the truth is known."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from imperfed.results.summary import LabelSummary, ResolvedLabels
 
 @dataclass(frozen=True)
 class LabelOutcome:
-    """What became of imperfect labels, in all and at each site."""
+    """The figures of the inferred labels, overall and per site."""
 
     summary: LabelSummary | None
-    """None where no labels were inferred."""
+    """None if no labels were inferred."""
     by_site: Sequence[float | None]
-    """Each site's figure, as `SiteSummary.labels` has it."""
+    """The figure of each site that goes into `SiteSummary.labels`."""
 
 
 def write_labels(
@@ -44,7 +44,7 @@ def write_labels(
 
 
 def judge_resolved_labels(inferred: Tensor, federation: Federation, evaluator: Evaluator) -> LabelOutcome:
-    """Judge the one class chosen for every row, in all and at each site."""
+    """Judge the one class chosen for every row, overall and per site."""
     confidence, suggested = inferred.max(1)
     mistaken = evaluator.mistaken(suggested, len(federation.classes))
     summary = ResolvedLabels(

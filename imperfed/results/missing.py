@@ -1,4 +1,4 @@
-"""What a run gives back where labels are missing: the labels filled in, and figures class by class."""
+"""Results of a run with missing labels: how well they were filled in, and figures per class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from imperfed.results.summary import ClassSummary, FilledLabels
 def judge_filled_labels(
     inferred: Tensor, federation: Federation, evaluator: Evaluator, learned: Tensor | None
 ) -> tuple[FilledLabels | None, list[float | None]]:
-    """Judge how well missing labels were filled in, in all and at each site.
+    """Judge how well missing labels were filled in, overall and per site.
 
     `learned`: the classes that some site annotates, bool [C]; None: all of them.
     """
@@ -43,7 +43,7 @@ def judge_filled_labels(
 
 
 def class_aurocs_of(engine: Engine, evaluator: Evaluator) -> Tensor | None:
-    """Return the AUROC of every class at every site, [K, C]; None where no labels are missing or rows are elsewhere."""
+    """Return the AUROC of every class at every site, [K, C]; None if no labels are missing or rows are elsewhere."""
     if evaluator.annotated is None or engine.population.federation.elsewhere:
         return None
     evaluator = evaluator.to(engine.population.runtime.net.row.device)
@@ -51,7 +51,7 @@ def class_aurocs_of(engine: Engine, evaluator: Evaluator) -> Tensor | None:
 
 
 def by_class(aurocs: Tensor | None, federation: Federation, evaluator: Evaluator) -> tuple[ClassSummary, ...]:
-    """Summarise every class from its AUROC at every site, [K, C]; nothing where no labels are missing."""
+    """Summarise every class from its AUROC at every site, [K, C]; empty if no labels are missing."""
     if aurocs is None or evaluator.annotated is None:
         return ()
     counts = federation.labels.counts()
@@ -66,7 +66,9 @@ def by_class(aurocs: Tensor | None, federation: Federation, evaluator: Evaluator
     return tuple(
         ClassSummary(
             name=name,
-            annotated_at=tuple(site for site, own in zip(federation.sites, here.tolist(), strict=True) if own),
+            annotated_at=tuple(
+                site for site, annotates in zip(federation.sites, here.tolist(), strict=True) if annotates
+            ),
             annotations=annotations,
             positives=positives,
             auroc=mean(areas),
@@ -78,5 +80,5 @@ def by_class(aurocs: Tensor | None, federation: Federation, evaluator: Evaluator
 
 
 def mean(areas: Tensor) -> float | None:
-    """Return the mean of those that exist; None where none does."""
+    """Return the mean of the areas that are defined; None if none is."""
     return figure(float(areas.nanmean()))

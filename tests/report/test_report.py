@@ -217,7 +217,7 @@ def test_label_files_taken_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "remedy"),
-    [("summary.json", "resume"), ("env.json", "go on without it"), ("split.parquet", "go on without it")],
+    [("summary.json", "resume"), ("env.json", "continue without it"), ("split.parquet", "continue without it")],
 )
 @pytest.mark.parametrize("kept", [0, 1, 40])
 def test_a_file_cut_short_is_named_with_the_remedy(name: str, remedy: str, kept: int, tmp_path: Path) -> None:
