@@ -1,8 +1,8 @@
-"""Seconds a round and peak memory of imperfed on the CPU, beside a plain PyTorch loop that does the same work.
+"""Seconds per round and peak memory of imperfed on the CPU, compared with a plain PyTorch loop for the same work.
 
 python -m benchmarks.cpu [--quick]
 
-All variants run in turn, round by round, so that whatever else the machine does meets them alike; medians are compared.
+All variants take turns, round by round, so that other load on the machine affects them alike; medians are compared.
 Memory is measured in fresh processes, before this one has grown: a process inherits the peak of the one that starts it.
 """
 
@@ -33,14 +33,14 @@ VARIANTS = {"raw": "raw loop, 1 thread", "one": "imperfed, 1 worker", "two": "im
 ROUNDS = {"W1": 7, "W2": 31, "W3": 21}
 TIME_TARGETS = {"W1": {"one": 1.0, "two": 0.5}, "W2": {"one": 0.75, "two": 0.4}, "W3": {"one": 1.0, "two": 0.5}}
 MEMORY_TARGET = 1.2
-"""Times the raw loop's peak; beyond that, two workers may take one interpreter more."""
+"""Multiple of the raw loop's peak; in addition, two workers may take one more interpreter."""
 BUSY = 0.1
-"""Cores taken by other processes from which on the figures are not to be trusted."""
+"""The number of cores used by other processes above which the figures cannot be trusted."""
 Figures = dict[str, Any]
 
 
 class Runner(Protocol):
-    """A way of doing the work."""
+    """One implementation of the work."""
 
     def round(self, t: int, /) -> Any:
         """Do round t."""
@@ -50,7 +50,7 @@ class Runner(Protocol):
 
 
 def imperfed_engine(work: Work, workers: int) -> Any:
-    """The same work as an `Engine`."""
+    """Return an `Engine` that does the same work."""
     from imperfed.algorithms import objectives
     from imperfed.algorithms.fedavg import FedAvg
     from imperfed.core.federation import Federation
@@ -94,9 +94,9 @@ def make(work: Work, variant: str) -> Runner:
 
 
 def check_same_work(raw: Any, engine: Any) -> None:
-    """Round 0 of both: as many examples of one shape in as many steps, and parameters of the same shapes.
+    """Check in round 0 that both see as many examples of one shape in as many steps, with parameters of equal shapes.
 
-    Where several sites step together, their batches come as one: it counts as one batch per site.
+    If several sites step together, their batches come as one, which counts as one batch per site.
     """
     work, runtime = raw.work, engine.population.runtime
     of_raw: Counter[tuple[int, ...]] = Counter()
@@ -113,13 +113,13 @@ def check_same_work(raw: Any, engine: Any) -> None:
 
 
 def count(seen: Counter[tuple[int, ...]], x: torch.Tensor, batch: int) -> None:
-    """Note the batches of this size in an input, and what is over."""
+    """Record the batches of this size in an input, and the remainder."""
     sites, over = divmod(len(x), batch)
     seen.update({(batch, *x.shape[1:]): sites} | ({(over, *x.shape[1:]): 1} if over else {}))
 
 
 def watching(objective: Any, seen: Counter[tuple[int, ...]], size: int) -> Any:
-    """An objective that notes the shape of every batch it is asked about."""
+    """Return an objective that records the shape of every batch."""
 
     class Watching(type(objective)):  # type: ignore[misc]
         def loss(self, net: Any, batch: Any) -> Any:
@@ -136,7 +136,7 @@ def seconds(runner: Runner, t: int) -> float:
 
 
 def others() -> float:
-    """Seconds of processor time that all other processes have taken since the machine started."""
+    """Return the processor seconds used by all other processes since the machine started."""
     user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     mine = os.times()
     everybody = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
@@ -144,7 +144,7 @@ def others() -> float:
 
 
 def time_work(name: str, repetitions: int) -> Figures:
-    """Seconds a round of each variant, and the median of the ratios to the raw loop's round just before."""
+    """Measure seconds per round of each variant, and the median ratio to the raw loop's preceding round."""
     start, before = time.perf_counter(), others()
     runners = {variant: make(WORKS[name], variant) for variant in VARIANTS}
     check_same_work(runners["raw"], runners["one"])
@@ -170,25 +170,25 @@ def time_work(name: str, repetitions: int) -> Figures:
 
 
 def peak(who: int) -> float:
-    """Peak resident memory in MB."""
+    """Return the peak resident memory in MB."""
     return resource.getrusage(who).ru_maxrss / 1024
 
 
 def rollup(pid: int, kind: str) -> float:
-    """The sum of the lines of this kind in a process's memory map, in MB."""
+    """Return the sum of the lines of this kind in the memory map of a process, in MB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(kind)) / 1024
 
 
 def sample_memory(stop: threading.Event, samples: list[float]) -> None:
-    """Until told to stop: the memory of this process, and what its workers do not share with it or each other."""
+    """Sample the memory of this process plus the unshared memory of its workers, until stopped."""
     while not stop.wait(0.02):
         workers = [rollup(child.pid or 0, "Private_") for child in multiprocessing.active_children()]
         samples.append(rollup(os.getpid(), "Rss:") + sum(workers))
 
 
 def report_memory(name: str, variant: str) -> None:
-    """In a process of its own: two rounds, then its peak, that of its largest worker, and that of all together."""
+    """Run two rounds in a separate process, then report its peak, that of its largest worker, and the total."""
     samples: list[float] = []
     if name in WORKS:
         runner = make(WORKS[name], variant)
@@ -224,7 +224,7 @@ def judge(name: str, figures: dict[str, Figures], interpreter: float) -> None:
 
 
 def table(works: dict[str, dict[str, Figures]]) -> str:
-    """All figures, a line a variant."""
+    """Return all figures, one line per variant."""
     lines = [f"{'':22} s a round  ratio  target       MB: self  a worker  together  target"]
     for name, figures in works.items():
         lines.append(f"{name}: {WORKS[name].about}")

@@ -1,9 +1,9 @@
-"""Seconds of one core that a round of FairFedPAPL takes, all sites together beside one site after the other.
+"""Seconds of one core for a round of FairFedPAPL: all sites together compared with one site after the other.
 
 python -m benchmarks.defence [--rounds 7]
 
 The sizes are those of COMPAS: 14 inputs, an MLP of 64 hidden units, three classes, 100 dummy rows, 20 steps. The two
-ways take turns, round by round; medians are compared. Time is that of the process, which other processes do not add to.
+ways take turns, round by round; medians are compared. Time is that of the process alone, unaffected by others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SITES = (20, 40)
 INPUTS, CLASSES = 14, ("low", "medium", "high")
 DEFENCE = FairFedPAPL(target="b", unprivileged="high")
 ALIKE = 0.02
-"""How far a site's score may differ between the two ways: 20 steps of Adam enlarge what rounding leaves."""
+"""How far a site's score may differ between the two ways: 20 steps of Adam amplify rounding errors."""
 
 
 def the_hall(round: int) -> ServerContext:
@@ -65,7 +65,7 @@ def timed(way: Callable[..., Tensor], *given: Any) -> tuple[float, Tensor]:
 
 
 def measure(sites: int, rounds: int) -> dict[str, float]:
-    """Medians over the rounds; the first, in which everything is loaded, is not counted."""
+    """Return the medians over the rounds, without the first, in which everything is loaded."""
     net = the_hall(0).net
     sent = {"w": net.w.clone().expand(sites, -1), "buffers": net.w[:0].expand(sites, -1)}
     seconds: dict[str, list[float]] = {"together": [], "one by one": []}

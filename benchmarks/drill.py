@@ -1,6 +1,6 @@
-"""What happens when something breaks: a fault drill with real processes. `python -m benchmarks.drill`, some minutes.
+"""A fault drill with real processes: `python -m benchmarks.drill`, a few minutes.
 
-It runs in a network namespace of its own that has loopback and nothing else, and prints what the kernel counted there.
+It runs in its own network namespace, which has only loopback, and prints what the kernel counted there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ JOIN_AS_ROGUE = (
 
 
 def network(shape, classes):
-    """Not one that is batched over sites in one process, so that all runs can be compared bit for bit."""
+    """Build a network that is not batched over sites in one process, so that all runs can be compared bit for bit."""
     from torch import nn
 
     from imperfed.core.network import Network
@@ -67,7 +67,7 @@ def write_federation(folder: Path) -> None:
 
 
 class Actor:
-    """A verb of ours in a process of its own, with what it says in a file, and a death of our choosing."""
+    """An imperfed command in its own process, with its output in a file, that can be killed at a chosen moment."""
 
     all: ClassVar[list[Actor]] = []
 
@@ -82,18 +82,18 @@ class Actor:
             )
 
     def pids(self) -> list[int]:
-        """Itself and everything it has started."""
+        """Return the process and all its descendants."""
         return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if self.mark in read(path)]
 
     def at_work(self) -> bool:
-        """Whether a task is being carried out: a process forked from the executor of tasks."""
+        """Return whether a task is running: a process forked from the task executor."""
         executors = [
             pid for pid in self.pids() if "imperfed.flower.processes.executor" in read(Path(f"/proc/{pid}/cmdline"))
         ]
         return len(executors) > 1
 
     def kill(self) -> int:
-        """kill -9 of everything it has started, all at once, as a power cut would, when it has just begun a task."""
+        """Kill everything it has started at once (kill -9), as a power cut would, just after a task has begun."""
         for state in (False, True):
             while self.at_work() is not state:
                 time.sleep(0.02)
@@ -102,7 +102,7 @@ class Actor:
     def kill_now(self) -> int:
         pids = self.pids()
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):  # a task of its own may have ended just now
+            with contextlib.suppress(ProcessLookupError):  # a task may just have ended
                 os.kill(pid, signal.SIGKILL)
         self.popen.wait()
         return len(pids)
@@ -147,14 +147,14 @@ class Drill:
         self.rows.append((fault, coordinator, site, str(rounds), state))
 
     def alone(self) -> Path:
-        """The same run in one process, undisturbed."""
+        """Do the same run in one process, undisturbed."""
         words = ["--data", self.data, "--set", "split.public=0", "--workers", 1, "--out", self.home / "alone"]
         command = [sys.executable, "-m", "imperfed", "run", "pfedpll", *SETTINGS, *words]
         subprocess.run([*map(str, command)], check=True, capture_output=True)
         return next((self.home / "alone").iterdir())
 
     def sites_fail(self) -> None:
-        """One site is killed mid-round and comes back; another answers nonsense; the third is well."""
+        """Kill one site mid-round and restart it; let another answer nonsense; leave the third alone."""
         port = free_port()
         serving = self.serve("first", port)
         actors = {name: self.join("first", name, port, rogue=name == "south") for name in SITES}
@@ -183,12 +183,12 @@ class Drill:
             "a request cut in half at the gate",
             f"{gate[0] if gate else 'NOTHING'}; the run ends with code {code}",
             "the connection ends",
-            len(re.findall(r"west failed", log)),  # in whose name it came
+            len(re.findall(r"west failed", log)),  # the site that sent it
             "none" if code == 0 else "LOST",
         )
 
     def nonsense(self, log: str) -> None:
-        """What became of the wrong answers of one site."""
+        """Return how the wrong answers of one site were handled."""
         kept = read(self.home / "first-south" / "log.txt")
         whole = list(self.home.glob("first-south/*/report.html")) and "is not there" not in log
         for fault, round in (("NaN in an answer", 2), ("an array cut short", 3)):
@@ -198,7 +198,7 @@ class Drill:
             self.tell(fault, said[0] if said else "NOTHING", told, len(said), "none" if whole else "LOST")
 
     def cut_a_request(self, port: int) -> None:
-        """Half a request through the gate, then silence; the gate must go on."""
+        """Send half a request through the gate, then nothing; the gate must keep serving."""
         import ssl
 
         context = ssl.create_default_context(cafile=str(self.keys / "site-west" / "ca.crt"))
@@ -207,7 +207,7 @@ class Drill:
             half.sendall(b"POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nhalf")
 
     def coordinator_fails(self) -> None:
-        """The coordinator is killed mid-round and resumed; the sites stay where they are."""
+        """Kill the coordinator mid-round and resume it; the sites keep running."""
         port, reference = free_port(), self.alone()
         serving = self.serve("second", port)
         actors = [self.join("second", name, port) for name in SITES]
@@ -235,7 +235,7 @@ class Drill:
         )
 
     def strangers_fail(self) -> None:
-        """A key that nobody registered, and certificates whose time is over."""
+        """Try an unregistered key, and expired certificates."""
         port = free_port()
         serving = self.serve("third", port, "--sites", "north,west")
         make_keys(self.home / "others", ["north"], ["localhost"], days=1)
@@ -262,7 +262,7 @@ def last(out: Path) -> str:
 
 
 def counted() -> dict[str, int]:
-    """What the kernel counted in this namespace: packets over loopback, and attempts to reach anything else."""
+    """Return what the kernel counted in this namespace: packets over loopback, and attempts to reach anything else."""
     found = {f"packets over {line.split(':')[0].strip()}": int(line.split()[2]) for line in devices()}
     names, values = (line.split() for line in read(Path("/proc/net/snmp")).splitlines()[:2])
     found["attempts to reach another network"] = int(dict(zip(names, values, strict=True))["OutNoRoutes"])

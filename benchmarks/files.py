@@ -1,8 +1,8 @@
-"""Seconds to read a million rows of CSV, beside pyarrow's own: `python -m benchmarks.files`.
+"""Seconds to read a million rows of CSV, compared with pyarrow alone: `python -m benchmarks.files`.
 
-Ten columns of numbers, candidate sets of ten classes, and an id that both read as text. pyarrow is told the same types
-and stops at its table; imperfed goes on to float32 inputs, checked labels and ids that occur once. The two take turns,
-and the ratio is the median over the turns. Peak memory is that of the whole process.
+Ten columns of numbers, candidate sets of ten classes, and an id that both read as text. pyarrow is given the same types
+and stops at its table; imperfed continues to float32 inputs, checked labels and unique ids. The two take turns, and the
+ratio is the median over the turns. Peak memory is that of the whole process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESULTS = Path(__file__).parent / "results" / "files.json"
 
 
 def write(path: Path, rows: int, ids: bool) -> None:
-    """A file of random rows."""
+    """Write a file of random rows."""
     draw = np.random.default_rng(0)
     columns: dict[str, object] = {name: draw.normal(size=rows).round(6) for name in NUMERIC}
     pairs = np.array([f"{a}|{b}" for a in CLASSES for b in CLASSES if a != b])
@@ -39,7 +39,7 @@ def write(path: Path, rows: int, ids: bool) -> None:
 
 
 def by_pyarrow(path: Path, ids: bool) -> int:
-    """The table alone, with the types that imperfed asks for."""
+    """Read only the table, with the types that imperfed uses."""
     text = pyarrow.string()
     types = dict.fromkeys(NUMERIC, pyarrow.float64()) | {"labels": pyarrow.dictionary(pyarrow.int32(), text)}
     convert = csv.ConvertOptions(column_types=types | ({"id": text} if ids else {}))
@@ -47,7 +47,7 @@ def by_pyarrow(path: Path, ids: bool) -> int:
 
 
 def by_imperfed(path: Path, ids: bool) -> int:
-    """Inputs, labels and ids."""
+    """Read inputs, labels and ids."""
     declaration = Declaration(
         name="million",
         sites={"one": path.name},

@@ -1,10 +1,10 @@
-"""The captured graph against the loop on one GPU: the same weights, seconds a round, the same seed twice, memory, a
+"""The captured graph compared with the loop on one GPU: equal weights, seconds per round, repeatability, memory, and a
 paper's table. One run does it all.
 
     python -m benchmarks.gpu [--only weights,speed,repeats,memory,table] [--out gpu.json]
-    python -m benchmarks.gpu --fill docs/gpu.md      # the page's figures from the result file; nothing is run
+    python -m benchmarks.gpu --fill docs/gpu.md      # write the page's figures from the result file; run nothing
 
-Everything compared is measured here and now, in turn, on the same machine. The table needs MNIST and Fashion-MNIST.
+Everything compared is measured in the same run, in turn, on the same machine. The table needs MNIST and Fashion-MNIST.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from tests.support.toy import everything, network, one_by_one, world
 ROOT = Path(__file__).resolve().parents[1]
 GPU = torch.device("cuda", 0)
 CLOSE = 1e-5
-"""Relative distance of weights up to which two runs are the same."""
+"""The largest relative distance of weights at which two runs count as equal."""
 
 
 @dataclass(frozen=True)
 class Timed:
-    """A work, in which precision it is done, the best seconds a round seen for it before, and how much to gain."""
+    """A work, its precision, its best seconds per round so far, and the speed-up to reach."""
 
     work: Work
     precision: str
@@ -92,7 +92,7 @@ def captured(compiled: bool) -> MakeBackend:
 
 
 def distance(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
-    """The largest relative distance of tensors of one name."""
+    """Return the largest relative distance between tensors of the same name."""
     pairs = [(a[n].double().cpu(), b[n].double().cpu()) for n in a if a[n].is_floating_point() and a[n].numel()]
     return max((float((p - q).norm() / p.norm().clamp(min=1e-12)) for p, q in pairs), default=0.0)
 
@@ -109,7 +109,7 @@ def after_three(case: Case, net: Network, make_backend: MakeBackend, seed: int =
 
 
 def weights() -> Iterator[dict[str, Any]]:
-    """Every algorithm and objective: three rounds by the loop and by the graph, float32 without TF32."""
+    """Compare three rounds by the loop and by the graph for every algorithm and objective, float32 without TF32."""
     Hardware(GPU, "float32").prepare()
     one, other = (after_three(cases()[0], network(), one_by_one, seed) for seed in (0, 1))
     assert distance(everything(one), everything(other)) > CLOSE, "another seed must be told from the same"
@@ -131,7 +131,7 @@ def weights() -> Iterator[dict[str, Any]]:
 
 
 class RawGpu:
-    """The eager loop: plain PyTorch, batches cut beforehand and resident, no framework."""
+    """The eager loop: plain PyTorch without a framework, batches prepared in advance on the device."""
 
     def __init__(self, timed: Timed) -> None:
         work = self.work = timed.work
@@ -193,7 +193,7 @@ def seconds(runner: Any, t: int) -> float:
 
 
 def speed() -> Iterator[dict[str, Any]]:
-    """The five works: the eager loop, our loop, and the graph, plain and compiled, in turn."""
+    """Time the five works: the eager loop, our loop, and the graph, plain and compiled, in turn."""
     for name, timed in WORKS.items():
         Hardware(GPU, timed.precision).prepare()
         runners: dict[str, Any] = {"eager loop": RawGpu(timed), "our loop": engine(timed, one_by_one)}
@@ -227,7 +227,7 @@ REPEATED = [name for name in WORKS if "ResNet-34" not in name]
 
 
 def repeats() -> Iterator[dict[str, Any]]:
-    """Two runs of one seed: whether they are equal to the last bit, with any kernels and with repeatable ones."""
+    """Check whether two runs of one seed are bit-identical, with any kernels and with deterministic ones."""
     for name in REPEATED:
         timed = WORKS[name]
         for fixed in (False, True):
@@ -235,7 +235,7 @@ def repeats() -> Iterator[dict[str, Any]]:
             ends, times = [], list[float]()
             for _ in range(2):
                 e = engine(timed, captured(False))
-                times += [seconds(e, t) for t in range(6)][1:]  # the first is recorded
+                times += [seconds(e, t) for t in range(6)][1:]  # the first is captured
                 ends.append(everything(e))
             equal = all(torch.equal(ends[0][n], ends[1][n]) for n in ends[0])
             told = {"deterministic": fixed, "equal": equal, "seconds": statistics.median(times)}
@@ -246,7 +246,7 @@ def repeats() -> Iterator[dict[str, Any]]:
 
 
 def memory() -> Iterator[dict[str, Any]]:
-    """Peak device memory with ten sites a round, of ten, a hundred and a thousand sites that share the same rows."""
+    """Measure peak device memory with ten sites per round, out of 10, 100 and 1000 sites with the same rows."""
     for sites in (10, 100, 1000):
         work = Work("", lenet5, "lenet5", (1, 28, 28), 10, sites, 10, 64000 // sites, 32, 2)
         timed = Timed(work, "tf32", 1.0, None, False, 3)
@@ -267,7 +267,7 @@ TABLE = ("reproduce", "pfedpll/table-4.2", "--only", "mnist,fashion-mnist")
 
 
 def table() -> Iterator[dict[str, Any]]:
-    """A command as a user gives it, in a program of its own: the seconds it took from start to end, and its table."""
+    """Run a command in its own process, as a user does; return its seconds from start to end, and its table."""
     with TemporaryDirectory() as out:
         begun = time.perf_counter()
         subprocess.run([sys.executable, "-m", "imperfed", *TABLE, "--out", out], check=True, cwd=ROOT)

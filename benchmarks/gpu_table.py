@@ -1,4 +1,4 @@
-"""The tables of pages on what was seen on a GPU, made from the result file of `gpu.py`."""
+"""Tables of GPU measurements for the pages, made from the result file of `gpu.py`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 Result = dict[str, Any]
 
 BLOCK = re.compile(r"(<!-- gpu (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-"""A part of the page that is written anew: its beginning, which one it is, its end."""
+"""A part of the page that is rewritten: its start marker, its name, its end marker."""
 
 
 def milliseconds(seconds: float) -> str:
-    """Three figures."""
+    """Format milliseconds with three significant digits."""
     value = 1000 * seconds
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def speed(result: Result) -> str:
-    """A line a work, the fastest of ours in bold."""
+    """Return one line per work, our fastest in bold."""
     columns = ("work", "precision", "eager loop", "our loop", "captured", "captured and compiled", "gain (aim)")
     lines = [f"| {' | '.join(columns)} | before | ours / before |", "| --- " * 9 + "|"]
     for row in result["speed"]:
@@ -34,7 +34,7 @@ def speed(result: Result) -> str:
 
 
 def weights(result: Result) -> str:
-    """How many pairs ran captured, how far they are from the loop, and which failed."""
+    """Describe how many pairs ran captured, how far they are from the loop, and which failed."""
     rows = result["weights"]
     known, failed = [row for row in rows if "distance" in row], [row["case"] for row in rows if not row["same"]]
     captured, equal = sum(row["captured"] is True for row in known), sum(row["distance"] == 0 for row in known)
@@ -46,7 +46,7 @@ def weights(result: Result) -> str:
 
 
 def repeats(result: Result) -> str:
-    """A line a work: milliseconds a round, and whether two runs were equal, with any kernels and repeatable ones."""
+    """Return one line per work: milliseconds per round, and whether two runs were equal, by choice of kernels."""
     lines = ["| work | precision | any kernels | two runs | `deterministic` | two runs |", "| --- " * 6 + "|"]
     rows = result["repeats"]
     for any_kernel, fixed in zip(rows[::2], rows[1::2], strict=True):
@@ -58,12 +58,12 @@ def repeats(result: Result) -> str:
 
 
 def memory(result: Result) -> str:
-    """Peaks by the number of sites."""
+    """Return the peaks by the number of sites."""
     return "; ".join(f"{row['sites']} sites: {row['peak MB']} MB" for row in result["memory"]) + "."
 
 
 def table(result: Result) -> str:
-    """A command, the table it printed, and how long it took with its start."""
+    """Return a command, the table it printed, and how long it took, including its start."""
     (row,) = result["table"]
     return f"```\n{row['command']}\n```\n\n{row['table']}\nWith the start of the program: {row['seconds']:.0f} s."
 
@@ -78,5 +78,5 @@ PARTS: dict[str, Callable[[Result], str]] = {
 
 
 def filled(page: str, result: Result) -> str:
-    """The page with its figures written anew."""
+    """Return the page with its figures replaced."""
     return BLOCK.sub(lambda m: f"{m[1]}\n{PARTS[m[2]](result)}\n\n{m[3]}", page)

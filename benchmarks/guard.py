@@ -2,8 +2,8 @@
 
 python -m benchmarks.guard [--data compas,student] [--attacks plfa,pafa,mixup] [--seeds 5] [--rounds 20] [--jobs 2]
 
-Every run is made once with nobody left out, and its scores are written to `results/guard.jsonl`; what is there already
-is not run again. Each guard is then played over the same scores.
+Every run is done once with no site left out, and its scores are written to `results/guard.jsonl`; runs in the file are
+not repeated. Each guard is then replayed on the same scores.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Run = dict[str, Any]
 
 
 def scores_of(key: Key) -> Run:
-    """A run in which every site is merged: what the defence thought of each, round by round."""
+    """Do a run in which every site is merged; return the defence's score of each, by round."""
     torch.set_num_threads(1)
     data, split, attack, score, seed, rounds = key
     words: dict[str, Any] = {"method": "clpl", "data": data, "split.partition": split, "attack": attack}
@@ -61,16 +61,16 @@ def scores_of(key: Key) -> Run:
 
 @dataclass(frozen=True)
 class Replay(FairFedPAPL):
-    """The defence over scores that are known."""
+    """The defence with scores that are already known."""
 
-    smoothing: float = 0.0  # they have been smoothed before
+    smoothing: float = 0.0  # they are already smoothed
 
     def scores(self, sent: Tree, updates: Updates, context: ServerContext) -> Tensor:
         return updates["told"]
 
 
 def play(run: Run, settings: dict[str, Any]) -> list[set[int]]:
-    """Who is out in each round."""
+    """Return the sites left out in each round."""
     defence, sites = Replay(**settings), len(run["scores"][0])
     memory, out = defence.init_state(sites), []
     for round, told in enumerate(run["scores"]):
@@ -83,7 +83,7 @@ def play(run: Run, settings: dict[str, Any]) -> list[set[int]]:
 
 
 def lines(runs: list[Run]) -> Iterator[str]:
-    """The table in Markdown: of each data, split and attack, what each guard does."""
+    """Yield a Markdown table: for each dataset, split and attack, the result of each guard."""
     columns = ("data", "split", "attack", "runs", "guard", "adversaries out at the end", "honest out at the end")
     yield f"| {' | '.join(columns)} | runs with an honest site ever out |"
     yield "| --- " * 8 + "|"

@@ -1,7 +1,7 @@
-"""Seconds a round and peak memory of FedALC with thousands of labels, each a site: `python -m benchmarks.labels`.
+"""Seconds per round and peak memory of FedALC with thousands of labels, one per site: `python -m benchmarks.labels`.
 
 Synthetic: 100,000 examples of 60 of 200,000 features and about 5 labels each, the text model at the paper's widths, 50
-neighbours. Every size is measured in a fresh process, since a peak of memory does not go down again.
+neighbours. Every size is measured in a fresh process, since a memory peak never goes down.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ RESULTS = Path(__file__).parent / "results" / "labels.json"
 
 
 def federation(classes: int, examples: int) -> Federation:
-    """Every label at a site of its own; words and labels drawn so that few are frequent."""
+    """Return a federation with each label at its own site; words and labels are drawn so that few are frequent."""
     draw = torch.Generator().manual_seed(0)
     x = torch.zeros(examples, 2, WORDS + 1)
     x[:, 0] = FEATURES
     x[:, 0, :WORDS] = (FEATURES * torch.rand(examples, WORDS, generator=draw) ** 2).floor()
     x[:, 1, :WORDS] = 1
     label = (classes * torch.rand(examples, LABELS, generator=draw) ** 2).long()
-    label[:classes, 0] = torch.arange(classes)  # nobody is left without an example
+    label[:classes, 0] = torch.arange(classes)  # every site has an example
     cells = torch.unique(torch.arange(examples)[:, None] * classes + label)
     at, label = cells // classes, cells % classes
     order = label.argsort(stable=True)
@@ -51,7 +51,7 @@ def federation(classes: int, examples: int) -> Federation:
 
 
 def measure(classes: int, examples: int, rounds: int) -> dict[str, float]:
-    """Seconds before the first round, of a round, of the server's step in it, and the peak in GB."""
+    """Measure the seconds before the first round, of a round and of its server step, and the peak in GB."""
     fed = federation(classes, examples)
     method = FedALC(one_pass=True, neighbours=50, hashed="input", lr_server=0.01)
     network = build(ModelSpec("text", features=FEATURES), tuple(fed.x.shape[1:]), classes, 0)

@@ -1,4 +1,4 @@
-"""The messages of a run with real sites, in one process: what leaves a site, how many bytes, and the same numbers.
+"""The messages of a run with real sites, in one process: what leaves a site, its bytes, and equality of results.
 
 python -m benchmarks.messages [method [key=value ...]]
 """
@@ -26,7 +26,7 @@ SECRET = b"known to the sites"
 
 
 def main() -> None:
-    """One run by message and one without, and what they have in common."""
+    """Do one run with messages and one without, and compare them."""
     method, *words = sys.argv[1:] or ["pfedpll"]
     settings = {"data": "digits", "model": "cnn", "rounds": 5, "sites": 4, "device": "cpu"}
     config = resolve(words=settings | {"method": method} | dict(word.split("=", 1) for word in words))

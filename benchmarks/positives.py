@@ -1,8 +1,8 @@
 """FedALC and its rivals on multi-label text: `python -m benchmarks.positives --data bibtex,enron,rcv1 --device cuda`.
 
 Every line of the table sweeps its settings with the first seed; the setting and the round to stop at are chosen by P@1
-on validation rows, then the other seeds are run. The test rows are looked at once for each of `--rounds`, at the round
-chosen. Every run is appended to a file of JSON lines when it ends, and what lies there is not run again. `--fill PAGE`
+on validation rows, then the other seeds are run. The test rows are used once for each of `--rounds`, at the chosen
+round. Every run is appended to a file of JSON lines when it ends, and runs in the file are not repeated. `--fill PAGE`
 writes the tables of that file into a page instead of running anything.
 """
 
@@ -59,7 +59,7 @@ GRID: dict[str, tuple[str, list[dict[str, Any]]]] = {
         [{"one_pass": True, "lam": 0.0, "lr_theta": 0.1, "lr_w": 0.1, "by_size": False}],
     ),
 }
-"""Every line of the table, its method, and the settings it may choose from."""
+"""Every line of the table: its method, and the settings to choose from."""
 
 ABLATIONS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "FedALC, weights counts": ("fedalc", [ALC | {"lam": lam / 100, "weights": "counts"} for lam in LAMBDAS]),
@@ -68,15 +68,15 @@ ABLATIONS: dict[str, tuple[str, list[dict[str, Any]]]] = {
     "FedALC, margin of the next neighbour": ("fedalc", [ALC | {"lam": lam, "nu": 0.0} for lam in LAMBDAS]),
     "FedALC, Eq. 7": ("fedalc", [ALC | {"lam": lam, "mined": True} for lam in LAMBDAS]),
 }
-"""Further lines, run where `--only` names them."""
+"""Further lines, run only if `--only` names them."""
 
 GUESS = "most frequent labels"
-"""The line of no method at all."""
+"""The line without any method."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One run. `stops`: after how many rounds all figures are told, at the best round until then."""
+    """One run. `stops`: the numbers of rounds after which all figures are recorded, at the best round so far."""
 
     data: str
     line: str
@@ -97,7 +97,7 @@ def scene(data: str, seed: int) -> FederatedData:
 
 
 class Run:
-    """A method's rounds on a device."""
+    """The rounds of a method on a device."""
 
     def __init__(self, method: Algorithm, data: FederatedData, widths: tuple[int, ...], seed: int, device: str) -> None:
         fed, evaluator = data.federation, Evaluator(data.oracle)
@@ -118,19 +118,19 @@ class Run:
 
     @torch.no_grad()
     def validation(self) -> float:
-        """P@1 now, worked out where the network is."""
+        """Return the current P@1 on validation rows, computed on the network's device."""
         population = self.engine.population
         net = population.load(0, self.w, self.engine.state.server["buffers"])
         return precision_at(1)(net(population.evaluator.oracle.validation_x), self.answers)
 
     def figures(self, w: Tensor) -> dict[str, float]:
-        """All figures at these weights."""
+        """Return all figures at these weights."""
         population = self.engine.population
         scores = population.evaluator.common(population.load(0, w, self.engine.state.server["buffers"]))
         return {name: round(value, 5) for name, (value, _) in scores.items()}
 
     def course(self, stops: tuple[int, ...], every: int) -> dict[str, Any]:
-        """All rounds. A run that diverges ends there, with the figures of its best round."""
+        """Do all rounds; a run that diverges ends there, with the figures of its best round."""
         course: list[tuple[int, float]] = []
         figures: dict[str, Any] = {}
         best, chosen, diverged = -1.0, self.w.clone(), 0
@@ -150,7 +150,7 @@ class Run:
 
 
 def work(task: Task, device: str) -> dict[str, Any]:
-    """Do a run; its record."""
+    """Do a run and return its record."""
     torch.set_num_threads(1)
     began, made = time.perf_counter(), scene(task.data, task.seed)
     record = asdict(task) | {"task": task.key, "device": device}
@@ -165,7 +165,7 @@ def work(task: Task, device: str) -> dict[str, Any]:
 
 
 def wanted(given: argparse.Namespace, done: dict[str, dict[str, Any]]) -> Iterator[Task]:
-    """All runs that can be named so far: a line's other seeds when its first has tried every setting."""
+    """Return all runs known so far: a line's other seeds follow once its first seed has tried every setting."""
     how = {"stops": given.rounds, "every": given.every, "widths": given.widths}
     for data in given.data:
         yield from (Task(data, GUESS, {}, seed, **how) for seed in given.seeds)
@@ -180,7 +180,7 @@ def wanted(given: argparse.Namespace, done: dict[str, dict[str, Any]]) -> Iterat
 
 
 def all_of(tasks: list[Task], device: str, jobs: int) -> Iterator[dict[str, Any]]:
-    """The records of these runs as they come."""
+    """Yield the records of these runs as they finish."""
     if jobs == 1:
         yield from (work(task, device) for task in tasks)
         return
@@ -200,7 +200,7 @@ def study(given: argparse.Namespace) -> None:
 
 
 def fits(settings: dict[str, Any], pick: dict[str, float]) -> bool:
-    """Whether they have the values picked, as far as they have such settings."""
+    """Return whether the settings have the selected values, as far as they exist."""
     return all(settings.get(name, value) == value for name, value in pick.items())
 
 

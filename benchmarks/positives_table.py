@@ -1,4 +1,4 @@
-"""Tables of the runs that `positives.py` has kept."""
+"""Tables of the runs recorded by `positives.py`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ PAPER = {
 """P@1 / P@3 / P@5 of the paper's table VI, each at its best lambda."""
 
 BLOCK = re.compile(r"(<!-- (table|sweep) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-"""The place of a table in a page."""
+"""The markers around a table in a page."""
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The runs of a file of JSON lines; none where it is not there. A line that was cut off is left out."""
+    """Return the runs in a file of JSON lines; none if it does not exist. Incomplete lines are skipped."""
     for line in path.read_text().splitlines() if path.exists() else ():
         with suppress(json.JSONDecodeError):
             yield json.loads(line)
 
 
 def append(path: Path, record: Record) -> None:
-    """One more line, at the start of a line also where the last one was cut off."""
+    """Append a line, after a line break if the last line is incomplete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = not path.exists() or path.read_bytes()[-1:] in (b"", b"\n")
     with path.open("a") as file:
@@ -40,7 +40,7 @@ def append(path: Path, record: Record) -> None:
 
 
 def told(record: Record) -> str:
-    """A run in a line of the terminal."""
+    """Describe a run in one line."""
     figures = list(record["figures"].values())[-1]
     p = ", ".join(f"{name} {100 * figures[name]:.1f}" for name in ("p@1", "p@3", "p@5"))
     seconds = f"{record.get('opening_s', 0)} s before, {record.get('rounds_s', 0)} s of rounds"
@@ -48,7 +48,7 @@ def told(record: Record) -> str:
 
 
 def lines_of(records: list[Record], data: str) -> dict[str, list[Record]]:
-    """The runs of every line with the settings that the first seed's validation rows choose."""
+    """Return the runs of every table line with the settings chosen on the first seed's validation rows."""
     found: dict[str, list[Record]] = {}
     for record in sorted(records, key=lambda record: record["seed"]):
         if record["data"] == data:
@@ -62,30 +62,30 @@ def lines_of(records: list[Record], data: str) -> dict[str, list[Record]]:
 
 
 def chosen(runs: list[Record]) -> Record:
-    """The best on validation rows; of equals the one of the smaller step."""
+    """Return the best run on validation rows; among equals the one with the smaller step."""
     return max(runs, key=lambda run: (run.get("validation", 0.0), -swept(run["settings"])))
 
 
 def swept(settings: Record) -> float:
-    """The number that a line's settings differ in."""
+    """Return the value of the setting that a line sweeps."""
     return next((settings[name] for name in ("lr_fixed", "lam", "lr_w") if settings.get(name)), 0.0)
 
 
 def spread(values: list[float]) -> str:
-    """Mean and sample standard deviation, in per cent."""
+    """Format mean and sample standard deviation, in per cent."""
     told = f"{100 * mean(values):.1f}"
     return f"{told} ± {100 * stdev(values):.1f}" if len(values) > 1 else told
 
 
 def step(settings: Record) -> str:
-    """What a line's sweep is over."""
+    """Describe the setting that a line sweeps, with its value."""
     if settings.get("lam"):
         return f"λη {settings['lam'] * settings['lr_server']:g}"
     return next((f"{name} {settings[name]:g}" for name in ("lr_fixed", "lr_w") if name in settings), "")
 
 
 def table(records: list[Record], data: str) -> str:
-    """All lines of a dataset, the best first; the last column but one at the first stop."""
+    """Return all lines of a dataset, the best first; the second to last column is at the first stop."""
     if not any(record["data"] == data for record in records):
         return "Not run."
     found = lines_of(records, data)
@@ -105,7 +105,7 @@ def table(records: list[Record], data: str) -> str:
 
 
 def sweep(records: list[Record], data: str) -> str:
-    """P@1 on validation rows of every setting that was tried with the first seed."""
+    """Return P@1 on validation rows for every setting tried with the first seed."""
     mine = [record for record in records if record["data"] == data and "validation" in record]
     mine.sort(key=lambda record: record["seed"])
     if not mine:
@@ -123,6 +123,6 @@ def sweep(records: list[Record], data: str) -> str:
 
 
 def filled(page: str, records: list[Record]) -> str:
-    """The page with its tables written anew."""
+    """Return the page with its tables replaced."""
     kinds = {"table": table, "sweep": sweep}
     return BLOCK.sub(lambda m: f"{m[1]}\n{kinds[m[2]](records, m[3])}\n\n{m[4]}", page)

@@ -1,4 +1,4 @@
-"""The works that are timed, and the raw loop they are compared with: plain PyTorch, no framework, one thread."""
+"""The works that are timed, and the raw loop for comparison: plain PyTorch, no framework, one thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Work:
     about: str
     net: Callable[[], nn.Module]
     model: str
-    """The same network in imperfed's zoo."""
+    """The same network among imperfed's models."""
     shape: tuple[int, ...]
     classes: int
     sites: int
@@ -50,7 +50,7 @@ class Work:
     steps: int
 
     def data(self) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of all sites, one site after the other."""
+        """Return inputs and labels of all sites, one site after the other."""
         draw = torch.Generator().manual_seed(0)
         n = self.sites * self.rows
         return torch.randn(n, *self.shape, generator=draw), torch.randint(self.classes, (n,), generator=draw)
@@ -64,7 +64,7 @@ WORKS = {
 
 
 class RawLoop:
-    """For each site: load the global weights, take the local steps on batches cut beforehand; then average."""
+    """The raw loop: for each site, load the global weights and take local steps on prepared batches; then average."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -77,13 +77,13 @@ class RawLoop:
         self.weights = {name: t.clone() for name, t in self.net.state_dict().items()}
 
     def round(self, t: int) -> None:
-        """One round; other sites take part in each."""
+        """Do one round; each round has other sites."""
         first = t * self.work.on_duty
         answers = [self.train(k % self.work.sites) for k in range(first, first + self.work.on_duty)]
         self.weights = {name: torch.stack([a[name] for a in answers]).mean(0) for name in self.weights}
 
     def train(self, site: int) -> dict[str, Tensor]:
-        """The weights of one site after its local steps."""
+        """Return the weights of one site after its local steps."""
         self.net.load_state_dict(self.weights)
         optimizer = torch.optim.SGD(self.net.parameters(), LR, MOMENTUM)
         for x, y in self.batches[site]:
@@ -93,4 +93,4 @@ class RawLoop:
         return {name: t.clone() for name, t in self.net.state_dict().items()}
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Do nothing: there is nothing to close."""

@@ -1,8 +1,8 @@
 """Attacks on fairness against defences, table 5.1 of the thesis: `python -m studies.fairness --help`.
 
-Every run is one line of `results.jsonl`, and what is there already is not run again; so the study may be cut in parts,
-by scene, split or seed, and continued. All runs of a seed share split, initial weights and batches: they differ in the
-attack and in the defence alone. Delta is the distance to the run of the same seed without attack and defence.
+Every run is one line of `results.jsonl`, and runs that are in the file are not repeated; so the study can be divided by
+scene, split or seed, and continued. All runs of a seed share split, initial weights and batches: they differ only in
+the attack and in the defence. Delta is the distance to the run of the same seed without attack and defence.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SCENES: dict[str, dict[str, str]] = {
     "compas-african-american": {"data": "compas", "fairness.target": "African-American"},
 }
 ROUNDS = {"iid": {"student": 20}, "dirichlet": {"student": 60}}
-"""T; 50 where nothing is said."""
+"""T; 50 by default."""
 ATTACKS = ("plfa", "pafa", "mixup")
 DEFENCES: dict[str, dict[str, str]] = {
     "none": {},
@@ -53,7 +53,7 @@ DEFENCES: dict[str, dict[str, str]] = {
     "oracle": {},
 }
 SUSPECTING = ("fairfedpapl", "fairfedpapl-thesis")
-"""Defences that name suspects; they run without any attack, too."""
+"""Defences that name suspects; they are also run without an attack."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Removed(Defence):
-    """The oracle: the adversaries' answers are left out by hand, from the first round on."""
+    """The oracle: the adversaries' updates are excluded by hand, from the first round on."""
 
     name: ClassVar[str] = "removed"
     sites: tuple[int, ...] = ()
@@ -83,7 +83,7 @@ class Removed(Defence):
 
 
 def cells(scenes: Sequence[str], splits: Sequence[str], seeds: Sequence[int]) -> Iterator[Cell]:
-    """All runs, seed by seed, so that a study broken off has whole tables of fewer seeds."""
+    """Yield all runs, seed by seed, so that an interrupted study has complete tables of fewer seeds."""
     for seed, data, split in product(seeds, scenes, splits):
         yield from (Cell(data, split, "", defence, seed) for defence in ("none", *SUSPECTING))
         yield from (Cell(data, split, attack, defence, seed) for attack, defence in product(ATTACKS, DEFENCES))
@@ -93,7 +93,7 @@ def cells(scenes: Sequence[str], splits: Sequence[str], seeds: Sequence[int]) ->
 
 
 def config_of(cell: Cell) -> Config:
-    """The settings of a run."""
+    """Return the settings of a run."""
     rounds = ROUNDS[cell.split].get(cell.scene, 50)
     words: dict[str, Any] = {"method": "clpl", "seed": cell.seed, "data_seed": cell.seed, "attack": cell.attack}
     words |= {"split.partition": cell.split, "rounds": rounds, "evaluate_every": rounds, "workers": 1}
@@ -101,7 +101,7 @@ def config_of(cell: Cell) -> Config:
 
 
 def carry_out(cell: Cell) -> Record:
-    """Run a cell to its end and measure it."""
+    """Run a cell to its end and evaluate it."""
     torch.set_num_threads(1)
     begun, config = time.perf_counter(), config_of(cell)
     if cell.defence == "oracle":
@@ -125,13 +125,13 @@ def carry_out(cell: Cell) -> Record:
 
 
 def adversaries(experiment: Experiment) -> tuple[int, ...]:
-    """The numbers of the sites that attack."""
+    """Return the numbers of the sites that attack."""
     federation, facts = experiment.data.federation, experiment.data.facts
     return tuple(federation.sites.index(name) for name in facts.get("adversaries", ()))
 
 
 def run(todo: Sequence[Cell], jobs: int, path: Path) -> None:
-    """Carry out the cells, in so many processes, and write down each as it ends."""
+    """Run the cells in `jobs` processes, and write each result as soon as it is ready."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with multiprocessing.get_context("spawn").Pool(jobs) as pool, path.open("a", encoding="utf-8") as file:
         for done, record in enumerate(pool.imap_unordered(carry_out, todo), 1):
@@ -141,7 +141,7 @@ def run(todo: Sequence[Cell], jobs: int, path: Path) -> None:
 
 
 def read(path: Path) -> dict[Cell, Record]:
-    """What has been run."""
+    """Return the results of the runs in a file."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     records = [json.loads(line) for line in lines]
     return {Cell(*(r[key] for key in ("scene", "split", "attack", "defence", "seed"))): r for r in records}
@@ -151,38 +151,38 @@ def read(path: Path) -> dict[Cell, Record]:
 
 
 def thesis() -> Record:
-    """The figures of the thesis."""
+    """Return the figures of the thesis."""
     text = resources.files("imperfed.experiments.studies").joinpath("fairness.toml").read_text(encoding="utf-8")
     figures: Record = tomllib.loads(text)["thesis"]
     return figures
 
 
 def value(record: Record, figure: str) -> float | None:
-    """Accuracy, or a fairness figure by candidate group."""
-    found = record["accuracy"] if figure == "accuracy" else record["fairness"]["candidate"][figure]["value"]
-    return None if found is None else float(found)
+    """Return the accuracy, or a fairness figure by candidate group."""
+    number = record["accuracy"] if figure == "accuracy" else record["fairness"]["candidate"][figure]["value"]
+    return None if number is None else float(number)
 
 
 def spread(values: Iterable[float | None]) -> str:
-    """Mean ± sample standard deviation of the values that exist."""
-    there = [v for v in values if v is not None]
-    if not there:
+    """Format mean ± sample standard deviation of the values that are defined."""
+    defined = [v for v in values if v is not None]
+    if not defined:
         return "undefined"
-    return f"{statistics.fmean(there):.3f}" + (f" ± {statistics.stdev(there):.3f}" if len(there) > 1 else "")
+    return f"{statistics.fmean(defined):.3f}" + (f" ± {statistics.stdev(defined):.3f}" if len(defined) > 1 else "")
 
 
 def deltas(results: dict[Cell, Record], runs: Sequence[Cell], figure: str) -> list[float | None]:
-    """The distance of each run to the clean run of its seed."""
-    found: list[float | None] = []
+    """Return the distance of each run to the clean run of its seed."""
+    distances: list[float | None] = []
     for cell in runs:
         a = value(results[cell], figure)
         b = value(results[replace(cell, attack="", defence="none")], figure)
-        found.append(None if a is None or b is None else abs(a - b))
-    return found
+        distances.append(None if a is None or b is None else abs(a - b))
+    return distances
 
 
 def suspects(records: Sequence[Record]) -> str:
-    """Precision and recall of who is out in the last round, all seeds together."""
+    """Format precision and recall of the sites left out in the last round, over all seeds."""
     last = [(set(r["out"][-1]), set(r["adversaries"])) for r in records]
     out, guilty = sum(len(o) for o, _ in last), sum(len(a) for _, a in last)
     caught = sum(len(o & a) for o, a in last)
@@ -192,7 +192,7 @@ def suspects(records: Sequence[Record]) -> str:
 
 
 def table(results: dict[Cell, Record], data: str, split: str) -> str:
-    """One scene and split as a table in Markdown; the thesis's figures in brackets."""
+    """Return a Markdown table of one scene and split, with the figures of the thesis in brackets."""
     printed = thesis().get(data, {}).get(split, {})
     lines = [
         "| attack | defence | accuracy | EOD | ΔEOD | ΔSPD | out at the end |",
@@ -207,15 +207,15 @@ def table(results: dict[Cell, Record], data: str, split: str) -> str:
 
 
 def row(results: dict[Cell, Record], runs: Sequence[Cell], printed: Record) -> str:
-    """One attack and defence over the seeds."""
+    """Return the table row of one attack and defence over the seeds."""
     attack, defence, records = runs[0].attack, runs[0].defence, [results[c] for c in runs]
     known = printed.get(defence.removesuffix("-thesis") if attack else {"none": "clean"}.get(defence, ""), {})
 
     def bracket(figure: str) -> str:
         if figure not in known:
             return ""
-        given = known[figure]
-        return f" ({given[ATTACKS.index(attack)] if attack else given:.3f})"
+        number = known[figure]
+        return f" ({number[ATTACKS.index(attack)] if attack else number:.3f})"
 
     parts = [
         attack or "nobody",
@@ -230,19 +230,19 @@ def row(results: dict[Cell, Record], runs: Sequence[Cell], printed: Record) -> s
 
 
 def listed(known: Iterable[str]) -> Callable[[str], list[str]]:
-    """Words with commas between them, each of them known."""
+    """Return a parser of comma-separated words that refuses unknown ones."""
 
     def split(text: str) -> list[str]:
         words = text.split(",")
-        if strange := [word for word in words if word not in known]:
-            raise argparse.ArgumentTypeError(f"{', '.join(strange)} is none of {', '.join(known)}")
+        if unknown := [word for word in words if word not in known]:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)} is none of {', '.join(known)}")
         return words
 
     return split
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run what is missing, then print the tables of all that is there."""
+    """Run what is missing, then print the tables of all results."""
     parser = argparse.ArgumentParser(prog="python -m studies.fairness", description=__doc__)
     parser.add_argument("--scenes", default="compas,student", type=listed(SCENES), help=f"of {', '.join(SCENES)}")
     parser.add_argument("--splits", default="iid,dirichlet", type=listed(ROUNDS))
@@ -250,12 +250,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--out", type=Path, default=Path("runs/fairness"), help="folder of results.jsonl")
     parser.add_argument("--only-table", action="store_true", help="run nothing")
-    given = parser.parse_args(words)
-    path = given.out / "results.jsonl"
-    todo = [cell for cell in cells(given.scenes, given.splits, given.seeds) if cell not in read(path)]
-    if todo and not given.only_table:
-        run(todo, given.jobs, path)
-    for data, split in product(given.scenes, given.splits):
+    options = parser.parse_args(words)
+    path = options.out / "results.jsonl"
+    todo = [cell for cell in cells(options.scenes, options.splits, options.seeds) if cell not in read(path)]
+    if todo and not options.only_table:
+        run(todo, options.jobs, path)
+    for data, split in product(options.scenes, options.splits):
         print(f"\n### {data}, {split}\n\n{table(read(path), data, split)}")
 
 

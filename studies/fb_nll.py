@@ -1,7 +1,7 @@
-"""FB-NLL's tables of groups and labels: `python -m studies.fb_nll [groups] [labels]`; both without a word.
+"""FB-NLL's tables of groups and labels: `python -m studies.fb_nll [groups] [labels]`; both by default.
 
-The paper's tables came without figures, so that only its claims can be held against ours. The features of a dataset are
-worked out once and take the place of its inputs. Needs mnist, cifar10, the labels of CIFAR-10N and the extra `vision`.
+The paper's tables came without figures, so that only its claims can be compared with ours. The features of a dataset
+are computed once and replace its inputs. Needs mnist, cifar10, the labels of CIFAR-10N and the extra `vision`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SITES, SEEDS, TASKS, IMPURITY = 20, (0, 1, 2), (2, 3, 5), 0.1
 NOISES = ("class-independent", "class-dependent", "uniform")
 NETWORK = "efficientnet-lite0"
 CLEAN = 500
-"""Rows at the server, about 50 a class."""
+"""The number of rows at the server, about 50 per class."""
 ROWS = {"mnist": 12000}
-"""Rows taken of a dataset, where not all."""
+"""The number of rows used of a dataset, if not all."""
 
 
 @cache
 def of_features(data: str, phi: str) -> Dataset:
-    """A dataset whose inputs are features; shaped as pictures of one pixel, which are not standardised."""
+    """Return a dataset whose inputs are features, shaped as images of one pixel, which are not standardised."""
     dataset = load(data)
     rows = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(0))[: ROWS.get(data)]
     given = None if dataset.given is None else dataset.given[rows]
@@ -55,7 +55,7 @@ def of_features(data: str, phi: str) -> Dataset:
 
 
 def first(dataset: Dataset, n: int) -> Dataset:
-    """Its first n rows."""
+    """Return the first n rows of a dataset."""
     assert dataset.y is not None
     return Dataset(dataset.name, dataset.x[:n], dataset.y[:n], None, dataset.classes)
 
@@ -64,15 +64,15 @@ def first(dataset: Dataset, n: int) -> Dataset:
 
 
 def mean_features(federation: Federation, groups: int) -> tuple[int, ...]:
-    """The control: average linkage on the distances between the sites' mean features."""
+    """Group sites as a control: average linkage on the distances between their mean features."""
     means = torch.stack([x.flatten(1).double().mean(0) for x in federation.x.split(federation.sizes())])
     D = torch.cdist(means, means)
     return tuple(cluster(1 - D / D.max(), groups, "average").tolist())
 
 
 def groups_table() -> Iterator[str]:
-    """Adjusted Rand index of the groups against the tasks, mean over the seeds and worst."""
-    yield "| data | features | rows a site | tasks | FB-NLL(-) | ward | centred | mean features |"
+    """Yield the table of adjusted Rand indices of the groups against the tasks: mean over the seeds, and worst."""
+    yield "| data | features | rows per site | tasks | FB-NLL(-) | ward | centred | mean features |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     settings = (
         ("mnist", "hog", (50, 100, 500)),
@@ -88,11 +88,11 @@ def groups_table() -> Iterator[str]:
                 scores: list[list[float | None]] = [[], [], [], []]
                 for seed in SEEDS:
                     split = SplitConfig(SITES, TasksPartition(tasks, impurity=IMPURITY), test=0)
-                    scene = federate(first(of_features(data, phi), SITES * rows), split, LabelConfig("exact"), seed)
-                    evaluator = Evaluator(scene.oracle)
-                    found = [repair_labels(repair, scene.federation)[0].groups for repair in kinds]
-                    found.append(mean_features(scene.federation, tasks))
-                    for column, groups in zip(scores, found, strict=True):
+                    clean = federate(first(of_features(data, phi), SITES * rows), split, LabelConfig("exact"), seed)
+                    evaluator = Evaluator(clean.oracle)
+                    groupings = [repair_labels(repair, clean.federation)[0].groups for repair in kinds]
+                    groupings.append(mean_features(clean.federation, tasks))
+                    for column, groups in zip(scores, groupings, strict=True):
                         column.append(evaluator.rand_index(groups))
                 yield f"| {data} | {phi} | {rows} | {tasks} | " + " | ".join(map(spread, scores)) + " |"
 
@@ -109,8 +109,8 @@ class Setting:
     tasks: int
     noise: str
 
-    def scene(self, seed: int) -> FederatedData:
-        """The federation with its noise."""
+    def federated(self, seed: int) -> FederatedData:
+        """Return the federated data with noise."""
         partition = IIDPartition() if self.tasks == 1 else TasksPartition(self.tasks, impurity=IMPURITY)
         dataset = of_features(self.data, self.phi)
         trusted = CLEAN / len(dataset)
@@ -129,7 +129,7 @@ SETTINGS = (
 
 
 def labels_table() -> Iterator[str]:
-    """Per cent of wrong labels before and after, mean over the seeds; what FB-NLL changed; controls with its gate."""
+    """Yield the table of wrong labels in per cent before and after, mean over the seeds, with controls."""
     yield (
         "| data | tasks | noise | before | FB-NLL | precision | recall | damage | estimate off by | phase 2 alone "
         "| Eq. 7 alone | class means | probe |"
@@ -144,8 +144,8 @@ def labels_table() -> Iterator[str]:
 
 
 def one_seed(setting: Setting, seed: int) -> list[float]:
-    """The figures of one row for one seed of the data."""
-    data = setting.scene(seed)
+    """Return the figures of one row for one seed of the data."""
+    data = setting.federated(seed)
     federation, evaluator, n = data.federation, Evaluator(data.oracle), len(data.federation.x)
     whole = FBNLL(features="raw")
     _, full = repair_labels(whole, federation)
@@ -153,7 +153,7 @@ def one_seed(setting: Setting, seed: int) -> list[float]:
     assert figures is not None
     shares = (figures.noise_before, figures.noise_after, figures.precision, figures.recall, figures.damage)
     rates = data.facts.get("noise_rates", [0.0] * SITES)
-    off = statistics.fmean(abs((told or 0) - true) for told, true in zip(full.noise, rates, strict=True))
+    off = statistics.fmean(abs((estimate or 0) - true) for estimate, true in zip(full.noise, rates, strict=True))
     others = [repair_labels(replace(whole, phase1="off"), federation)[1].suggested]
     others.append(repair_labels(replace(whole, phase1="off", gate=1.0), federation)[1].suggested)
     others += [corrected_by(control, federation, whole.gate) for control in (means, probe)]
@@ -162,7 +162,7 @@ def one_seed(setting: Setting, seed: int) -> list[float]:
 
 
 def wrong(evaluator: Evaluator, given: Tensor, labels: Tensor) -> float:
-    """The share of wrong labels."""
+    """Return the share of wrong labels."""
     figures = evaluator.repaired(0, len(given), given, labels)
     assert figures is not None
     assert figures.noise_after is not None
@@ -170,18 +170,18 @@ def wrong(evaluator: Evaluator, given: Tensor, labels: Tensor) -> float:
 
 
 def spread(values: Sequence[float | None], digits: int = 2) -> str:
-    """Mean over the seeds, with the least in brackets where they differ."""
+    """Format the mean over the seeds, with the lowest in brackets if they differ."""
     known = [value for value in values if value is not None]
     mean, least = statistics.fmean(known), min(known)
-    told = f"{mean:.{digits}f}"
-    return told if max(known) - least < 0.5 * 10**-digits else f"{told} ({least:.{digits}f})"
+    text = f"{mean:.{digits}f}"
+    return text if max(known) - least < 0.5 * 10**-digits else f"{text} ({least:.{digits}f})"
 
 
 TABLES = {"groups": groups_table, "labels": labels_table}
 
 
 def main(words: Sequence[str]) -> None:
-    """Print the tables asked for, each line when it is known."""
+    """Print the requested tables, each line as soon as it is ready."""
     for name in words or TABLES:
         begun = time.perf_counter()
         print(f"\n### {name}\n")

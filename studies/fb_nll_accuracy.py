@@ -1,9 +1,9 @@
 """FB-NLL's table of accuracy: `python -m studies.fb_nll_accuracy --data mnist,cifar10-features`.
 
-Every method is trained on the labels as given and as the repair leaves them. All methods of one split (a dataset, its
-tasks, a kind of noise, a seed) are one piece of work; what a piece found is appended to a file of JSON lines when it
-ends, and a piece that lies there is not done again. CIFAR-10 needs the extra `vision`; its pictures themselves, not the
-features of a network, also need a GPU or patience.
+Every method is trained on the labels as given and as repaired. All methods of one split (a dataset, its tasks, a kind
+of noise, a seed) are one piece of work; its results are appended to a file of JSON lines when it ends, and a piece in
+the file is not repeated. CIFAR-10 needs the extra `vision`; with its images as inputs instead of the features of a
+network, it also needs a GPU or much time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LOCAL = Local(steps=20, lr=0.05, weight_decay=5e-4)
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is trained on what, and the features by which sites are grouped and labels corrected."""
+    """The data, model and rounds of training, and the features by which sites are grouped and labels corrected."""
 
     data: str
     model: ModelSpec
@@ -62,7 +62,7 @@ class Recipe:
     features: str
     class_features: str
     inputs: str = "raw"
-    """The features that take the place of the pictures."""
+    """The features that replace the images."""
 
 
 MLP = ModelSpec("mlp", hidden=64)
@@ -76,7 +76,7 @@ Method = tuple[Algorithm, FBNLL | None]
 
 
 def methods(data: str, tasks: int) -> dict[str, Method]:
-    """What is compared: an algorithm, and the repair before it."""
+    """Return the methods compared: an algorithm, and the repair before it."""
     recipe = RECIPES[data]
     whole = FBNLL(groups=tasks, features=recipe.features, class_features=recipe.class_features)
     return {
@@ -90,7 +90,7 @@ def methods(data: str, tasks: int) -> dict[str, Method]:
 
 @dataclass(frozen=True)
 class Piece:
-    """One split of what a recipe is for."""
+    """One split of the data of a recipe."""
 
     data: str
     tasks: int
@@ -100,76 +100,76 @@ class Piece:
 
 @cache
 def rows(data: str) -> Dataset:
-    """What a recipe is for, as many rows as there is time for."""
+    """Return the data of a recipe, limited to the rows that fit into the time."""
     recipe = RECIPES[data]
     dataset = first(load(recipe.data), ROWS)
     if recipe.inputs == "raw":
         return dataset
-    # Shaped as pictures of one pixel, which are not standardised.
+    # Shaped as images of one pixel, which are not standardised.
     return replace(dataset, x=features(recipe.inputs, dataset.x).float()[..., None, None])
 
 
 def work(piece: Piece, device: str) -> dict[str, float]:
-    """Every method's accuracy in per cent; without noise only the reference's."""
+    """Return the accuracy of every method in per cent; without noise only that of the reference."""
     torch.set_num_threads(1)
     dataset = rows(piece.data)
     split = SplitConfig(SITES, TasksPartition(piece.tasks, impurity=IMPURITY), trusted=CLEAN / len(dataset))
     data = federate(dataset, split, LabelConfig("exact", noise=noises()[piece.noise]()), piece.seed)
-    evaluator, found = Evaluator(data.oracle), {}
+    evaluator, accuracies = Evaluator(data.oracle), {}
     for name, (algorithm, repair) in methods(piece.data, piece.tasks).items():
         if piece.noise != "none" or name == "FB-NLL(-)":
             federation = repair_labels(repair, data.federation)[0] if repair else data.federation
-            found[name] = trained(piece, algorithm, federation, evaluator, device)
-    return found if piece.noise != "none" else {CLEAN_LABELS: found["FB-NLL(-)"]}
+            accuracies[name] = trained(piece, algorithm, federation, evaluator, device)
+    return accuracies if piece.noise != "none" else {CLEAN_LABELS: accuracies["FB-NLL(-)"]}
 
 
 def trained(piece: Piece, algorithm: Algorithm, federation: Federation, evaluator: Evaluator, device: str) -> float:
-    """Mean test accuracy over the sites, each on rows of its own, after training; in per cent."""
-    recipe, place = RECIPES[piece.data], Hardware.of(RunConfig(device=device))
-    place.prepare()
+    """Train, and return the mean test accuracy over the sites, each on its own rows, in per cent."""
+    recipe, hardware = RECIPES[piece.data], Hardware.of(RunConfig(device=device))
+    hardware.prepare()
     network = build(recipe.model, tuple(federation.x.shape[1:]), len(federation.classes), piece.seed)
-    how = Rounds(rounds=recipe.rounds, workers=1, evaluate_every=recipe.rounds)
-    parts = (algorithm, reference(Exact), network, federation, evaluator, LOCAL, how, piece.seed, None)
-    with closing(Engine(*parts, place.make_backend, place.device)) as engine:
+    schedule = Rounds(rounds=recipe.rounds, workers=1, evaluate_every=recipe.rounds)
+    parts = (algorithm, reference(Exact), network, federation, evaluator, LOCAL, schedule, piece.seed, None)
+    with closing(Engine(*parts, hardware.make_backend, hardware.device)) as engine:
         engine.run(lambda report: None, lambda: False, None)
         personal, _ = engine.evaluate()
     return 100 * statistics.fmean(scores["accuracy"][0] for scores in personal.values())
 
 
 def pieces(data: Iterable[str]) -> list[Piece]:
-    """All splits of these datasets; the seeds of a row of the table one after the other."""
+    """Return all splits of these datasets; the seeds of one table row follow each other."""
     return [Piece(*one) for one in product(data, TASKS, ("none", *NOISES), SEEDS)]
 
 
-def study(given: argparse.Namespace) -> None:
-    """Do what the file does not have yet."""
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    done = known(given.out)
-    todo = [piece for piece in pieces(given.data) if piece not in done]
+def study(options: argparse.Namespace) -> None:
+    """Run the pieces that are not in the file yet."""
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    done = known(options.out)
+    todo = [piece for piece in pieces(options.data) if piece not in done]
     for data in sorted({piece.data for piece in todo}):
         features(RECIPES[data].class_features, rows(data).x)  # so that all processes find them on disk
-    with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
-        asked = {pool.submit(work, piece, given.device): piece for piece in todo}
-        for number, future in enumerate(as_completed(asked), 1):
-            piece, found = asked[future], {name: round(value, 3) for name, value in future.result().items()}
-            with given.out.open("a") as file:
-                file.write(json.dumps({"piece": asdict(piece), "found": found}) + "\n")
-            print(f"{number} of {len(todo)}: {piece}: {found}", flush=True)
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(work, piece, options.device): piece for piece in todo}
+        for number, future in enumerate(as_completed(futures), 1):
+            piece, accuracies = futures[future], {name: round(value, 3) for name, value in future.result().items()}
+            with options.out.open("a") as file:
+                file.write(json.dumps({"piece": asdict(piece), "found": accuracies}) + "\n")
+            print(f"{number} of {len(todo)}: {piece}: {accuracies}", flush=True)
 
 
 def known(path: Path) -> dict[Piece, dict[str, float]]:
-    """What a file has."""
+    """Return the results in a file."""
     records = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     return {Piece(**record["piece"]): record["found"] for record in records}
 
 
-def table(found: dict[Piece, dict[str, float]], data: Iterable[str]) -> Iterator[str]:
-    """Per cent, mean over the sites and the seeds, the worst seed in brackets; the last column has no noise."""
+def table(results: dict[Piece, dict[str, float]], data: Iterable[str]) -> Iterator[str]:
+    """Yield the table in per cent: mean over sites and seeds, the worst seed in brackets; last column without noise."""
     columns = [*methods("mnist", 2), CLEAN_LABELS]
     yield "| data | tasks | noise | " + " | ".join(columns) + " |"
     yield "| --- " * (len(columns) + 3) + "|"
     for name, tasks, noise in product(data, TASKS, NOISES):
-        kinds = [[found.get(Piece(name, tasks, kind, seed), {}) for kind in (noise, "none")] for seed in SEEDS]
+        kinds = [[results.get(Piece(name, tasks, kind, seed), {}) for kind in (noise, "none")] for seed in SEEDS]
         seeds = [noisy | clean for noisy, clean in kinds]
         whole = [all(column in one for one in seeds) for column in columns]
         cells = [spread([one[c] for one in seeds], 1) if w else "-" for c, w in zip(columns, whole, strict=True)]
@@ -183,11 +183,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/fb_nll_accuracy.jsonl"))
-    given = parser.parse_args(words)
-    if strange := [name for name in given.data if name not in RECIPES]:
-        parser.error(f"--data {','.join(strange)}: there are {', '.join(RECIPES)}")
-    study(given)
-    print("\n".join(table(known(given.out), given.data)))
+    options = parser.parse_args(words)
+    if unknown := [name for name in options.data if name not in RECIPES]:
+        parser.error(f"--data {','.join(unknown)}: the choices are {', '.join(RECIPES)}")
+    study(options)
+    print("\n".join(table(known(options.out), options.data)))
 
 
 if __name__ == "__main__":

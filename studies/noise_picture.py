@@ -18,16 +18,16 @@ COLOURS = ("#b8483b", "#3b6fb8")
 
 
 def similarities(setting: Setting) -> torch.Tensor:
-    """R_ij of all sites (Eq. 6)."""
-    federation = setting.scene(0).federation
+    """Return R_ij of all sites (Eq. 6)."""
+    federation = setting.federated(0).federation
     exchanges = FBNLL(groups=setting.tasks, features="raw").grouping.exchanges()
     ask = ask_here(exchanges, views(federation))
     return converse(exchanges, {}, ServerView(), federation.sizes(), ask).server["R"]
 
 
 def noise(setting: Setting) -> tuple[float, float]:
-    """Shares of wrong labels before and after."""
-    data = setting.scene(0)
+    """Return the shares of wrong labels before and after the repair, in per cent."""
+    data = setting.federated(0)
     _, repair_result = repair_labels(FBNLL(features="raw"), data.federation)
     figures = Evaluator(data.oracle).repaired(0, len(repair_result.given), repair_result.given, repair_result.suggested)
     assert figures is not None
@@ -37,7 +37,7 @@ def noise(setting: Setting) -> tuple[float, float]:
 
 
 def draw(path: Path) -> None:
-    """Similarities of the sites on the left, wrong labels before and after on the right."""
+    """Draw similarities of the sites on the left, wrong labels before and after on the right."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,5 +1,7 @@
-"""Draw the global model's accuracy, round by round, of every method of a comparison (one seed): python tools/curves.py
-FOLDER PICTURE.svg"""
+"""Draw the accuracy of the global model per round for every method of a comparison with one seed.
+
+python tools/curves.py FOLDER PICTURE.svg
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ LINES = ("-", "--", "-.", ":")
 
 
 def main(folder: Path, picture: Path) -> None:
-    """One line a method, in the order of the table; methods without a global model are left out."""
+    """Draw one line per method, in the order of the table; methods without a global model are left out."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,4 +1,4 @@
-"""How EOD goes over the rounds of several runs: `python tools/fairness_picture.py docs/fairness.svg RUN RUN ...`."""
+"""Draw EOD over the rounds of several runs: `python tools/fairness_picture.py docs/fairness.svg RUN RUN ...`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOURS = (INK, "#c0392b", "#1f5f99", "#7a9a01", "#8e6bb0", "#c98a1b")
 
 
 def course(folder: Path) -> tuple[str, list[float]]:
-    """A run in words, and its EOD by candidate group after each round."""
+    """Return a description of a run, and its EOD by candidate group after each round."""
     config = RunFolder.open(folder).config()
     attack = config.attack.name if config.attack else "nobody attacks"
     defence = config.defence.name if config.defence else "no defence"
@@ -25,7 +25,7 @@ def course(folder: Path) -> tuple[str, list[float]]:
 
 
 def draw(target: Path, folders: list[Path]) -> None:
-    """One line a run."""
+    """Draw one line per run."""
     with style.context(["default", STYLE]):
         figure = Figure(figsize=(7.2, 3.4), layout="constrained")
         ax = figure.add_subplot()

@@ -1,8 +1,7 @@
 """Check which package imports which: `python tools/imports.py`. One line per violation; exit code 1 if there are any.
 
-Every package lists the packages it may import, besides itself. The order below is the order of the layers: what stands
-further up never imports what stands further down. The truth (`imperfed.data.oracle`) is for `data`, which makes it, and
-`evaluation`, which reads it.
+Every package lists the packages it may import, besides itself. The order below is the order of the layers, from the
+lowest up. The truth (`imperfed.data.oracle`) is for `data`, which creates it, and `evaluation`, which reads it.
 """
 
 from __future__ import annotations
@@ -66,9 +65,9 @@ def violations(root: Path) -> Iterator[str]:
 
 def main() -> int:
     """Check the package beside this folder."""
-    found = list(violations(Path(__file__).resolve().parent.parent / PACKAGE))
-    print("\n".join(found) if found else "imports: in order")
-    return 1 if found else 0
+    lines = list(violations(Path(__file__).resolve().parent.parent / PACKAGE))
+    print("\n".join(lines) if lines else "imports: in order")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

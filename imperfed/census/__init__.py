@@ -1,1 +1,1 @@
-"""What a federation's files hold, site by site, before anything is trained."""
+"""The contents of a federation's files, site by site, before anything is trained."""

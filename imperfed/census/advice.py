@@ -1,4 +1,4 @@
-"""What can learn from these labels, as the catalogue says; no method is named here."""
+"""Methods that can learn from the labels at hand, taken from the catalogue; no method is named here."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from imperfed.models import models
 from imperfed.repairs import repairs
 
 MODELS = {3: "cnn", 2: "text"}
-"""A first model for images and for sparse inputs; tables take the default."""
+"""The first model to try for images and for sparse inputs, by dimensions of an input; tables take the default."""
 PASSES = 2
-"""Over the rows of small sites in a round."""
+"""Epochs per round over the rows of small sites."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,17 @@ class Advice:
     part: str
     """algorithm, objective or repair"""
     made_for: bool
-    """Whether it was made for this kind of labels, and does not just learn from any."""
+    """Whether it was made for this kind of labels, rather than learning from any kind."""
     needs: str
-    """What it asks for besides; empty: nothing."""
+    """What it needs in addition; empty: nothing."""
     why: str
 
 
 def advise(kind: type[Labels]) -> tuple[Advice, ...]:
-    """All that can learn from this kind of labels: what was made for it first."""
-    methods = [found for name, method in catalogue().items() if (found := _suits(name, method, kind))]
-    repair_result = [Advice(name, "repair", True, "", about(r)) for name, r in repairs().items() if r.labels is kind]
-    return (*sorted(methods, key=lambda a: (not a.made_for, a.part)), *repair_result)
+    """Return everything that can learn from this kind of labels, what was made for it first."""
+    methods = [advice for name, method in catalogue().items() if (advice := _suits(name, method, kind))]
+    corrections = [Advice(name, "repair", True, "", about(r)) for name, r in repairs().items() if r.labels is kind]
+    return (*sorted(methods, key=lambda a: (not a.made_for, a.part)), *corrections)
 
 
 def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labels]) -> Advice | None:
@@ -59,7 +59,7 @@ def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labe
 
 
 def first(kind: type[Labels]) -> str:
-    """The method to begin with: the default if it can, else one that was made for this, else plain averaging."""
+    """Return the method to begin with: the default if it fits, else one made for this kind, else plain averaging."""
     able = [a.name for a in advise(kind) if a.part == "algorithm" and a.made_for and not a.needs]
     usual = RunConfig().method
     return usual if usual in able else able[0] if able else reference(kind).name
@@ -68,28 +68,28 @@ def first(kind: type[Labels]) -> str:
 def commands(
     kind: type[Labels], path: Path, shape: Sequence[int], rows: float, trusted: bool, measured: bool
 ) -> tuple[str, ...]:
-    """What to type next: a first run, and what federating brought, where that can be `measured`.
+    """Return the commands to type next: a first run and, if models can be `measured`, a comparison with training alone.
 
-    `rows` is the size of a usual site.
+    `rows`: the size of a typical site.
     """
     data = f"--data {shlex.quote(str(path))}"
     model = MODELS.get(len(shape), "")
     chosen = f" --model {model}" if model and models()[model].fits(tuple(shape)) else ""
-    if rows < Local().batch:  # the usual number of steps would visit so few rows over and over
+    if rows < Local().batch:  # the default number of steps would visit so few rows too often
         chosen += f" --set epochs={PASSES}"
     method = first(kind)
-    mended = [a.name for a in advise(kind) if a.part == "repair"] if trusted else []
+    suited = [a.name for a in advise(kind) if a.part == "repair"] if trusted else []
     alone = [n for n, m in catalogue().items() if issubclass(m, Algorithm) and not m.pools_data and m().is_personal("")]
-    again = [f"imperfed run {method} {data}{chosen} --set repair={name}" for name in mended]
+    repaired = [f"imperfed run {method} {data}{chosen} --set repair={name}" for name in suited]
     return (
         f"imperfed run {method} {data}{chosen}",
-        *again,
+        *repaired,
         *(f"imperfed compare {method},{name} {data}{chosen}" for name in alone if measured and _learns(kind)),
     )
 
 
 def _learns(kind: type[Labels]) -> bool:
-    """Whether a method without an objective of its own has one for these labels."""
+    """Return whether a method without its own objective has one for these labels."""
     try:
         return bool(reference(kind))
     except UsageError:

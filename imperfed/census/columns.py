@@ -1,4 +1,4 @@
-"""What is in the columns of tables that nobody has described yet, looked at file by file."""
+"""Profiles of the columns of tables without a declaration, file by file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from imperfed.data.files.table import IMAGES, read_table
 from imperfed.data.files.text import DELIMITERS
 
 MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
-"""Distinct values up to which a column's values are remembered."""
+"""The most distinct values of a column that are remembered."""
 SPOILT = 0.05
-"""Share of cells up to which those that are no numbers are taken for mistakes."""
+"""The largest share of cells without a number that are taken as mistakes."""
 MARKS = (-1.0, 0.0, 1.0)
 SEPARATORS = ("|", ";", ",")
 PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
@@ -26,7 +26,7 @@ PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
 
 @dataclass(frozen=True)
 class Column:
-    """What one column of one file, or of several files together, holds."""
+    """The contents of one column of one file, or of several files together."""
 
     name: str
     rows: int
@@ -34,12 +34,12 @@ class Column:
     numeric: bool
     """Whether every cell that is not blank is a number."""
     odd: int
-    """Cells that are neither blank nor a number; 0 where `numeric`."""
+    """The number of cells that are neither blank nor a number; 0 if `numeric`."""
     lists: bool
     unique: bool
-    """Whether no value stands in two rows of a file."""
+    """Whether no value occurs in two rows of a file."""
     values: frozenset[str] | None
-    """The distinct values (of lists: their items), or None where there are too many."""
+    """The distinct values (of lists: their items), or None if there are too many."""
 
     def __add__(self, other: Column) -> Column:
         numeric = self.numeric and other.numeric
@@ -57,31 +57,31 @@ class Column:
 
     @property
     def few(self) -> bool:
-        """Whether values come again and again, as names of classes and categories do."""
+        """Whether values repeat, as names of classes and categories do."""
         return self.values is not None and 0 < len(self.values) <= max(2, (self.rows - self.blanks) // 2)
 
     @property
     def nearly_numeric(self) -> bool:
-        """Whether a few cells alone keep these from being numbers."""
+        """Whether all but a few cells are numbers."""
         return not self.lists and 0 < self.odd <= SPOILT * (self.rows - self.blanks)
 
     @property
     def paths(self) -> bool:
-        """Whether these are paths of images."""
+        """Whether the values are paths of images."""
         return bool(self.values) and all(value.lower().endswith(IMAGES) for value in self.values or ())
 
     @property
     def pairs(self) -> bool:
-        """Whether these are sparse features, written as `index:value` pairs."""
+        """Whether the values are sparse features, written as `index:value` pairs."""
         return bool(self.values) and all(PAIRS.fullmatch(value) for value in self.values or ())
 
     @property
     def marks(self) -> bool:
-        """Whether these say yes, no or in doubt, and nothing else."""
+        """Whether the values are only yes, no and in doubt."""
         return bool(self.values) and self.numeric and {*map(float, self.values or ())} <= {*MARKS}
 
     def separator(self) -> str:
-        """What stands between the names of a set; empty where cells hold no sets."""
+        """Return the mark between the names of a set; empty if cells hold no sets."""
         if self.numeric or not self.values:
             return ""
         for mark in SEPARATORS:
@@ -92,36 +92,36 @@ class Column:
         return ""
 
     def names(self) -> tuple[str, ...]:
-        """The names that occur, alone or in sets: numbers by their size, words by the alphabet."""
+        """Return the names that occur, alone or in sets: numbers in ascending order, words in alphabetical order."""
         mark = self.separator()
-        found = {item.strip() for value in self.values or () for item in (value.split(mark) if mark else (value,))}
-        return tuple(sorted(found, key=float) if self.numeric else sorted(found))
+        names = {item.strip() for value in self.values or () for item in (value.split(mark) if mark else (value,))}
+        return tuple(sorted(names, key=float) if self.numeric else sorted(names))
 
 
 def profile(files: Iterable[Path], delimiter: str, problems: Problems) -> list[dict[str, Column]]:
-    """The columns of every file, in the order in which they stand there; what cannot be read is noted."""
+    """Return the columns of every file, in the order of the file; note files that cannot be read."""
     import pyarrow
 
-    found = []
+    profiles = []
     for path in files:
         try:
             columns = _read(path, delimiter)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             _note(path, delimiter, str(error).partition("\n")[0], problems)
         else:
-            found.append({name: _look(name, values) for name, values in columns.items()})
-    return found
+            profiles.append({name: _look(name, values) for name, values in columns.items()})
+    return profiles
 
 
 def merged(profiles: Iterable[dict[str, Column]]) -> dict[str, Column]:
-    """Every column, over the files that have it, in the order in which they first stand there."""
+    """Return every column, merged over the files that have it, in order of first appearance."""
     every = list(profiles)
     names = dict.fromkeys(name for columns in every for name in columns)
     return {name: reduce(Column.__add__, (columns[name] for columns in every if name in columns)) for name in names}
 
 
 def find_delimiter(path: Path) -> str:
-    """What stands between the cells of a text file: the mark that its first line has most of."""
+    """Return the delimiter of a text file: the mark that splits its first line into the most cells."""
     if path.suffix.lower() != ".csv":
         return ","
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
@@ -130,7 +130,7 @@ def find_delimiter(path: Path) -> str:
 
 
 def _read(path: Path, delimiter: str) -> dict[str, Any]:
-    """All columns of a table; text files as text."""
+    """Return all columns of a table; those of text files as text."""
     import pyarrow
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
@@ -148,13 +148,13 @@ def _read(path: Path, delimiter: str) -> dict[str, Any]:
 
 
 def _note(path: Path, delimiter: str, error: str, problems: Problems) -> None:
-    """Note why a file cannot be read: as the reader of sites says it, with lines, else in the words of `error`."""
+    """Note why a file cannot be read: with lines, as the reader of sites does, or else in the words of `error`."""
     noted = Problems()
     read_table(path, {}, delimiter, noted, slowly=True)
     if not noted and path.suffix.lower() in LINED:
         _note_encoding(path, noted)
     if not noted:
-        noted.add(path, None, None, error, "a table", "write it anew")
+        noted.add(path, None, None, error, "a table", "write it again")
     problems.take(noted)
 
 
@@ -164,8 +164,8 @@ def _note_encoding(path: Path, problems: Problems) -> None:
     try:
         text.decode()
     except UnicodeDecodeError as error:
-        line, found = text[: error.start].count(b"\n") + 1, shown(text[error.start : error.end])
-        problems.add(path, line, None, found, "UTF-8 text", "save the file as UTF-8")
+        line, wrong = text[: error.start].count(b"\n") + 1, shown(text[error.start : error.end])
+        problems.add(path, line, None, wrong, "UTF-8 text", "save the file as UTF-8")
 
 
 def _look(name: str, values: Any) -> Column:
@@ -176,17 +176,17 @@ def _look(name: str, values: Any) -> Column:
     items = compute.list_flatten(values) if lists else values
     plain = items.cast(items.type.value_type) if types.is_dictionary(items.type) else items
     if types.is_boolean(plain.type):
-        plain = plain.cast(pyarrow.int8())  # as cells are read: 1 and 0
+        plain = plain.cast(pyarrow.int8())  # 1 and 0, as cells are read
     text = compute.utf8_trim_whitespace(plain.cast(pyarrow.string()))
-    said = text.filter(compute.fill_null(compute.not_equal(text, ""), False))
-    distinct = said.unique()
+    filled = text.filter(compute.fill_null(compute.not_equal(text, ""), False))
+    distinct = filled.unique()
     try:
         compute.cast(distinct, pyarrow.float64())
-        numeric, odd = True, 0  # also where all is blank: other files may have numbers there
+        numeric, odd = True, 0  # also if all cells are blank: other files may have numbers there
     except pyarrow.ArrowInvalid:
-        right = compute.match_substring_regex(said, f"^(?:{NUMBER.pattern})$")
-        numeric, odd = False, len(said) - compute.sum(right).as_py()
-    rows, blanks = len(values), 0 if lists else len(values) - len(said)
+        right = compute.match_substring_regex(filled, f"^(?:{NUMBER.pattern})$")
+        numeric, odd = False, len(filled) - compute.sum(right).as_py()
+    rows, blanks = len(values), 0 if lists else len(values) - len(filled)
     unique = len(distinct) == rows - blanks and not lists
     return Column(name, rows, blanks, numeric, odd, lists, unique, _kept(distinct.to_pylist(), numeric))
 
@@ -198,7 +198,7 @@ def _kept(values: Collection[str], numeric: bool) -> frozenset[str] | None:
 def values_by_site(
     files: Sequence[Path], columns: Sequence[dict[str, Column]], name: str, site: str, delimiter: str
 ) -> list[int]:
-    """How many distinct values a column has at each site; `site` names the site's column in one file for all."""
+    """Count the distinct values of a column per site; `site` names the column of the site in one file for all sites."""
     if not site:
         return [len(part[name].values or ()) for part in columns]
     import pyarrow

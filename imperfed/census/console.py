@@ -1,4 +1,4 @@
-"""The census on a console, no wider than a hundred columns; of many sites the summary and the extremes."""
+"""The census on a console, at most a hundred columns wide; of many sites a summary and the extremes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from imperfed.report.words import count, many
 
 WIDTH = 100
 MOST_SITES = 20
-"""Sites that are listed one by one."""
+"""The most sites that are listed one by one."""
 EXTREMES = 3
-"""Of more sites: so many of the largest, the smallest and the most unlike ones."""
+"""If there are more sites: the number of largest, smallest and most unlike ones that are listed."""
 MOST_CLASSES = 30
-"""Classes that are listed one by one; of more the ten most frequent and the ten rarest."""
+"""The most classes that are listed one by one; if there are more: the ten most frequent and the ten rarest."""
 
 
-def print_inspection(told: Inspection, console: Console, picture: Path | None) -> None:
-    """The guesses, the figures, the warnings, what can learn from it, and what to type next."""
-    census = told.census
-    if told.guessed:
-        _print_guesses(told, console)
+def print_inspection(inspection: Inspection, console: Console, picture: Path | None) -> None:
+    """Print the guesses, the figures, the warnings, the methods that fit, and the commands to type next."""
+    census = inspection.census
+    if inspection.guessed:
+        _print_guesses(inspection, console)
     classes = many(len(census.classes), "class", "classes")
     held = f"{many(len(census.sites), 'site')}, {many(census.rows, 'row')}, {classes}"
     console.print(f"{census.name}: {held}; {census.kind.title}", style="bold")
@@ -36,38 +36,38 @@ def print_inspection(told: Inspection, console: Console, picture: Path | None) -
     console.print(_by_class(census))
     for line in _further(census):
         _print_wrapped(line, console)
-    if told.warnings:
-        console.print("\nmind:", style="bold")
-        for sentence in told.warnings:
+    if inspection.warnings:
+        console.print("\nwarnings:", style="bold")
+        for sentence in inspection.warnings:
             _print_wrapped(sentence, console, "  ")
-    _print_advice(told, console)
+    _print_advice(inspection, console)
     console.print(f"\nsites x classes as a picture: {picture}" if picture else "")
     console.print("next:", style="bold")
-    for command in told.commands:
+    for command in inspection.commands:
         console.print(f"  {command}")
 
 
-def _print_guesses(told: Inspection, console: Console) -> None:
-    """What to check, and federation.toml itself where it could not be written."""
-    done = "could not be written" if told.unwritten else "written"
-    console.print(f"{told.declaration.file} was guessed from the files and {done}. Please check:", style="bold")
-    for sentence in told.guessed:
+def _print_guesses(inspection: Inspection, console: Console) -> None:
+    """Print what to check, and federation.toml itself if it could not be written."""
+    done = "could not be written" if inspection.unwritten else "written"
+    console.print(f"{inspection.declaration.file} was guessed from the files and {done}. Please check:", style="bold")
+    for sentence in inspection.guessed:
         _print_wrapped(sentence, console, "  ")
     console.print()
-    if told.unwritten:
+    if inspection.unwritten:
         console.print(
-            "Beside a copy of the files, or with their full path in `sites`, this federation.toml can be used:"
+            "This federation.toml can be used beside a copy of the files, or with their full path in `sites`:"
         )
-        console.print(f"\n{told.unwritten}")
+        console.print(f"\n{inspection.unwritten}")
 
 
 def _print_sites(census: Census, console: Console) -> None:
-    """One line a site; of many sites those at the ends."""
+    """Print one line per site; of many sites only the extremes."""
     chosen = [(k, "") for k in range(len(census.sites))]
     if len(census.sites) > MOST_SITES:
         rows = [site.rows for site in census.sites]
-        middle = f"{count(min(rows))} to {count(max(rows))} rows a site, {statistics.median(rows):g} in the middle"
-        console.print(f"{middle}; {_held(census)}. The ends:")
+        sizes = f"{count(min(rows))} to {count(max(rows))} rows per site, median {statistics.median(rows):g}"
+        console.print(f"{sizes}; {_held(census)}. The extremes:")
         chosen = _extremes(census)
     table = Table()
     titles = ["site", "rows", "classes", "largest class", "skew"]
@@ -84,20 +84,20 @@ def _print_sites(census: Census, console: Console) -> None:
         extra = dict(zip(more, (_mean_size(site), count(site.ambiguous), *map(count, repeats), which), strict=True))
         table.add_row(*cells, *(extra[name] for name, shown in more.items() if shown))
     console.print(table)
-    console.print("skew: how far the site's shares of classes are from everybody's, 0 alike .. 1 nothing in common\n")
+    console.print("skew: distance of a site's class shares to those of all sites, 0 alike .. 1 nothing in common\n")
 
 
 def _extremes(census: Census) -> list[tuple[int, str]]:
-    """Sites at the ends, each once, and what they are."""
+    """Return the extreme sites, each once, and in what they are extreme."""
     every = range(len(census.sites))
     by_rows = sorted(every, key=lambda k: -census.sites[k].rows)
     by_skew = sorted(every, key=lambda k: -(census.sites[k].skew or 0.0))
     ends = {"largest": by_rows[:EXTREMES], "smallest": by_rows[-EXTREMES:], "most unlike": by_skew[:EXTREMES]}
-    found: dict[int, str] = {}
+    chosen: dict[int, str] = {}
     for which, sites in ends.items():
         for k in sites:
-            found.setdefault(k, which)
-    return list(found.items())
+            chosen.setdefault(k, which)
+    return list(chosen.items())
 
 
 def _held(census: Census) -> str:
@@ -107,7 +107,7 @@ def _held(census: Census) -> str:
 
 
 def _by_class(census: Census) -> Table:
-    """Classes by sites where that fits, else classes and how much is known of them in all."""
+    """Return a table of classes by sites if that fits, else of classes and what is known about them overall."""
     known = [site.known for site in census.sites]
     cells = [[_cell(census, k, c) for k in known] for c in range(len(census.classes))]
     names = [site.name for site in census.sites]
@@ -134,48 +134,48 @@ def _shown_classes(census: Census) -> list[int | None]:
 
 
 def _cell(census: Census, known: ClassCounts, c: int) -> str:
-    """What one site says of one class."""
+    """Return what one site says about one class."""
     return census.kind.tally(*(int(rows[c]) for rows in (known.positive, known.negative, known.unknown)))
 
 
 def _totals(census: Census) -> list[list[str]]:
-    """Return what is known of each class in all, and at how many sites."""
+    """Return what is known about each class overall, and at how many sites."""
     known, at = census.known, torch.stack([census.kind.held(site.known) for site in census.sites]).sum(0)
     columns = (known.positive, known.negative, known.unknown, at)
     return [list(map(count, row)) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def _further(census: Census) -> list[str]:
-    """Candidate sets and groups, a line each."""
+    """Return one line each about candidate sets, pairs of classes and groups."""
     lines = []
     sizes = census.sizes()
     if sizes:
         mean = sum(size * rows for size, rows in sizes.items()) / census.rows
-        told = ", ".join(f"{size}: {count(rows)}" for size, rows in sizes.items())
-        lines.append(f"candidate sets: {mean:.2f} of {len(census.classes)} classes in the mean; rows by size: {told}")
+        by_size = ", ".join(f"{size}: {count(rows)}" for size, rows in sizes.items())
+        lines.append(f"candidate sets: {mean:.2f} of {len(census.classes)} classes on average; rows by size: {by_size}")
     if census.pairs:
-        said = ", ".join(f"{a} and {b} {count(n)}" for a, b, n in census.pairs[:5])
-        lines.append(f"most often together: {said}")
+        pairs = ", ".join(f"{a} and {b} {count(n)}" for a, b, n in census.pairs[:5])
+        lines.append(f"most often together: {pairs}")
     groups = {name: sum(site.groups[name] for site in census.sites) for name in census.sites[0].groups}
     if groups:
-        said = ", ".join(f"{name} {count(rows)}" for name, rows in groups.items())
+        members = ", ".join(f"{name} {count(rows)}" for name, rows in groups.items())
         several = sum(site.ambiguous for site in census.sites)
-        lines.append(f"rows that may belong to each group: {said}; to several: {count(several)}")
+        lines.append(f"rows that may belong to each group: {members}; to several: {count(several)}")
     return lines
 
 
-def _print_advice(told: Inspection, console: Console) -> None:
-    """What was made for these labels, with a line why; the rest by name."""
-    console.print(f"\nmade for {told.census.kind.title}:", style="bold")
+def _print_advice(inspection: Inspection, console: Console) -> None:
+    """Print what was made for these labels, with one line each; the rest by name."""
+    console.print(f"\nmade for {inspection.census.kind.title}:", style="bold")
     table = Table(show_header=False, box=None, padding=(0, 1), width=WIDTH)
     for width in (22, 11, 60):
         table.add_column(width=width)
-    for entry in told.advice:
+    for entry in inspection.advice:
         if entry.made_for:
             table.add_row(f"  {entry.name}", entry.part, f"{entry.why}{_needs(entry.needs)}")
     console.print(table)
-    rest = [f"{entry.name}{_needs(entry.needs)}" for entry in told.advice if not entry.made_for]
-    _print_wrapped(f"learn from them as well, by an objective: {', '.join(rest)}", console)
+    rest = [f"{entry.name}{_needs(entry.needs)}" for entry in inspection.advice if not entry.made_for]
+    _print_wrapped(f"can learn from them as well, through an objective: {', '.join(rest)}", console)
 
 
 def _needs(needs: str) -> str:
@@ -183,7 +183,7 @@ def _needs(needs: str) -> str:
 
 
 def _print_wrapped(text: str, console: Console, indent: str = "") -> None:
-    """A sentence in lines that fit; names and paths are not broken."""
+    """Print a sentence in lines that fit, without breaking names and paths."""
     wrap = textwrap.TextWrapper(WIDTH, indent, indent + "  ", break_long_words=False, break_on_hyphens=False)
     for line in wrap.wrap(text):
         console.print(line)

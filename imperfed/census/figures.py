@@ -1,4 +1,4 @@
-"""The census: counts of labels by site and class, candidate sets, and how unlike the sites are. Nothing here prints."""
+"""The census: counts of labels per site and class, candidate sets, and the skew of sites. Nothing here prints."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from imperfed.census.repeats import Repeats, find_repeats
 from imperfed.core.labels import ClassCounts, Labels
 
 MOST_PAIRS = 10
-"""Pairs of classes that are named."""
+"""The most pairs of classes that are named."""
 ENOUGH = 5
-"""Rows from which on it is no accident that a class never stands without another."""
+"""The fewest rows for which a class that never occurs without another is reported."""
 
 
 @dataclass(frozen=True)
 class SiteRows:
-    """What the census looks at of one site."""
+    """The data of one site that the census counts."""
 
     name: str
     x: Tensor
     labels: Labels
     groups: Tensor | None = None
-    """[n, V], 1 for the groups of a sensitive attribute that a row may belong to."""
+    """[n, V]: 1 for the groups of a sensitive attribute to which a row may belong."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class SiteCensus:
     rows: int
     known: ClassCounts
     sizes: dict[int, int]
-    """Rows by the size of their candidate set; empty for other kinds of labels."""
+    """The number of rows by the size of their candidate set; empty for other kinds of labels."""
     largest: tuple[str, float] | None
-    """The class of which most rows are, and the share of those that say something of it."""
+    """The most frequent class, and its share among the rows that say anything about it."""
     skew: float | None
-    """Jensen-Shannon distance of the site's class shares to everybody's, 0 (alike) .. 1 (nothing in common)."""
+    """The Jensen-Shannon distance of the class shares to those of all sites, 0 (alike) .. 1 (nothing in common)."""
     groups: dict[str, int] = field(default_factory=dict)
-    """Rows that may belong to each group of the sensitive attribute."""
+    """The number of rows that may belong to each group of the sensitive attribute."""
     ambiguous: int = 0
-    """Rows that may belong to several groups."""
+    """The number of rows that may belong to several groups."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +58,18 @@ class Census:
     sites: tuple[SiteCensus, ...]
     known: ClassCounts
     pairs: tuple[tuple[str, str, int], ...]
-    """Classes that stand together in a candidate set (or are positive together), the most frequent pairs first."""
+    """Classes that occur together in a candidate set (or are positive together), the most frequent pairs first."""
     inseparable: tuple[tuple[str, str], ...]
-    """Classes, and another without which each is never a candidate: nothing tells the two apart."""
+    """Pairs of classes of which the first is never a candidate without the second: nothing distinguishes the two."""
     repeats: Repeats
 
     @property
     def rows(self) -> int:
-        """The rows of all sites."""
+        """The number of rows of all sites."""
         return sum(site.rows for site in self.sites)
 
     def sizes(self) -> dict[int, int]:
-        """Rows of all sites by the size of their candidate set."""
+        """Return the number of rows of all sites by the size of their candidate set."""
         every = sorted({size for site in self.sites for size in site.sizes})
         return {size: sum(site.sizes.get(size, 0) for site in self.sites) for size in every}
 
@@ -82,7 +82,7 @@ def take(
     groups: tuple[str, ...] = (),
     tests: Sequence[Tensor] = (),
 ) -> Census:
-    """The census of these sites. Rows are compared by digests under `key`, as sites could do among themselves."""
+    """Return the census of these sites. Rows are compared by digests under `key`, as real sites could do."""
     known = [site.labels.counts() for site in sites]
     every, labels = ClassCounts.total(known), [site.labels for site in sites]
     return Census(
@@ -99,7 +99,7 @@ def take(
 def count(
     site: SiteRows, known: ClassCounts, every: ClassCounts, classes: tuple[str, ...], groups: tuple[str, ...]
 ) -> SiteCensus:
-    """The figures of one site among others."""
+    """Return the figures of one site, compared with all sites."""
     rate = known.rate().nan_to_num(0.0)
     members = torch.zeros(0, len(groups)) if site.groups is None else site.groups
     return SiteCensus(
@@ -115,12 +115,12 @@ def count(
 
 
 def skew(site: ClassCounts, every: ClassCounts) -> float | None:
-    """sqrt((KL(p | m) + KL(q | m)) / 2), m = (p + q) / 2, in bits, over the classes of which the site says something.
+    """Return sqrt((KL(p | m) + KL(q | m)) / 2), m = (p + q) / 2, in bits, over classes the site says anything about.
 
-    Where sites annotate different classes, rates are compared, so that not looking for a class is no skew.
+    If sites annotate different classes, rates are compared, so that not annotating a class is no skew.
     """
-    told = site.told > 0
-    p, q = site.rate()[told], every.rate()[told]
+    known = site.told > 0
+    p, q = site.rate()[known], every.rate()[known]
     if not p.any():
         return None
     p, q = p / p.sum(), q / q.sum()
@@ -132,7 +132,7 @@ def skew(site: ClassCounts, every: ClassCounts) -> float | None:
 def together(
     labels: Sequence[Labels], classes: tuple[str, ...]
 ) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, str], ...]]:
-    """Return pairs of classes by how many rows name both; and, where one of them is true, those that never part."""
+    """Return pairs of classes by the number of rows that name both; and, if one class is true, inseparable ones."""
     matrices = [both for both in (part.co_occurrence() for part in labels) if both is not None]
     if not matrices:
         return (), ()

@@ -1,4 +1,4 @@
-"""What keeps a column from being used: the sites that lack it, the cells that spoil its numbers."""
+"""Reasons why a column cannot be used: sites that lack it, cells that are not numbers."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from imperfed.data.files.problems import Problems, listed, shown
 from imperfed.data.files.table import read_table
 
 MOST_CELLS = 5
-"""Cells that are told one by one."""
+"""The most cells that are listed one by one."""
 
 
 def absent(layout: FolderLayout, files: Sequence[dict[str, Column]], scattered: Iterable[str]) -> list[str]:
-    """A sentence for each of the columns that some sites lack, since a model needs its inputs from all."""
+    """Return one sentence per column that some sites lack, since a model needs its inputs at all sites."""
     sites = {path: name for name, path in layout.named().items()}
-    told = []
+    sentences = []
     for column in scattered:
-        without = [sites[path] for path, there in zip(layout.files, files, strict=True) if column not in there]
+        without = [sites[path] for path, columns in zip(layout.files, files, strict=True) if column not in columns]
         who = f"site {without[0]} has" if len(without) == 1 else f"sites {listed(without)} have"
-        told.append(f"left out: {column}; {who} no such column")
-    return told
+        sentences.append(f"left out: {column}; {who} no such column")
+    return sentences
 
 
 def first_blank(path: Path, name: str, delimiter: str) -> str:
-    """The first row of a file whose cell in this column is blank, in words."""
+    """Return in words the first row of a file whose cell in this column is blank."""
     table = read_table(path, {name: "text"}, delimiter, Problems(), slowly=True)
-    if table is None or name not in table.columns:  # where the reader takes names less freely
+    if table is None or name not in table.columns:  # the reader of sites is stricter about names
         return "one row"
     return next(table.row_name(row) for row, cell in enumerate(table.columns[name].to_pylist()) if not word(cell))
 
 
 def repeated(layout: FolderLayout, name: str, site: str, delimiter: str) -> str:
-    """The first value that a site has twice, and where; `site` names the site's column in one file for all."""
+    """Return the first value that occurs twice at a site, and where; `site`: the site column in one file for all."""
     for path in layout.files:
         table = read_table(path, {name: "text", site or name: "text"}, delimiter, Problems(), slowly=True)
         if table is None or not {name, site or name} <= table.columns.keys():
@@ -46,16 +46,16 @@ def repeated(layout: FolderLayout, name: str, site: str, delimiter: str) -> str:
             first = seen.setdefault((cell, where), row)
             if first < row and word(cell):
                 place = path.relative_to(layout.folder).as_posix()
-                return f"{shown(cell)} comes twice ({place}, {table.row_name(first)} and {table.row_name(row)})"
+                return f"{shown(cell)} occurs twice ({place}, {table.row_name(first)} and {table.row_name(row)})"
     return ""
 
 
 def spoilt(layout: FolderLayout, files: Sequence[dict[str, Column]], name: str, delimiter: str) -> str:
-    """The cells of a column that are no numbers, and the fix; empty where the reader finds no such column.
+    """Return the cells of a column that are not numbers, and the fix; empty if the reader finds no such column.
 
-    To leave the cell blank is no fix, since a blank is no number either.
+    Leaving the cell blank is no fix, since a blank is not a number either.
     """
-    found = []
+    cells = []
     for path, columns in zip(layout.files, files, strict=True):
         table = None if columns[name].numeric else read_table(path, {name: "text"}, delimiter, Problems(), slowly=True)
         if table is None or name not in table.columns:
@@ -63,6 +63,6 @@ def spoilt(layout: FolderLayout, files: Sequence[dict[str, Column]], name: str, 
         place = path.relative_to(layout.folder).as_posix()
         for row, cell in enumerate(map(str, table.columns[name].to_pylist())):
             if not NUMBER.fullmatch(cell):
-                found.append(f"{shown(cell)} ({place}, {table.row_name(row)})")
-    fix = "mend the cell, or drop its row" if len(found) == 1 else "mend the cells, or drop their rows"
-    return f"numbers but for {listed(found, MOST_CELLS)}; {fix}" if found else ""
+                cells.append(f"{shown(cell)} ({place}, {table.row_name(row)})")
+    fix = "fix the cell, or drop its row" if len(cells) == 1 else "fix the cells, or drop their rows"
+    return f"numbers except for {listed(cells, MOST_CELLS)}; {fix}" if cells else ""

@@ -1,4 +1,4 @@
-"""Which files of a folder are the sites, which are test files, and what lies there besides."""
+"""The layout of a folder: which files are sites, which are test files, and which are neither."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from imperfed.data.files.table import IMAGES
 
 TABLES = (".csv", ".tsv", ".parquet", ".npz")
 BESIDES = ("test", "public", "trusted")
-"""Keys of a declaration, and first words of the names of files or folders that are meant by them."""
+"""Keys of a declaration, and the prefixes of names of files or folders that belong to them."""
 
 
 @dataclass(frozen=True)
 class FolderLayout:
-    """Where the sites lie, relative to `folder`."""
+    """The places of the sites, relative to `folder`."""
 
     folder: Path
     sites: str
     """A path with a `*` for the site's name, or one file for all sites."""
     others: bool
-    """Whether the path with its `*` also means things that are no sites."""
+    """Whether the path with its `*` also matches things that are not sites."""
     files: tuple[Path, ...]
     """The files of the sites, or their folders of images."""
     besides: dict[str, str]
@@ -32,12 +32,12 @@ class FolderLayout:
     """Whether a site is a folder of images by class."""
 
     def named(self) -> dict[str, Path]:
-        """The files of the sites by what `*` stands for in their paths; "" names one file for all."""
+        """Return the files of the sites by what `*` stands for in their paths; "" names one file for all sites."""
         return {name: path for name, path in places(self.sites, self.folder).items() if path in self.files}
 
 
 def find_layout(path: Path) -> FolderLayout:
-    """The layout of a folder, or of one file that holds all sites."""
+    """Return the layout of a folder, or of one file that holds all sites."""
     if path.is_file():
         if path.suffix.lower() not in TABLES:
             raise DataError(f"{path}: not a table; expected a file ending in {', '.join(TABLES)}, or a folder")
@@ -50,12 +50,12 @@ def find_layout(path: Path) -> FolderLayout:
     sites = [thing for thing in things if thing not in special]
     if not sites:
         raise DataError(
-            f"{path}: found no sites; expected a CSV, Parquet or NPZ file a site, one file for all sites, or folders "
-            "<site>/<class>/ of images"
+            f"{path}: found no sites; expected one CSV, Parquet or NPZ file per site, one file for all sites, or "
+            "folders <site>/<class>/ of images"
         )
     pattern, files = _pattern(path, sites, bool(tables))
     besides = {
-        key: _place(path, [thing for thing, meant in special.items() if meant == key])
+        key: _place(path, [thing for thing, its_key in special.items() if its_key == key])
         for key in dict.fromkeys(special.values())
     }
     others = "*" in pattern and (pattern == "*" or set(path.glob(pattern)) != set(files))
@@ -68,21 +68,21 @@ def _besides(path: Path) -> str | None:
 
 
 def _pattern(folder: Path, sites: list[Path], tables: bool) -> tuple[str, tuple[Path, ...]]:
-    """The path with one `*` that most of the files agree on, and those files."""
+    """Return the path with one `*` that matches most files, and those files."""
     patterns: Counter[str] = Counter()
     for site in sites:
         patterns[_relative(folder, site.parent / f"*{site.suffix if tables else ''}")] += 1
         if site.parent != folder and tables:
             patterns[_relative(folder, site.parent.parent / "*" / site.name)] += 1
     pattern, count = patterns.most_common(1)[0]
-    if count == 1 and tables:  # one file for all
+    if count == 1 and tables:  # one file for all sites
         return _relative(folder, sites[0]), (sites[0],)
-    meant = set(folder.glob(pattern))
-    return pattern, tuple(site for site in sites if site in meant)
+    matches = set(folder.glob(pattern))
+    return pattern, tuple(site for site in sites if site in matches)
 
 
 def _place(folder: Path, files: list[Path]) -> str:
-    """One file for all, or one a site."""
+    """Return the path of one file for all sites, or the pattern of one file per site."""
     if len(files) == 1:
         return _relative(folder, files[0])
     return _relative(folder, files[0].parent / f"*{files[0].suffix}")

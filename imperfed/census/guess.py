@@ -1,4 +1,4 @@
-"""A first federation.toml for files that nobody has described: which column is what, and why it was taken for that."""
+"""A first federation.toml for files without one: the guessed role of every column, and the reasons."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from imperfed.data.files.problems import Problems
 from imperfed.data.files.table import IMAGES
 
 ARRAYS = ("candidates", "labels", "y", "target")
-"""Names by which the labels of an .npz file are known."""
+"""The usual names of the array of labels in an .npz file."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A declaration, and a sentence for everything that was guessed."""
+    """A declaration, and one sentence for everything that was guessed."""
 
     declaration: Declaration
     why: tuple[str, ...]
 
     def text(self) -> str:
-        """What is written as federation.toml."""
+        """Return the text of federation.toml."""
         head = "# Guessed by `imperfed inspect` from the files. Check every line, above all what a label means.\n"
         return head + self.declaration.toml()
 
 
 def guess(path: Path) -> Guess:
-    """What a federation.toml for these files would say."""
+    """Guess the federation.toml of these files."""
     layout = find_layout(path)
     sites = {name: path.relative_to(layout.folder).as_posix() for name, path in layout.named().items()}
     besides: dict[str, Any] = dict(layout.besides)
@@ -51,21 +51,21 @@ def guess(path: Path) -> Guess:
         layout.folder.resolve().name, sites if layout.others else layout.sites, folder=layout.folder, **besides
     )
     if layout.images:
-        why = f"sites: {layout.sites}: {len(layout.files)} folders, each with a folder of images a class"
+        why = f"sites: {layout.sites}: {len(layout.files)} folders, each with one folder of images per class"
         inputs, labels, whys = _image_folders(layout)
     elif layout.files[0].suffix.lower() == ".npz":
         why = f"sites: {layout.sites}: {len(layout.files)} .npz files"
         inputs, labels, whys = _arrays(layout)
     else:
         why = f"sites: {layout.sites}: " + (
-            "one file for all" if "*" not in layout.sites else f"{len(layout.files)} files"
+            "one file for all sites" if "*" not in layout.sites else f"{len(layout.files)} files"
         )
         return _table(about, layout, why)
     return Guess(replace(about, inputs=inputs, labels=labels), (why, *_besides(layout), *whys))
 
 
 def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
-    """Every column gets its part, the ones that are told apart most surely first."""
+    """Guess the role of every column, beginning with those that are easiest to recognise."""
     delimiter = find_delimiter(layout.files[0])
     problems = Problems()
     files = profile(layout.files, delimiter, problems)
@@ -73,7 +73,7 @@ def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
     look = Look.at(layout, merged(files), files, [why, *_besides(layout)], delimiter)
     if not look.columns:
         raise DataError(
-            f"{about.folder}: the files at {layout.sites} have no column in common; one federation needs some"
+            f"{about.folder}: the files at {layout.sites} have no column in common; a federation needs some"
         )
     site = guess_site(look) if "*" not in layout.sites else ""
     image = next((name for name, column in look.columns.items() if column.paths), "")
@@ -95,30 +95,30 @@ def _besides(layout: FolderLayout) -> list[str]:
 
 
 def _image_folders(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str]]:
-    """Folders of images by class: labels are exact, and the classes are the names of the folders."""
+    """Guess for folders of images by class: labels are exact, and the classes are the names of the folders."""
     classes = sorted({p.parent.name for site in layout.files for p in site.glob("*/*") if p.suffix.lower() in IMAGES})
     images = (p for p in sorted(layout.files[0].glob("*/*")) if p.suffix.lower() in IMAGES)
     size, channels, why = guess_size(images)
-    whys = [why, f"labels: exact; the folder of an image is its class, {len(classes)} in all"]
+    whys = [why, f"labels: exact; the folder of an image is its class, {len(classes)} in total"]
     return Inputs(size=size, channels=channels), LabelColumns("exact", tuple(classes)), whys
 
 
 def _arrays(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str]]:
-    """.npz files: the inputs are `x`, the labels the first of the usual names."""
+    """Guess for .npz files: the inputs are `x`, the labels the first array with a usual name."""
     import numpy as np
 
     from imperfed.data.readers import read_arrays
 
     if "*" not in layout.sites:
         raise DataError(
-            f"{layout.files[0]}: one .npz file for all sites needs no federation.toml; give it to a run as it is: "
+            f"{layout.files[0]}: one .npz file for all sites needs no federation.toml; use it for a run as it is: "
             f"imperfed run METHOD --data {layout.files[0]}"
         )
     files = [read_arrays(path) for path in layout.files]
     name = next((name for name in ARRAYS if all(name in arrays for arrays in files)), "")
     if not name or any("x" not in arrays for arrays in files):
         raise DataError(
-            f"{layout.files[0]}: the arrays x and one of {', '.join(ARRAYS)} were looked for, found "
+            f"{layout.files[0]}: expected the arrays x and one of {', '.join(ARRAYS)}, found "
             f"{', '.join(files[0])}; write federation.toml by hand"
         )
     values = [np.asarray(arrays[name]) for arrays in files]
@@ -126,7 +126,7 @@ def _arrays(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str]]:
         kind, names = "exact", sorted({value for part in values for value in part.tolist()})
     else:
         kind, names = "candidates" if values[0].dtype == bool else "annotated", list(range(values[0].shape[1]))
-    told = files[0].get("classes")
-    classes = tuple(map(str, names if told is None else told.tolist()))
+    declared = files[0].get("classes")
+    classes = tuple(map(str, names if declared is None else declared.tolist()))
     whys = ["inputs: the array x", f"labels: {kind}; the array {name}, {len(classes)} classes"]
     return Inputs(array="x"), LabelColumns(kind, classes, name), whys

@@ -1,4 +1,4 @@
-"""`imperfed inspect`: from a path to census, warnings and advice, and a federation.toml where there was none."""
+"""`imperfed inspect`: from a path to census, warnings and advice, and a federation.toml if there was none."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from imperfed.data.files.reading import Reading, read_sites
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that is told of a federation's files before anything is trained."""
+    """Everything reported about the files of a federation before training."""
 
     declaration: Declaration
     guessed: tuple[str, ...]
-    """A sentence for everything that was guessed; empty where a federation.toml was there."""
+    """One sentence for everything that was guessed; empty if there was a federation.toml."""
     census: Census
     warnings: tuple[str, ...]
     advice: tuple[Advice, ...]
     commands: tuple[str, ...]
     unwritten: str = ""
-    """The text of federation.toml, where it was guessed and its folder cannot be written to."""
+    """The text of federation.toml, if it was guessed and its folder cannot be written to."""
 
 
 def inspect(path: Path) -> Inspection:
-    """Read the files, and write federation.toml if it is not there and what was guessed can be read."""
+    """Read the files, and write a guessed federation.toml if there is none and the files can be read with it."""
     path = path.expanduser()
     if not path.exists():
         raise DataError(f"{path}: no such file or folder")
@@ -49,16 +49,16 @@ def inspect(path: Path) -> Inspection:
     except DataError as error:
         raise error if guessed is None else _unsure(guessed, error) from None
     if guessed is None:
-        return _told(reading, ())
+        return _inspected(reading, ())
     try:
         declaration.file.write_text(guessed.text(), encoding="utf-8")
     except OSError:
-        return replace(_told(reading, guessed.why), unwritten=guessed.text())
-    return _told(reading, guessed.why)
+        return replace(_inspected(reading, guessed.why), unwritten=guessed.text())
+    return _inspected(reading, guessed.why)
 
 
 def _parsed(guessed: Guess) -> Declaration:
-    """The declaration as it will be read, or an error that shows what was guessed."""
+    """Return the declaration as it will be read, or raise an error that shows what was guessed."""
     try:
         return parse(guessed.text(), guessed.declaration.file)
     except DataError as error:
@@ -66,23 +66,23 @@ def _parsed(guessed: Guess) -> Declaration:
 
 
 def _unsure(guessed: Guess, error: DataError) -> DataError:
-    """The problems together with the guess, which may be what is wrong."""
+    """Return an error with the problems and the guess, which may be the cause."""
     place = guessed.declaration.file
-    return DataError(f"{error}\n{place} was guessed and not written; mend the files, or write it:\n\n{guessed.text()}")
+    return DataError(f"{error}\n{place} was guessed and not written; fix the files, or write it:\n\n{guessed.text()}")
 
 
-def _told(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
+def _inspected(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
     declaration, labels = reading.declaration, reading.declaration.labels
     groups = declaration.attribute.values if declaration.attribute is not None else ()
-    held = []
+    data = []
     for site in reading.sites:
         assert site.rows.labels is not None
         members = site.rows.x[:, -len(groups) :] if groups else None
-        held.append(SiteRows(site.name, site.rows.x, site.rows.labels, members))
+        data.append(SiteRows(site.name, site.rows.x, site.rows.labels, members))
     tests = [rows.x for rows in (reading.test, *(site.test for site in reading.sites)) if rows is not None]
-    census = take(declaration.name, labels.classes, held, secrets.token_bytes(32), groups, tests)
+    census = take(declaration.name, labels.classes, data, secrets.token_bytes(32), groups, tests)
     measured = declaration.measured
-    shape, rows = tuple(held[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
+    shape, rows = tuple(data[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
     return Inspection(
         declaration,
         guessed,
@@ -93,14 +93,14 @@ def _told(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
     )
 
 
-def document(told: Inspection) -> dict[str, Any]:
-    """Everything, as JSON takes it."""
-    census = told.census
+def document(inspection: Inspection) -> dict[str, Any]:
+    """Return everything as a JSON document."""
+    census = inspection.census
     return {
         "name": census.name,
-        "federation": str(told.declaration.file),
-        "guessed": list(told.guessed),
-        "unwritten": told.unwritten,
+        "federation": str(inspection.declaration.file),
+        "guessed": list(inspection.guessed),
+        "unwritten": inspection.unwritten,
         "labels": census.kind.kind,
         "classes": list(census.classes),
         "rows": census.rows,
@@ -112,12 +112,12 @@ def document(told: Inspection) -> dict[str, Any]:
         ],
         "contradicted_inputs": census.repeats.contradicted,
         "test_rows_trained_on": census.repeats.tested,
-        "warnings": list(told.warnings),
+        "warnings": list(inspection.warnings),
         "methods": [
             {"name": a.name, "part": a.part, "made_for": a.made_for, "needs": a.needs, "why": a.why}
-            for a in told.advice
+            for a in inspection.advice
         ],
-        "next": list(told.commands),
+        "next": list(inspection.commands),
     }
 
 

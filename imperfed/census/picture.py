@@ -1,4 +1,4 @@
-"""One picture of a census: sites by classes, each cell a bar of what is there, what is not, and what nobody knows."""
+"""The picture of a census: sites by classes, each cell a bar of positive, negative and unknown rows."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PARTS, GAP = 40, 2
-"""Steps in which a cell's bar is drawn, and those between two cells."""
+"""The width of a cell's bar and of the gap between two cells, in steps."""
 COLOURS = (ACCENT, "#d5dde5", "#f2b84b", "white")
-"""Known to be there, known not to be, not known; and between cells."""
+"""Positive, negative, unknown; and the gap between cells."""
 MOST_SITES, MOST_CLASSES = 12, 16
-"""Sites and classes up to which cells hold the number of rows with the class, or with it as a candidate."""
+"""The most sites and classes for which cells show the number of rows that name the class."""
 NAMES = 60
-"""Sites and classes up to which all are named; of more every second, fifth, tenth ..."""
+"""The most sites and classes that are all named; if there are more: every second, fifth, tenth ..."""
 
 
 def draw(census: Census, path: Path) -> None:
@@ -37,13 +37,13 @@ def draw(census: Census, path: Path) -> None:
 
 
 def shares(census: Census) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Parts of each cell's bar, [sites, classes, 3]; what there is any of has a part at least."""
+    """Return the steps of each part of a cell's bar, [sites, classes, 3]; at least one for a part that is not empty."""
     known = [(site.known.positive, site.known.negative, site.known.unknown) for site in census.sites]
     counts = np.stack([np.stack([part.numpy() for part in parts], -1) for parts in known])
     exact = counts / counts.sum(-1, keepdims=True) * PARTS
     parts = np.where(counts > 0, np.maximum(1, np.floor(exact)), 0).astype(np.int64)
     largest = parts.argmax(-1)[..., None]
-    rest = PARTS - parts.sum(-1, keepdims=True)  # what rounding leaves goes to the largest part
+    rest = PARTS - parts.sum(-1, keepdims=True)  # the remainder of rounding goes to the largest part
     np.put_along_axis(parts, largest, np.take_along_axis(parts, largest, -1) + rest, -1)
     return parts
 
@@ -55,7 +55,7 @@ def _cells(ax: Axes, census: Census) -> None:
     K, C = len(census.sites), len(census.classes)
     parts = shares(census)
     ends = parts.cumsum(-1)
-    bars = (np.arange(PARTS + GAP)[:, None] >= ends[..., None, :]).sum(-1)  # past all three parts the gap begins
+    bars = (np.arange(PARTS + GAP)[:, None] >= ends[..., None, :]).sum(-1)  # the gap follows the three parts
     look: dict[str, Any] = {"cmap": ListedColormap(COLOURS), "vmin": 0, "vmax": 3, "interpolation": "none"}
     ax.imshow(bars.reshape(K, -1), extent=(-0.5, C - 0.5, K - 0.5, -0.5), aspect="auto", **look)
     if K <= NAMES:
@@ -67,13 +67,13 @@ def _cells(ax: Axes, census: Census) -> None:
     ax.set_xticks(*_named(census.classes), rotation=45, ha="right", parse_math=False)
     if K <= MOST_SITES and C <= MOST_CLASSES:
         _numbers(ax, census)
-    there = [part for part in range(3) if parts[..., part].any()]
-    patches = [Patch(facecolor=COLOURS[part], label=census.kind.legend[part]) for part in there]
+    shown = [part for part in range(3) if parts[..., part].any()]
+    patches = [Patch(facecolor=COLOURS[part], label=census.kind.legend[part]) for part in shown]
     ax.legend(handles=patches, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, borderpad=0.2, handlelength=1.2)
 
 
 def _numbers(ax: Axes, census: Census) -> None:
-    """How many rows have the class, or have it as a candidate; blank for none."""
+    """Write the number of rows that name the class into each cell; blank for none."""
     for k, site in enumerate(census.sites):
         rows = census.kind.naming(site.known)
         for c in rows.nonzero().flatten().tolist():

@@ -1,4 +1,4 @@
-"""The size to which images are brought, from a look at some of them."""
+"""The size to which images are resized, guessed from some of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 LOOKED_AT = 50
 LARGEST = 224
-"""Pixels beyond which a side is made smaller: what image networks are usually given."""
+"""The longest side in pixels before an image is shrunk: the usual input size of image networks."""
 GREY = ("1", "L", "LA", "I", "I;16", "F")
 
 
 def guess_size(images: Iterable[Path]) -> tuple[tuple[int, int], int, str]:
-    """Height and width, channels, and a sentence; images that cannot be read are for the reader to tell."""
+    """Return height and width, channels, and a sentence; unreadable images are left for the reader to report."""
     from PIL import Image
 
     sizes: Counter[tuple[int, int]] = Counter()
@@ -27,10 +27,10 @@ def guess_size(images: Iterable[Path]) -> tuple[tuple[int, int], int, str]:
         except (OSError, ValueError, Image.DecompressionBombError):
             continue
     if not sizes:
-        return (64, 64), 3, "images: none could be looked at; 64 x 64 in colours is only a start"
+        return (64, 64), 3, "images: none could be read; 64 x 64 in colour is only a starting point"
     (height, width), _ = sizes.most_common(1)[0]
     shrink = min(1.0, LARGEST / max(height, width))
     size = max(1, round(height * shrink)), max(1, round(width * shrink))
     channels = 1 if modes <= set(GREY) else 3
-    seen = f"{sizes.total()} were looked at, most of them {height} x {width}"
-    return size, channels, f"images: brought to {size[0]} x {size[1]}, {'grey' if channels == 1 else 'colours'}; {seen}"
+    seen = f"of {sizes.total()} examined, most are {height} x {width}"
+    return size, channels, f"images: resized to {size[0]} x {size[1]}, {'grey' if channels == 1 else 'colour'}; {seen}"

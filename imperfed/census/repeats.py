@@ -1,4 +1,4 @@
-"""The same inputs in several rows, at one site or at several: found by keyed digests, so that no row is shown."""
+"""Repeated inputs within a site or between sites, found by keyed digests, so that no row is revealed."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from torch import Tensor
 from imperfed.core.labels import Labels
 
 MOST_PAIRS = 10
-"""Pairs of sites that are named."""
+"""The most pairs of sites that are named."""
 
 
 @dataclass(frozen=True)
 class Repeats:
-    """Rows that are there more than once."""
+    """Rows that occur more than once."""
 
     within: tuple[int, ...]
-    """A number a site: rows whose inputs stood in an earlier row of the site."""
+    """Per site: the number of rows that repeat the inputs of an earlier row of the site."""
     elsewhere: tuple[int, ...]
-    """A number a site: rows whose inputs another site holds as well."""
+    """Per site: the number of rows whose inputs another site holds as well."""
     shared: tuple[tuple[int, int, int], ...]
-    """Two sites and how many distinct inputs both hold, the most first."""
+    """Two sites and the number of distinct inputs that both hold, the most first."""
     contradicted: int
-    """Distinct inputs that stand in several rows with different exact labels."""
+    """The number of distinct inputs that occur with different exact labels."""
     tested: int
-    """Test rows whose inputs some site trains on."""
+    """The number of test rows whose inputs some site trains on."""
 
 
 def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], tests: Sequence[Tensor], key: bytes) -> Repeats:
@@ -37,7 +37,7 @@ def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], tests: Sequence[
     digest = torch.cat([row_digests(key, b"row", part) for part in x])
     tag = digest.unique(return_inverse=True)[1]
     site = torch.arange(K).repeat_interleave(torch.tensor([len(part) for part in x]))
-    pairs = (tag * K + site).unique()  # a distinct input at a site each
+    pairs = (tag * K + site).unique()  # one per distinct input and site
     holders = (pairs // K).bincount()
     distinct = (pairs % K).bincount(minlength=K)
     rows = site.bincount(minlength=K)
@@ -53,13 +53,13 @@ def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], tests: Sequence[
 
 
 def row_digests(key: bytes, field: bytes, values: Tensor) -> Tensor:
-    """A keyed digest of 64 bits a row: two of a million different rows meet with a chance below 1 in 10^7."""
-    made = (blake2b(row.tobytes(), key=key, digest_size=8, person=field).digest() for row in values.numpy())
-    return torch.frombuffer(bytearray(b"".join(made)), dtype=torch.int64)
+    """Return a keyed 64-bit digest per row: any two of a million rows collide with a probability below 1 in 10^7."""
+    digests = (blake2b(row.tobytes(), key=key, digest_size=8, person=field).digest() for row in values.numpy())
+    return torch.frombuffer(bytearray(b"".join(digests)), dtype=torch.int64)
 
 
 def shared(tag: Tensor, site: Tensor, sites: int) -> tuple[tuple[int, int, int], ...]:
-    """Pairs of sites by the number of distinct inputs that both hold."""
+    """Return pairs of sites by the number of distinct inputs that both hold."""
     if not len(tag):
         return ()
     from scipy.sparse import coo_array, triu
@@ -67,12 +67,12 @@ def shared(tag: Tensor, site: Tensor, sites: int) -> tuple[tuple[int, int, int],
     number = tag.unique(return_inverse=True)[1]
     holds = coo_array((torch.ones(len(tag), dtype=torch.int64), (number, site)), shape=(int(number.max()) + 1, sites))
     both = triu(holds.T @ holds, k=1).tocoo()
-    found = sorted(zip(*map(list, (-both.data, both.row, both.col)), strict=True))
-    return tuple((int(a), int(b), int(-n)) for n, a, b in found[:MOST_PAIRS])
+    pairs = sorted(zip(*map(list, (-both.data, both.row, both.col)), strict=True))
+    return tuple((int(a), int(b), int(-n)) for n, a, b in pairs[:MOST_PAIRS])
 
 
 def contradicted(tag: Tensor, labels: Sequence[Labels], key: bytes) -> int:
-    """Return the number of inputs with different labels in different rows, unless both of two labels may be right."""
+    """Count the inputs with different labels in different rows; 0 if two different labels may both be correct."""
     if not labels[0].settles:
         return 0
     several = (tag.bincount()[tag] > 1).nonzero().flatten()

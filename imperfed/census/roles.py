@@ -1,4 +1,4 @@
-"""The parts that columns of a table play, told by their values, and by their names where values do not tell."""
+"""The roles of the columns of a table, guessed from their values, and from their names if values do not decide."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ WORDY = ("key", "name")
 IDS = ("id", "uid", *WORDY)
 PERSONS = ("patient", "person", "subject")
 GROUPS = (*PERSONS, "family", "group")
-"""Words in the names of columns."""
+"""Words in the names of columns that suggest a role."""
 IN_DOUBT = -1.0
 CATEGORIES = 50
-"""Words up to which a column of words is an input."""
+"""The most distinct words of a column that is used as a categorical input."""
 
 
 @dataclass
 class Look:
-    """The columns that play no part yet, and what was said of the others."""
+    """The columns without a role so far, and the reasons for the roles of the others."""
 
     layout: FolderLayout
     columns: dict[str, Column]
@@ -53,77 +53,77 @@ class Look:
         why: list[str],
         delimiter: str,
     ) -> Look:
-        """A first look at all columns."""
+        """Begin with all columns."""
         common = {name: c for name, c in every.items() if all(name in columns for columns in files)}
         scattered = {name: c for name, c in every.items() if name not in common}
         return cls(layout, common, files, why, delimiter, scattered)
 
     def take(self, name: str, sentence: str) -> Column:
-        """Give a column its part."""
+        """Give a column its role, with a sentence that says why."""
         self.why.append(sentence)
         return self.columns.pop(name)
 
     def named(self, words: Sequence[str]) -> list[Column]:
-        """The columns with one of these words in their name, in the order of the words."""
-        found = (c for word in words for c in self.columns.values() if word in _words(c.name))
-        return list({c.name: c for c in found}.values())
+        """Return the columns with one of these words in their name, in the order of the words."""
+        matches = (c for word in words for c in self.columns.values() if word in _words(c.name))
+        return list({c.name: c for c in matches}.values())
 
     def within(self, names: Sequence[str]) -> Column | None:
-        """A column that names one of these in every row, and several of them in all."""
-        found = (c for c in self.columns.values() if c.values and len(c.values) > 1 and not c.blanks and not c.lists)
-        return next((c for c in found if c.values is not None and c.values <= set(names)), None)
+        """Return a column that has one of these names in every row, and several of them overall."""
+        filled = (c for c in self.columns.values() if c.values and len(c.values) > 1 and not c.blanks and not c.lists)
+        return next((c for c in filled if c.values is not None and c.values <= set(names)), None)
 
 
 def guess_site(look: Look) -> str:
-    """The column that says where a row lies, in one file for all sites."""
-    found = sorted((c for c in look.named(SITES) if c.values and not c.unique), key=lambda c: bool(c.blanks))
-    if found and found[0].blanks:
-        row = first_blank(look.layout.files[0], found[0].name, look.delimiter)
+    """Guess the column that names the site of a row, in one file for all sites."""
+    columns = sorted((c for c in look.named(SITES) if c.values and not c.unique), key=lambda c: bool(c.blanks))
+    if columns and columns[0].blanks:
+        row = first_blank(look.layout.files[0], columns[0].name, look.delimiter)
         raise DataError(
-            f"{look.layout.files[0]}, {row}, column {found[0].name}: found a blank, expected a site's name; fill the "
-            f"cell, or drop the row ({many(found[0].blanks, 'blank')} in all)"
+            f"{look.layout.files[0]}, {row}, column {columns[0].name}: found a blank, expected a site's name; fill the "
+            f"cell, or drop the row ({many(columns[0].blanks, 'blank')} in total)"
         )
-    if not found:
+    if not columns:
         raise DataError(
             f"{look.layout.files[0]}: one file for all sites needs a column that names the site, and none is called "
-            f"{', '.join(SITES[:4])} or the like; rename it, or write federation.toml with site_column = ..."
+            f"{', '.join(SITES[:4])} or similar; rename it, or write federation.toml with site_column = ..."
         )
-    name = found[0].name
-    look.take(name, f"site_column: {name}, by its name; {len(found[0].values or ())} sites")
+    name = columns[0].name
+    look.take(name, f"site_column: {name}, by its name; {len(columns[0].values or ())} sites")
     return name
 
 
 def guess_labels(look: Look, site: str) -> LabelColumns:
-    """Where the labels stand, and of which kind they are."""
-    told = [c for c in look.named(LABELS) if c.lists or c.few]
+    """Guess the columns of the labels, and their kind."""
+    by_name = [c for c in look.named(LABELS) if c.lists or c.few]
     marked = _marked(look)
     gaps = [c for c in marked if c.blanks or IN_DOUBT in map(float, c.values or ())]
     lacking = [c for c in marked if c.name in look.scattered]
     sets = [c for c in look.columns.values() if (c.lists or c.separator()) and not set(_words(c.name)) & {*SENSITIVE}]
     last = [c for c in _last(look, marked) if c.few and not c.blanks and not (lacking and c in marked)]
-    if told or (not gaps and (sets or last)):
-        return _one_column(look, (told or sets or last)[0], site, bool(told))
+    if by_name or (not gaps and (sets or last)):
+        return _one_column(look, (by_name or sets or last)[0], site, bool(by_name))
     if gaps or len(marked) > 1:
-        return _a_column_a_class(look, marked)
+        return _one_column_per_class(look, marked)
     raise DataError(
         f"{look.layout.files[0]}: no column looks like labels; found {', '.join(look.columns)}. Call it label, or "
         "write federation.toml with [labels]"
-        + "".join(f"\n  {said}" for said in absent(look.layout, look.files, look.scattered))
+        + "".join(f"\n  {sentence}" for sentence in absent(look.layout, look.files, look.scattered))
     )
 
 
 def _marked(look: Look) -> list[Column]:
-    """The columns of yes and no; those that some sites lack, where every site has one of them."""
+    """Return the columns of yes and no, with those that some sites lack if every site has at least one."""
     every = [*look.columns.values(), *look.scattered.values()]
     names = {c.name for c in every if c.marks}
     if not all(names & columns.keys() for columns in look.files):
         every, names = [*look.columns.values()], names & look.columns.keys()
-    # What nobody has filled in stands among the classes that somebody has.
+    # A column that is blank everywhere counts as a class if other columns are marked.
     return [c for c in every if c.name in names or (names and c.values == frozenset())]
 
 
 def _last(look: Look, marked: Sequence[Column]) -> list[Column]:
-    """The column that stands last in every file, behind all that may be labels and all that may be inputs."""
+    """Return the column that comes last in every file, after all possible labels and inputs."""
     known = look.columns.keys() | {c.name for c in marked}
     ends = {next((name for name in reversed(columns) if name in known), "") for columns in look.files}
     return [c for c in look.columns.values() if ends == {c.name}]
@@ -131,9 +131,9 @@ def _last(look: Look, marked: Sequence[Column]) -> list[Column]:
 
 def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:
     name, mark, classes = column.name, column.separator(), column.names()
-    how = "by its name" if by_name else "cells hold sets" if mark or column.lists else "the last column, of few words"
+    how = "by its name" if by_name else "cells hold sets" if mark or column.lists else "the last column, few values"
     if mark or column.lists:
-        look.take(name, f"labels: candidate sets in {name} ({how}), {len(classes)} classes; one of a set is true")
+        look.take(name, f"labels: candidate sets in {name} ({how}), {len(classes)} classes; one of each set is true")
         true = look.within(classes)
         if true:
             look.take(true.name, f"truth: {true.name} names one of the classes in every row; for evaluation only")
@@ -142,7 +142,7 @@ def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelCo
         return LabelColumns("candidates", classes, name, separator=mark or "|", truth=true.name if true else "")
     alone = max(values_by_site(look.layout.files, look.files, name, site, look.delimiter)) == 1 < len(classes)
     kind = "positive" if alone else "exact"
-    note = "positives only, since every site names one class and no other" if alone else "one class a row"
+    note = "positives only, since every site names a single class" if alone else "one class per row"
     look.take(name, f"labels: {name} ({how}), {len(classes)} classes; {note}")
     true = look.within(classes)
     if true is None or not {"true", "truth"} & set(_words(true.name)):
@@ -151,7 +151,7 @@ def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelCo
     return LabelColumns(kind, classes, name, truth=true.name)
 
 
-def _a_column_a_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
+def _one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
     names = tuple(c.name for c in marked)
     doubtful = sorted({value for c in marked for value in c.values or () if float(value) == IN_DOUBT})
     lacking = [name for name in names if name in look.scattered]
@@ -160,23 +160,23 @@ def _a_column_a_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
     whole = [c.name for c in marked if c.name not in lacking and not c.blanks]
     if whole and len(whole) < len(names):
         look.why.append(
-            f"classes as well, though all sites filled them in: {listed(whole)}; move those that are inputs"
+            f"also taken as classes, although all sites filled them in: {listed(whole)}; move those that are inputs"
         )
     for name in names:
         (look.scattered if name in lacking else look.columns).pop(name)
     if doubtful:
         look.why.append(
-            f"uncertain: {', '.join(doubtful)} is read as unknown; positive, negative and refuse are the others"
+            f"uncertain: {', '.join(doubtful)} is read as unknown; the alternatives are positive, negative and refuse"
         )
     uncertain = Uncertain(tuple(doubtful), "unknown") if doubtful else Uncertain()
     return LabelColumns("annotated", names, columns=names, uncertain=uncertain)
 
 
 def guess_attribute(look: Look) -> SensitiveColumn | None:
-    """A sensitive attribute: a column called so, or one of sets that are no labels."""
+    """Guess the sensitive attribute: a column with such a name, or one of sets that are not labels."""
     sets = [c for c in look.columns.values() if c.few and c.separator()]
-    found = [c for c in [*look.named(SENSITIVE), *sets] if c.few and not c.blanks and len(c.names()) > 1]
-    column = next((c for c in found if c.separator()), found[0] if found else None)
+    columns = [c for c in [*look.named(SENSITIVE), *sets] if c.few and not c.blanks and len(c.names()) > 1]
+    column = next((c for c in columns if c.separator()), columns[0] if columns else None)
     if column is None:
         return None
     how = "cells name several groups" if column.separator() else "by its name"
@@ -191,39 +191,39 @@ def guess_attribute(look: Look) -> SensitiveColumn | None:
 
 
 def guess_id(look: Look, image: str, site: str) -> str:
-    """The column that tells rows apart."""
-    found = [c for c in _row_names(look) if not c.blanks and (c.unique or _unique_at(look, c, site))]
-    if found:
-        look.take(found[0].name, f"id: {found[0].name}, by its name; no value comes twice at a site")
-        return found[0].name
-    if image and all(columns[image].unique for columns in look.files):
-        look.why.append(f"id: {image}, since no image comes twice at a site")
+    """Guess the column that identifies rows."""
+    columns = [c for c in _row_names(look) if not c.blanks and (c.unique or _unique_at(look, c, site))]
+    if columns:
+        look.take(columns[0].name, f"id: {columns[0].name}, by its name; no value occurs twice at a site")
+        return columns[0].name
+    if image and all(file[image].unique for file in look.files):
+        look.why.append(f"id: {image}, since no image occurs twice at a site")
         return image
     return ""
 
 
 def _row_names(look: Look) -> list[Column]:
-    """The columns that are called as ids are: `id`, `patient_id`, `patient`, but not `patient_age`."""
-    found = look.named((*IDS, *PERSONS))
-    return [c for c in found if {*IDS} & {*_words(c.name)} or _words(c.name)[-1] in PERSONS]
+    """Return the columns with names like ids: `id`, `patient_id`, `patient`, but not `patient_age`."""
+    columns = look.named((*IDS, *PERSONS))
+    return [c for c in columns if {*IDS} & {*_words(c.name)} or _words(c.name)[-1] in PERSONS]
 
 
 def _unique_at(look: Look, column: Column, site: str) -> bool:
-    """Whether one file for all sites has no value twice at a site."""
+    """Return whether no value occurs twice at a site, in one file for all sites."""
     return bool(site) and not repeated(look.layout, column.name, site, look.delimiter)
 
 
 def guess_group(look: Look) -> str:
-    """The column of what rows belong to, so that it is not both trained and tested on."""
-    found = [c for c in look.named(GROUPS) if c.values and not c.unique and not c.blanks]
-    if not found:
+    """Guess the column that groups rows which must not be both trained and tested on, such as those of a patient."""
+    columns = [c for c in look.named(GROUPS) if c.values and not c.unique and not c.blanks]
+    if not columns:
         return ""
-    look.take(found[0].name, f"group: {found[0].name}, by its name; its rows are never both trained and tested on")
-    return found[0].name
+    look.take(columns[0].name, f"group: {columns[0].name}, by its name; a group is never both trained and tested on")
+    return columns[0].name
 
 
 def leave_out(look: Look, labels: LabelColumns, site: str) -> None:
-    """Columns that would tell a model what it must not know: names of rows, and the label as others have read it."""
+    """Leave out columns that would leak what a model must not know: ids of rows, and other readings of the label."""
     for c in _row_names(look):
         if not (c.few and {*WORDY} & {*_words(c.name)}):
             twice = repeated(look.layout, c.name, site, look.delimiter)
@@ -235,17 +235,17 @@ def leave_out(look: Look, labels: LabelColumns, site: str) -> None:
         else:
             doubtful.append(c.name)
     if doubtful:
-        look.why.append(f"inputs with the values of the label: {listed(doubtful)}; take out what was made from it")
+        look.why.append(f"inputs with the values of the label: {listed(doubtful)}; remove those derived from it")
 
 
 def _alike(name: str, label: str) -> bool:
-    """Whether a column is called as labels are, or as the label is but for a number."""
+    """Return whether a column is named like labels, or like the label except for a number."""
     first, second = (re.sub(r"[\W\d_]", "", text.lower()) for text in (name, label))
     return first == second or bool(set(_words(name)) & {*LABELS})
 
 
 def guess_inputs(look: Look, image: str) -> Inputs:
-    """All that is left, as far as a model can be given it."""
+    """Take all remaining columns that a model can use as inputs."""
     rest = list(look.columns.values())
     if image:
         first, paths = look.layout.files[0].parent, sorted(look.files[0][image].values or ())
@@ -255,24 +255,24 @@ def guess_inputs(look: Look, image: str) -> Inputs:
     pairs = next((c for c in rest if c.pairs), None)
     if pairs:
         features = 1 + max(int(pair.partition(":")[0]) for value in pairs.values or () for pair in value.split())
-        look.why.append(f"sparse: {pairs.name} holds index:value pairs; the highest index makes {features} features")
+        look.why.append(f"sparse: {pairs.name} holds index:value pairs; the highest index implies {features} features")
         look.why += [f"left out: {c.name}; inputs are sparse" for c in rest if c is not pairs]
         return Inputs(sparse=pairs.name, features=features)
-    whole = [c for c in rest if c.values != frozenset() and not c.blanks and not c.lists]
-    numeric = tuple(c.name for c in whole if c.numeric)
-    words = {c.name: c.names() for c in whole if not c.numeric and c.few and len(c.values or ()) <= CATEGORIES}
+    complete = [c for c in rest if c.values != frozenset() and not c.blanks and not c.lists]
+    numeric = tuple(c.name for c in complete if c.numeric)
+    words = {c.name: c.names() for c in complete if not c.numeric and c.few and len(c.values or ()) <= CATEGORIES}
     of_words = f", {len(words)} of words with all their categories" if words else ""
     look.why.append(f"inputs: {many(len(numeric), 'column')} of numbers{of_words}")
     for c in rest:
         if c.name not in (*numeric, *words):
             look.why.append(f"left out: {c.name}; {_flaw(look, c)}")
         elif c.nearly_numeric:
-            look.why.append(f"taken for words: {c.name}; {_flaw(look, c)}")
+            look.why.append(f"taken as words: {c.name}; {_flaw(look, c)}")
     return Inputs(numeric, words)
 
 
 def _flaw(look: Look, column: Column) -> str:
-    """Why a column is not among those of numbers."""
+    """Return why a column is not used as numbers."""
     if column.blanks:
         return "it has blank cells; fill or drop them"
     cells = spoilt(look.layout, look.files, column.name, look.delimiter) if column.nearly_numeric else ""

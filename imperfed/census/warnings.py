@@ -1,4 +1,4 @@
-"""What a census should make its reader think of, in words: each sentence names the site and the class it is about."""
+"""Warnings about a census, in sentences that name the sites and classes concerned."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from imperfed.core.labels import OneClass
 from imperfed.report.words import many, per_cent
 
 FEW = 10
-"""Rows below which a site learns little and measures nothing."""
+"""The number of rows below which a site learns little and measures nothing."""
 FAR = 0.5
-"""Skew from which a site is unlike the others."""
+"""The skew above which a site is unlike the others."""
 NAMED = 6
-"""Sites or classes named in a sentence before they are counted."""
+"""The most sites or classes named in one sentence."""
 
 
 def warnings(census: Census, measured: bool) -> tuple[str, ...]:
-    """All sentences, those of labels first; `measured`: whether there is anything to measure models on."""
+    """Return all warnings, those about labels first; `measured`: whether models can be measured at all."""
     return tuple(
         sentence
         for part in (_missing(census), _classes(census), _sets(census), _sites(census), _repeats(census))
@@ -26,7 +26,7 @@ def warnings(census: Census, measured: bool) -> tuple[str, ...]:
 
 
 def _missing(census: Census) -> Iterator[str]:
-    """Labels that are not there."""
+    """Warn about missing labels."""
     if caution := census.kind.caution(census.known):
         yield caution
     if not census.kind.partial:
@@ -41,15 +41,15 @@ def _missing(census: Census) -> Iterator[str]:
         at = {c: sum(bool(site.known.told[i]) for site in census.sites) for i, c in enumerate(census.classes)}
         some = sorted((n, name) for name, n in at.items() if 0 < n < K)
         if some:
-            told = listed([f"{name} at {n}" for n, name in some])
-            yield f"{many(len(some), 'class is', 'classes are')} annotated at some of {K} sites only: {told}"
+            classes = listed([f"{name} at {n}" for n, name in some])
+            yield f"{many(len(some), 'class is', 'classes are')} annotated at only some of {K} sites: {classes}"
     blank = [site.name for site in census.sites if not site.known.told.any()]
     if blank:
         yield f"{_sites_named(blank)} {'annotates' if len(blank) == 1 else 'annotate'} nothing at all"
 
 
 def _classes(census: Census) -> Iterator[str]:
-    """Classes that nobody can learn."""
+    """Warn about classes that cannot be learned."""
     known = census.known
     nowhere = _where(census, known.told == 0)
     if nowhere:
@@ -59,14 +59,14 @@ def _classes(census: Census) -> Iterator[str]:
         yield f"class {listed(absent)} is at no site" + (" as a positive" if census.kind.partial else "")
     for site in census.sites if census.kind.settles and len(census.sites) <= NAMED else ():
         if len(census.classes) > 1 and site.largest is not None and site.largest[1] == 1:
-            yield f"site {site.name} holds one class only, {site.largest[0]}"
+            yield f"site {site.name} holds only one class, {site.largest[0]}"
 
 
 def _sets(census: Census) -> Iterator[str]:
-    """Candidate sets that say little."""
+    """Warn about candidate sets that say little."""
     sizes, C = census.sizes(), len(census.classes)
     if sizes.get(C):
-        yield f"{many(sizes[C], 'row has', 'rows have')} all {C} classes as candidates, which says nothing of the label"
+        yield f"{many(sizes[C], 'row has', 'rows have')} all {C} classes as candidates, which says nothing"
     if set(sizes) == {1}:
         yield 'every set holds one candidate: labels are exact, write kind = "exact"'
     for a, b in census.inseparable[:NAMED]:
@@ -74,17 +74,17 @@ def _sets(census: Census) -> Iterator[str]:
 
 
 def _sites(census: Census) -> Iterator[str]:
-    """Sites that are small, or unlike the others."""
+    """Warn about sites that are small, or unlike the others."""
     small = [site for site in census.sites if site.rows < FEW]
     if len(small) <= NAMED:
         yield from (f"site {site.name} has {many(site.rows, 'row')}" for site in small)
     else:
         yield f"{len(small)} of {len(census.sites)} sites have fewer than {FEW} rows"
     far = [site for site in census.sites if site.skew is not None and site.skew > FAR]
-    # A site that knows one of a row's classes alone is often a site of one class, and always far.
+    # Sites that know one of several classes per row often hold a single class, and are then always far.
     if len(census.sites) > 1 and far and not (census.kind.several and issubclass(census.kind, OneClass)):
         names = _sites_named([site.name for site in far]) if len(far) <= NAMED else f"{len(far)} sites"
-        yield f"{names}: classes are spread otherwise than over all sites together (distance above {FAR})"
+        yield f"{names}: class shares differ from those of all sites together (distance above {FAR})"
     largest = max(census.sites, key=_rows)
     if len(census.sites) > 2 and largest.rows > 0.8 * census.rows:
         yield f"site {largest.name} holds {per_cent(largest.rows / census.rows)} of all rows"
@@ -94,7 +94,7 @@ def _sites(census: Census) -> Iterator[str]:
 
 
 def _repeats(census: Census) -> Iterator[str]:
-    """The same inputs in several rows."""
+    """Warn about the same inputs in several rows."""
     repeats = census.repeats
     if any(repeats.within):
         at = [site.name for site, n in zip(census.sites, repeats.within, strict=True) if n]
@@ -105,14 +105,14 @@ def _repeats(census: Census) -> Iterator[str]:
         rows = many(sum(repeats.elsewhere), "row has", "rows have")
         yield f"{rows} the same inputs as a row of another site; most are shared by {names[0]} and {names[1]} ({n})"
     if repeats.contradicted:
-        yield f"{many(repeats.contradicted, 'input stands', 'inputs stand')} in several rows with different labels"
+        yield f"{many(repeats.contradicted, 'input occurs', 'inputs occur')} in several rows with different labels"
     if repeats.tested:
         rows = many(repeats.tested, "test row has", "test rows have")
         yield f"{rows} the same inputs as a training row: the same examples, or inputs too coarse to tell them apart"
 
 
 def _where(census: Census, mask: Iterable[object]) -> list[str]:
-    return [name for name, there in zip(census.classes, mask, strict=True) if there]
+    return [name for name, selected in zip(census.classes, mask, strict=True) if selected]
 
 
 def _rows(site: SiteCensus) -> int:
@@ -124,6 +124,6 @@ def _sites_named(names: Sequence[str]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names with commas, the first of them where there are many."""
+    """Join names with commas; only the first if there are many."""
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

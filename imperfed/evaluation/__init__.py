@@ -1,1 +1,1 @@
-"""Figures of models and labels. With `data`, which makes it, the only reader of the truth."""
+"""Figures of models and labels. Only this package and `data`, which creates it, read the truth."""

@@ -1,4 +1,4 @@
-"""Figures of models and of worked-out labels. The only reader of the truth."""
+"""Figures of models and of inferred labels, measured against the truth."""
 
 from __future__ import annotations
 
@@ -17,39 +17,41 @@ from imperfed.data.oracle import Oracle
 from imperfed.evaluation.fairness import Between, FairnessSummary
 
 Scores = dict[str, tuple[float, int]]
+"""Figures by name, each with the number of test rows."""
 Metric = Callable[[Tensor, Tensor], float]
+"""A figure from logits and true labels."""
 
 
 def figure(value: float) -> float | None:
-    """A figure for a JSON file, which has no NaN: None where there is nothing to measure on."""
+    """Return a figure as JSON can hold it: None in place of NaN, where there is nothing to measure."""
     return value if math.isfinite(value) else None
 
 
 def accuracy_of(suggested: Tensor, y: Tensor) -> float:
-    """Share of labels that are the true class."""
+    """Return the share of labels that are the true class."""
     return float((suggested == y).double().mean())
 
 
 def accuracy(logits: Tensor, y: Tensor) -> float:
-    """Share of examples whose highest logit is the true class."""
+    """Return the share of examples whose highest logit is that of the true class."""
     return accuracy_of(logits.argmax(1), y)
 
 
 def highest(logits: Tensor, k: int) -> Tensor:
-    """The classes of the k highest logits of every example, the lower class first among equals; topk may take any."""
-    left, found = logits.clone(), []
+    """Return the classes of the k highest logits per example; among equals the lower class first, unlike topk."""
+    left, top = logits.clone(), []
     for _ in range(min(k, logits.shape[1])):
-        found.append(left.argmax(1, keepdim=True))  # the first of equals
-        left.scatter_(1, found[-1], -torch.inf)
-    return torch.cat(found, 1)
+        top.append(left.argmax(1, keepdim=True))  # the first among equals
+        left.scatter_(1, top[-1], -torch.inf)
+    return torch.cat(top, 1)
 
 
 def precision_at(k: int) -> Metric:
-    """P@k: the share of the k highest logits of an example that are classes present, mean over examples.
+    """Return P@k: the share of the classes with the k highest logits that are present, mean over examples.
 
-    Divided by k also where fewer classes than k are present; with fewer than k classes in all, by their number. Of
-    equal logits the lower class comes first. Classes that are not annotated are none of an example's classes, and an
-    example without any other is left out.
+    The divisor is k even if fewer than k classes are present, or the number of classes if there are fewer than k in
+    total. Among equal logits the lower class comes first. Classes not annotated for an example are skipped, and so is
+    an example without annotated classes.
     """
 
     def precision(logits: Tensor, y: Tensor) -> float:
@@ -58,35 +60,35 @@ def precision_at(k: int) -> Metric:
         top = highest(logits.masked_fill(y < 0, -torch.inf), k)
         places = torch.arange(top.shape[1], device=y.device) < (y >= 0).sum(1, keepdim=True)
         hits = ((y.gather(1, top) == 1) & places).sum(1)
-        # Divided last, of whole numbers where all is annotated: exact but for one rounding.
+        # Dividing last keeps whole numbers until then if everything is annotated: a single rounding.
         return float((hits * (top.shape[1] / places.sum(1).double())).sum() / top.numel())
 
     return precision
 
 
 def mean_average_precision(logits: Tensor, y: Tensor) -> float:
-    """mAP: area under each class's precision-recall curve, in steps, mean over the classes present; NaN if none is.
+    """Return mAP: the area under each class's stepwise precision-recall curve, mean over present classes; NaN if none.
 
-    Examples of equal logit stand together: their precision is that after the last of them. A class's curve is over the
-    examples where it is annotated.
+    Examples with equal logits share the precision after the last of them. The curve of a class covers the examples for
+    which it is annotated.
     """
     areas = []
     for c in (y == 1).any(0).nonzero().flatten().tolist():
         known = y[:, c] >= 0
         scores, order = logits[known, c].sort(descending=True)
         hits = (y[known, c][order] == 1).double()
-        last = torch.searchsorted(-scores, -scores, right=True)  # examples ranked at least as high
+        last = torch.searchsorted(-scores, -scores, right=True)  # the number of examples ranked at least as high
         areas.append(float((hits.cumsum(0)[last - 1] / last * hits).sum() / hits.sum()))
     return sum(areas) / len(areas) if areas else float("nan")
 
 
 def auroc(logits: Tensor, y: Tensor) -> float:
-    """Area under the ROC curve, mean over the classes that have both present and absent examples; NaN if none has."""
+    """Return the area under the ROC curve, mean over the classes with present and absent examples; NaN if none."""
     return float(class_aurocs(logits, y).nanmean())
 
 
 def class_aurocs(scores: Tensor, y: Tensor) -> Tensor:
-    """The area under each class's ROC curve over the rows where its truth is known; NaN where all of them are alike."""
+    """Return the area under each class's ROC curve over rows whose truth is known; NaN if all of them are alike."""
     from scipy.stats import rankdata
 
     areas = torch.full((y.shape[1],), torch.nan, dtype=torch.float64)
@@ -102,17 +104,17 @@ def class_aurocs(scores: Tensor, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class RepairFigures:
-    """Shares of wrong labels before and after a repair, and of what it changed; None for a share of nothing."""
+    """Shares of wrong labels before and after a repair, and of changed labels; None for a share of nothing."""
 
     noise_before: float | None
     noise_after: float | None
     changed: float | None
     precision: float | None
-    """Of the labels changed, those that were wrong."""
+    """The share of changed labels that were wrong."""
     recall: float | None
-    """Of the wrong labels, those changed."""
+    """The share of wrong labels that were changed."""
     damage: float | None
-    """Of the right labels, those changed."""
+    """The share of correct labels that were changed."""
 
     @classmethod
     def of(cls, given: Tensor, suggested: Tensor, truth: Tensor) -> RepairFigures:
@@ -133,30 +135,28 @@ class FillingFigures:
     """How well missing labels were filled in."""
 
     accuracy: float
-    """The share that is right when probabilities are cut at 0.5."""
+    """The share that is correct with a threshold of 0.5."""
     always_absent: float
-    """The share that would be right if every missing label were taken for absent."""
+    """The share that would be correct if every missing label were taken as absent."""
     auroc: float | None
-    """The mean over classes; None where no class has both present and absent labels among them."""
+    """The mean over classes; None if no class has both present and absent labels among them."""
     n: int
-    """The number of labels filled in whose truth is known."""
+    """The number of filled-in labels whose truth is known."""
 
 
 def share(flags: Tensor) -> float | None:
-    """Return the share of flags that are set; None where there are no flags."""
+    """Return the share of flags that are set; None if there are no flags."""
     return figure(float(flags.double().mean()))
 
 
 ONE_CLASS: dict[str, Metric] = {"accuracy": accuracy}
 SEVERAL_CLASSES: dict[str, Metric] = {"auroc": auroc, "p@1": precision_at(1)}
 ANNOTATED, NEVER_ANNOTATED = "auroc annotated", "auroc never annotated"
-"""The mean over the classes that a site annotates itself, and over those that only others annotate."""
+"""The mean over the classes that a site annotates itself, and over those that only other sites annotate."""
 RANKED: dict[str, Metric] = {f"p@{k}": precision_at(k) for k in (1, 3, 5)} | {"map": mean_average_precision}
-"""Of many classes an example, of which a short list is wanted."""
-
-
+"""For examples with many classes, of which a short list is wanted."""
 VALIDATION = "validation "
-"""Before the name of a figure on validation rows."""
+"""The prefix of figures on validation rows."""
 
 
 def _metrics(y: Tensor) -> dict[str, Metric]:
@@ -175,23 +175,23 @@ def annotators(federation: Federation) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Figures by name, from an oracle that nobody else may read."""
+    """Figures of models and labels, from an oracle that nothing else may read."""
 
     oracle: Oracle
     annotated: Tensor | None = None
-    """bool [K, C]: which classes each site annotates; None where no class is left out by anybody."""
+    """bool [K, C]: which classes each site annotates; None if no site leaves out a class."""
     between: Between | None = None
-    """Whom fairness is measured between, where it is."""
+    """The groups between which fairness is measured, if it is."""
 
     @classmethod
     def of(cls, oracle: Oracle, federation: Federation, between: Between | None = None) -> Evaluator:
-        """With what the federation's labels say about who annotates what."""
+        """Return an evaluator that knows from the federation's labels which site annotates what."""
         if between is not None and any(y.ndim > 1 for y in oracle.test_y):
-            raise UsageError(f"fairness is measured of one class a row; rows of {federation.name} may have several")
+            raise UsageError(f"fairness is measured for one class per row; rows of {federation.name} may have several")
         return cls(oracle, annotators(federation), between)
 
     def to(self, device: torch.device) -> Evaluator:
-        """With the inputs on a device; the truth stays in the host's memory, where figures are worked out."""
+        """Return a copy with the inputs on a device; the truth stays in host memory, where figures are computed."""
         moved: dict[int, Tensor] = {}
 
         def move(x: Tensor) -> Tensor:
@@ -214,21 +214,21 @@ class Evaluator:
 
     @property
     def one_test(self) -> bool:
-        """Whether all sites are measured on the same test rows."""
+        """Whether all sites are evaluated on the same test rows."""
         return self.oracle.one_test
 
     @property
     def metric(self) -> str:
-        """The name of the figure that tables lead with."""
+        """The name of the leading figure in tables."""
         tested = [y for y in (*self.oracle.test_y[:1], self.oracle.common_y, self.oracle.validation_y) if y is not None]
         return next(iter(self._metrics(tested[0]) if tested else ONE_CLASS))
 
     def _metrics(self, y: Tensor) -> dict[str, Metric]:
-        """Without test sets at the sites each of them knows one label: what counts is a short list of labels."""
+        """Return the figures that suit the truth; without test sets at the sites, a short list of classes counts."""
         return RANKED if y.ndim > 1 and not self.sites else _metrics(y)
 
     def site(self, site: int, net: Net) -> Scores:
-        """Figures of a network on one site's own test set."""
+        """Return the figures of a network on the test set of one site."""
         x, y, groups = self.oracle.test_x[site], self.oracle.test_y[site], self.oracle.test_group
         logits = _logits(net, x)
         fair = {}
@@ -237,9 +237,9 @@ class Evaluator:
         return self._scores(logits, y, None if self.annotated is None else self.annotated[site]) | fair
 
     def common(self, net: Net) -> Scores:
-        """Figures of a network on the test set of no site in particular; empty where there is none.
+        """Return the figures of a network on the common test set; empty if there is none.
 
-        Those on validation rows are called so; settings are chosen by them.
+        Figures on validation rows, by which settings are chosen, have a prefix.
         """
         scores: Scores = {}
         for prefix, x, y in (
@@ -251,7 +251,7 @@ class Evaluator:
         return scores
 
     def _scores(self, logits: Tensor, y: Tensor, own: Tensor | None = None) -> Scores:
-        """Figures; a class that nobody annotates is left out of every mean, one that others do is told apart."""
+        """Return figures; means skip classes that no site annotates and separate those that only others annotate."""
         n = len(y)
         scores = {name: (metric(logits, y), n) for name, metric in self._metrics(y).items()}
         if self.annotated is None:
@@ -264,11 +264,11 @@ class Evaluator:
         return scores
 
     def by_class(self, site: int, net: Net) -> Tensor:
-        """The AUROC of every class on one site's own test set; NaN where there is none."""
+        """Return the AUROC of every class on the test set of one site; NaN where undefined."""
         return class_aurocs(_logits(net, self.oracle.test_x[site]), self.oracle.test_y[site])
 
     def filled_in(self, start: int, stop: int, missing: Tensor, belief: Tensor) -> FillingFigures | None:
-        """Judge how missing labels (a mask) of these training rows were filled in; None where no truth is known."""
+        """Judge how the missing labels (a mask) of these training rows were filled in; None if no truth is known."""
         if self.oracle.truth is None:
             return None
         truth = torch.where(missing, self.oracle.truth[start:stop], -1)
@@ -284,27 +284,27 @@ class Evaluator:
         )
 
     def fairness(self, sites: Sequence[Scores], seed: int) -> FairnessSummary | None:
-        """Measure fairness on the test rows of all sites together, from their figures; None if nobody asked for it."""
+        """Measure fairness on the pooled test rows of all sites, from their figures; None if it is not requested."""
         return None if self.between is None else FairnessSummary.of(self.between, sites, seed, self.one_test)
 
     def labels(self, start: int, stop: int, suggested: Tensor) -> float | None:
-        """Share of the labels worked out for these training rows that are true; None where truth is unknown."""
+        """Return the share of labels inferred for these training rows that are true; None if the truth is unknown."""
         truth = self.oracle.truth
         return None if truth is None else accuracy_of(suggested, truth[start:stop])
 
     def repaired(self, start: int, stop: int, given: Tensor, suggested: Tensor) -> RepairFigures | None:
-        """Judge what a repair did to the labels of these training rows; None where the truth is unknown."""
+        """Judge how a repair changed the labels of these training rows; None if the truth is unknown."""
         truth = self.oracle.truth
         return None if truth is None else RepairFigures.of(given, suggested, truth[start:stop])
 
     def rand_index(self, groups: tuple[int, ...]) -> float | None:
-        """The adjusted Rand index of groups of sites against their tasks; None where sites have no tasks."""
+        """Return the adjusted Rand index of groups of sites against their tasks; None if sites have no tasks."""
         from sklearn.metrics import adjusted_rand_score
 
         return float(adjusted_rand_score(self.oracle.tasks, groups)) if groups and self.oracle.tasks else None
 
     def mistaken(self, suggested: Tensor, classes: int) -> list[list[int]] | None:
-        """How often each true class (row) was taken for each other (column); None where truth is unknown."""
+        """Count how often each true class (row) was mistaken for another (column); None if the truth is unknown."""
         if self.oracle.truth is None:
             return None
         wrong = self.oracle.truth != suggested
@@ -315,5 +315,5 @@ class Evaluator:
 
 @torch.no_grad()
 def _logits(net: Net, x: Tensor) -> Tensor:
-    """In the host's memory."""
+    """Return the logits of all rows, in host memory."""
     return torch.cat([net(part) for part in x.split(1024)]).cpu()

@@ -1,12 +1,13 @@
-"""Fairness between a target group t and everybody else, with the unprivileged class u as the positive class.
+"""Fairness between a target group t and the rest, with the unprivileged class u as the positive class.
 
-    EOD    equal opportunity difference     TPR(t) - TPR(rest), TPR = share of the rows of class u that are given u
-    SPD    statistical parity difference    SR(t) - SR(rest),   SR = share of all rows that are given u
+    EOD    equal opportunity difference     TPR(t) - TPR(rest), TPR = share of the rows of class u predicted as u
+    SPD    statistical parity difference    SR(t) - SR(rest),   SR = share of all rows predicted as u
 
-Positive: the target group is given u more often. Everything is computed from counts, which add up over sites; where all
-sites are measured on the same rows, each row counts once, with the mean of what the sites make of it. A figure with an
-empty cell is undefined (None), never 0. But for the sign, EOD is fairlearn's `equal_opportunity_difference` and
-SPD its `demographic_parity_difference` of two groups; fairlearn takes the rate of an empty cell to be 0.
+Positive values: u is predicted more often for the target group. Everything is computed from counts, which add up over
+sites; if all sites are evaluated on the same rows, each row counts once, with the mean of the sites' predictions. A
+figure with an empty cell is undefined (None), never 0. Except for the sign, EOD is fairlearn's
+`equal_opportunity_difference` and SPD its `demographic_parity_difference` for two groups; fairlearn takes the rate of
+an empty cell as 0.
 """
 
 from __future__ import annotations
@@ -23,32 +24,32 @@ from imperfed.core.errors import UsageError, unknown
 from imperfed.core.federation import Attribute
 
 Scores = dict[str, tuple[float, int]]
-"""Figures by name, each with the number of rows it is of."""
+"""Figures by name, each with its number of rows."""
 Cells = Callable[[Tensor], Tensor]
-"""Of counts [..., group, class, given u], the rows whose shares a figure compares: [..., group, given u]."""
+"""From counts [..., group, y is u, prediction is u], the cells a figure compares: [..., group, prediction is u]."""
 
 FAIR = "fair/"
-"""Figures of this prefix are of groups of rows; they are told of all sites together."""
+"""The prefix of figures of groups of rows; they are reported for all sites together."""
 REST, TARGET = 0, 1
 GROUPS = ("rest", "target")
 RATES = ("fpr", "tpr")
-"""Share of the rows given u: of the rows of other classes (0), of those of class u (1)."""
+"""Share of rows predicted as u: among rows of other classes (0), among those of class u (1)."""
 BY = ("candidate", "true")
-"""Who belongs to the target group: rows that name it among their candidates, or rows whose true group it is."""
+"""Membership in the target group: rows with it among their candidates, or rows whose true group it is."""
 RESAMPLES, LEVEL = 2000, 0.95
 FEWEST = 10
-"""Rows of either group below which a figure has no interval: to draw from fewer tells nothing new."""
+"""The least number of rows in either group for an interval: resampling fewer rows says nothing."""
 
 
 @dataclass(frozen=True)
 class Fairness:
-    """Whom fairness is measured between; empty where it is not measured."""
+    """The groups between which fairness is measured; empty if it is not measured."""
 
     target: str = ""  # t: a group of the sensitive attribute
     unprivileged: str = ""  # u: a class
 
     def between(self, attribute: Attribute | None, classes: tuple[str, ...], data: str) -> Between | None:
-        """The same with the numbers behind the names; None where nothing is to be measured."""
+        """Resolve the names to column, group and class numbers; None if nothing is to be measured."""
         if not self.target and not self.unprivileged:
             return None
         if attribute is None:
@@ -65,45 +66,48 @@ class Fairness:
 
 @dataclass(frozen=True)
 class Between:
-    """Whom fairness is measured between: names, and numbers."""
+    """The groups between which fairness is measured, as names and as numbers."""
 
     names: Fairness
     column: int
-    """Of the input, 1 where the target group is among the row's candidates."""
+    """The input column that is 1 if the target group is among the row's candidates."""
     group: int
     unprivileged: int
 
     def scores(self, x: Tensor, y: Tensor, predicted: Tensor, groups: Tensor | None) -> Scores:
-        """Rates of one site's test rows, whose true groups may be known."""
-        found = rates(BY[0], predicted, y, x[:, self.column] > 0.5, self.unprivileged)
-        return found if groups is None else found | rates(BY[1], predicted, y, groups == self.group, self.unprivileged)
+        """Return the rates of one site's test rows, by true group as well if that is known."""
+        scores = rates(BY[0], predicted, y, x[:, self.column] > 0.5, self.unprivileged)
+        if groups is not None:
+            scores |= rates(BY[1], predicted, y, groups == self.group, self.unprivileged)
+        return scores
 
 
 # -- counts and rates --------------------------------------------------------------------------------------------------
 
 
 def count(predicted: Tensor, y: Tensor, inside: Tensor, u: int) -> Tensor:
-    """int64 [in the target group, y is u, prediction is u]: how many rows there are of each kind."""
+    """Count rows by (in the target group, y is u, prediction is u): int64 [2, 2, 2]."""
     cell = 4 * inside.long() + 2 * (y == u).long() + (predicted == u).long()
     return torch.bincount(cell, minlength=8).view(2, 2, 2)
 
 
 def rates(by: str, predicted: Tensor, y: Tensor, inside: Tensor, u: int) -> Scores:
-    """FPR, TPR and accuracy of both groups, each with its number of rows: as much as the counts themselves."""
+    """Return FPR, TPR and accuracy of both groups with their numbers of rows, equivalent to the counts."""
     counts, right = count(predicted, y, inside, u), predicted == y
-    found: Scores = {}
+    scores: Scores = {}
     for g, group in enumerate(GROUPS):
         rows = right[inside.long() == g]
-        found[f"{FAIR}accuracy/{group}/{by}"] = (float(rows.double().mean()), len(rows))
+        scores[f"{FAIR}accuracy/{group}/{by}"] = (float(rows.double().mean()), len(rows))
         for c, rate in enumerate(RATES):
-            found[f"{FAIR}{rate}/{group}/{by}"] = (float(share(counts[g, c])), int(counts[g, c].sum()))
-    return found
+            scores[f"{FAIR}{rate}/{group}/{by}"] = (float(share(counts[g, c])), int(counts[g, c].sum()))
+    return scores
 
 
 def pooled(by: str, sites: Iterable[Mapping[str, tuple[float, int]]], one_test: bool = False) -> Tensor | None:
-    """The counts of all sites together, from their rates; None where no site has any.
+    """Return the counts of all sites together, from their rates; None if no site has any.
 
-    Of sites that are measured on the same rows, the mean of their counts: float64, whole only in its sums of rows.
+    For sites evaluated on the same rows (`one_test`), return the mean of their counts: float64, of which only the sums
+    over predictions are whole numbers.
     """
     counts = [counts_of(by, scores) for scores in sites if f"{FAIR}{RATES[0]}/{GROUPS[0]}/{by}" in scores]
     if not counts:
@@ -113,44 +117,44 @@ def pooled(by: str, sites: Iterable[Mapping[str, tuple[float, int]]], one_test: 
 
 
 def counts_of(by: str, scores: Mapping[str, tuple[float, int]]) -> Tensor:
-    """The counts behind one site's rates."""
+    """Recover the counts from one site's rates."""
     counts = torch.zeros(2, 2, 2, dtype=torch.int64)
     for g, group in enumerate(GROUPS):
         for c, rate in enumerate(RATES):
             value, n = scores[f"{FAIR}{rate}/{group}/{by}"]
-            given = round(value * n) if n else 0
-            counts[g, c] = torch.tensor([n - given, given])
+            predicted = round(value * n) if n else 0
+            counts[g, c] = torch.tensor([n - predicted, predicted])
     return counts
 
 
 def rows_in(counts: Tensor) -> int:
-    """How many rows these counts are of."""
+    """Return the number of rows that were counted."""
     return round(float(counts.sum()))
 
 
 def mean_accuracy(by: str, group: str, sites: Iterable[Mapping[str, tuple[float, int]]]) -> float | None:
-    """The accuracy on a group's rows at all sites together."""
+    """Return the accuracy on a group's rows over all sites; None if there are none."""
     name = f"{FAIR}accuracy/{group}/{by}"
-    there = [scores[name] for scores in sites if name in scores and scores[name][1]]
-    rows = sum(n for _, n in there)
-    return math.fsum(value * n for value, n in there) / rows if rows else None
+    measured = [scores[name] for scores in sites if name in scores and scores[name][1]]
+    rows = sum(n for _, n in measured)
+    return math.fsum(value * n for value, n in measured) / rows if rows else None
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
 def share(counts: Tensor) -> Tensor:
-    """The share of the rows given u, of counts [..., (not given u, given u)]; NaN of no rows."""
+    """Return the share of rows predicted as u, from counts [..., (not u, u)]; NaN for no rows."""
     return counts[..., 1].double() / counts.sum(-1)
 
 
 def eod(counts: Tensor) -> Tensor:
-    """The cells of TPR(t) - TPR(rest): the rows of class u."""
+    """Return the cells of TPR(t) - TPR(rest): the rows of class u."""
     return counts[..., 1, :]
 
 
 def spd(counts: Tensor) -> Tensor:
-    """The cells of SR(t) - SR(rest): all rows."""
+    """Return the cells of SR(t) - SR(rest): all rows."""
     return counts.sum(-2)
 
 
@@ -158,21 +162,21 @@ FIGURES: dict[str, Cells] = {"eod": eod, "spd": spd}
 
 
 def difference(cells: Tensor) -> Tensor:
-    """The target group's share minus that of the rest."""
+    """Return the target group's share minus that of the rest."""
     shares = share(cells)
     return shares[..., TARGET] - shares[..., REST]
 
 
 def measure(figure: Cells, counts: Tensor) -> float | None:
-    """A figure's value; None where it is undefined."""
+    """Return the value of a figure; None if it is undefined."""
     value = float(difference(figure(counts)))
     return None if math.isnan(value) else value
 
 
 def interval(figure: Cells, counts: Tensor, seed: int = 0) -> tuple[float, float] | None:
-    """The percentile bootstrap over rows; None where there are too few of them.
+    """Return the percentile bootstrap interval over rows; None if there are too few of them.
 
-    To draw n rows with replacement and count them is to draw the counts from a multinomial.
+    Drawing n rows with replacement and counting them is the same as drawing the counts from a multinomial.
     """
     n = rows_in(counts)
     if min(map(rows_in, figure(counts))) < FEWEST:
@@ -184,19 +188,19 @@ def interval(figure: Cells, counts: Tensor, seed: int = 0) -> tuple[float, float
 
 
 def course(sites: Sequence[Mapping[str, tuple[float, int]]], one_test: bool = False) -> Scores:
-    """A round's figures of all sites together, each with the number of rows in the target group's cell."""
-    found: Scores = {}
+    """Return a round's figures over all sites, each with the number of rows in the target group's cell."""
+    scores: Scores = {}
     for by in BY:
         counts = pooled(by, sites, one_test)
         if counts is None:
             continue
         for name, figure in FIGURES.items():
             cells = figure(counts)
-            found[f"{FAIR}{name}/{by}"] = (float(difference(cells)), rows_in(cells[TARGET]))
+            scores[f"{FAIR}{name}/{by}"] = (float(difference(cells)), rows_in(cells[TARGET]))
         for g, group in enumerate(GROUPS):
             value = mean_accuracy(by, group, sites)
-            found[f"{FAIR}accuracy/{group}/{by}"] = (math.nan if value is None else value, rows_in(counts[g]))
-    return found
+            scores[f"{FAIR}accuracy/{group}/{by}"] = (math.nan if value is None else value, rows_in(counts[g]))
+    return scores
 
 
 # -- the end of a run --------------------------------------------------------------------------------------------------
@@ -204,31 +208,31 @@ def course(sites: Sequence[Mapping[str, tuple[float, int]]], one_test: bool = Fa
 
 @dataclass(frozen=True)
 class FairnessFigure:
-    """A figure on the test rows of all sites together; None where it is undefined."""
+    """A figure on the pooled test rows of all sites; None if undefined."""
 
     value: float | None
     interval: tuple[float, float] | None
-    """At 95 %, by the bootstrap over rows; None where there are too few of them."""
+    """The 95 % bootstrap interval over rows; None if there are too few of them."""
 
     @classmethod
     def of(cls, figure: Cells, counts: Tensor, seed: int) -> FairnessFigure:
-        """Measure a figure from counts."""
+        """Compute a figure from counts."""
         return cls(measure(figure, counts), interval(figure, counts, seed))
 
 
 @dataclass(frozen=True)
 class GroupSummary:
-    """The test rows of the target group, or those of everybody else."""
+    """The test rows of the target group, or of the rest."""
 
     rows: int
     unprivileged: int
-    """Rows of the unprivileged class."""
+    """The number of rows of the unprivileged class."""
     accuracy: float | None
 
 
 @dataclass(frozen=True)
 class FairnessBetween:
-    """Both figures between the target group and everybody else, and the counts behind them."""
+    """Both figures between the target group and the rest, and the underlying counts."""
 
     eod: FairnessFigure
     spd: FairnessFigure
@@ -239,7 +243,7 @@ class FairnessBetween:
     def of(
         cls, by: str, sites: Sequence[Mapping[str, tuple[float, int]]], seed: int, one_test: bool
     ) -> FairnessBetween | None:
-        """Combine the rates of all sites; None where no site has any of this grouping."""
+        """Combine the rates of all sites; None if no site has rates of this grouping."""
         counts = pooled(by, sites, one_test)
         if counts is None:
             return None
@@ -250,7 +254,7 @@ class FairnessBetween:
         return cls(FairnessFigure.of(eod, counts, seed), FairnessFigure.of(spd, counts, seed), rest, target)
 
     def in_words(self, by: str) -> list[str]:
-        """Say each figure in one sentence."""
+        """Describe each figure in one sentence."""
         cells = (
             ("EOD", self.eod, self.target.unprivileged, self.rest.unprivileged),
             ("SPD", self.spd, self.target.rows, self.rest.rows),
@@ -265,7 +269,7 @@ class FairnessBetween:
 
 @dataclass(frozen=True)
 class FairnessSummary:
-    """Fairness at the end of a run, by candidate group and by true group; None where no site knows the groups."""
+    """Fairness at the end of a run, by candidate group and by true group; None if no site knows the groups."""
 
     target: str
     unprivileged: str
@@ -285,10 +289,10 @@ class FairnessSummary:
         return cls(names.target, names.unprivileged, candidate, true)
 
     def groupings(self) -> list[tuple[str, FairnessBetween]]:
-        """Return the figures that there are, each with who belongs to the target group."""
+        """Return the groupings that were measured, each with its figures."""
         both = zip(BY, (self.candidate, self.true), strict=True)
         return [(by, between) for by, between in both if between is not None]
 
     def in_words(self) -> list[str]:
-        """Say all figures in sentences."""
+        """Describe all figures in sentences."""
         return [line for by, between in self.groupings() for line in between.in_words(by)]

@@ -1,4 +1,4 @@
-"""When a run first reached a target figure: after how many rounds, and how many seconds of training."""
+"""Time to a target figure: the rounds and the seconds of training until a run first reached it."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ Record = dict[str, Any]
 """A line of `metrics.jsonl`."""
 
 SECONDS = "seconds"
-"""The metric of a round's training time, without evaluation; recorded where a target is set, as no two runs agree."""
+"""The metric of a round's training time without evaluation; recorded only if a target is set, as it varies by run."""
 
 
 def time_taken(report: RoundReport) -> Record:
-    """A round's line of `metrics.jsonl` about its time."""
+    """Return the line of `metrics.jsonl` with a round's training time."""
     return {"round": report.round + 1, "site": "*", "metric": SECONDS, "value": round(report.seconds, 6)}
 
 
 @dataclass(frozen=True)
 class TargetReached:
-    """When a run first reached a target figure; None where it never did."""
+    """When a run first reached a target figure; None if it never did."""
 
     value: float
     """The target."""
     of: str
-    """Which figure was to reach it."""
+    """The figure that should reach it."""
     round: int | None
     seconds: float | None
-    """Of training until then."""
+    """Seconds of training until then."""
 
     @classmethod
     def find(cls, records: Iterable[Record], metric: str, target: float) -> TargetReached:
-        """Find the first round whose figure is the target or more.
+        """Find the first round whose figure is at least the target.
 
-        The figure is the global model's on the common test set or, where there is none, the mean over the sites.
+        The figure is that of the global model on the common test set or, if there is none, the mean over the sites.
         """
         values: dict[str, dict[int, list[float]]] = {}
         for r in records:
@@ -52,7 +52,7 @@ class TargetReached:
         return cls(target, of, min(rounds), round(math.fsum(spent), 3))
 
     def sentence(self) -> str:
-        """Say it in words."""
+        """Describe it in one sentence."""
         goal = f"{100 * self.value:g} % ({self.of})"
         if self.round is None:
             return f"{goal} was not reached"

@@ -154,6 +154,7 @@ def same_data(one: Config, other: Config) -> bool:
 def _labelling(config: Config) -> LabelConfig:
     labelling = config.labels
     wanted = config.repair or config.method.objective  # a repair sees the labels first
+    # The two kinds besides candidate sets that can be simulated; any other kind is refused by `choose_objective`.
     if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):
         return replace(labelling, kind=wanted.labels.kind)
     return labelling

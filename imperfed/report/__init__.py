@@ -1,4 +1,4 @@
-"""One page about one run, `report.html`, made from the files in the run's folder and nothing else."""
+"""The page about one run, `report.html`, made only from the files in the folder of the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["write_report"]
 
 
 def write_report(folder: RunFolder) -> Path:
-    """Write `report.html`, for a run that has ended or for what there is of one so far; returns its path."""
+    """Write `report.html` for a finished run, or for what exists of an unfinished one; return its path."""
     from jinja2 import Environment, StrictUndefined
 
     page = resources.files("imperfed.report").joinpath("page.html").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the report says, as the page's template wants it."""
+"""The content of the report, in the form the page template expects."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from imperfed.report.sections import Picture
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
 from imperfed.results.summary import FilledLabels
 
-FOLDED = 30  # sites beyond which their table is folded
-EVENTS = 20  # kinds of events told
+FOLDED = 30  # number of sites above which their table is folded
+EVENTS = 20  # number of events listed
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Tile:
 
 
 def content(run: RunFiles) -> dict[str, Any]:
-    """Everything the page shows, in its order."""
+    """Return everything that the page shows, in order."""
     settings = run.config.run
     own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
     later = (sections.candidate_sets(run), *own, sections.confidence(run), sections.data(run))
@@ -61,13 +61,13 @@ def content(run: RunFiles) -> dict[str, Any]:
 
 
 def label_sentence(run: RunFiles) -> str:
-    """Say what became of the imperfect labels."""
+    """Describe the inferred labels in one sentence."""
     labels = run.summary.labels if run.summary else None
     return missing.filled_sentence(labels) if isinstance(labels, FilledLabels) else sections.label_sentence(run)
 
 
 def resolved(run: RunFiles) -> str:
-    """What the figure of the labels at a site is called; nothing where there is none."""
+    """Return the heading of the sites' label figures; empty if there are none."""
     if all(row.labels is None for row in run.sites):
         return ""
     filled = run.summary and isinstance(run.summary.labels, FilledLabels)
@@ -75,7 +75,7 @@ def resolved(run: RunFiles) -> str:
 
 
 def about(run: RunFiles) -> list[str]:
-    """What kind of run this is, in a few words each."""
+    """Describe the run in a few words each: objective, sites, rounds, seeds."""
     config = run.config
     own = config.method.objective.name if config.method.objective else ""
     objective = run.summary.objective if run.summary else config.run.objective or own
@@ -89,7 +89,7 @@ def about(run: RunFiles) -> list[str]:
 
 
 def tiles(run: RunFiles) -> list[Tile]:
-    """The headline figures; none where nothing was measured."""
+    """Return the headline figures; none if nothing was measured."""
     overall, what = run.overall, named(run.metric)
     measured = [row for row in run.sites if row.value is not None]
     when = "" if run.summary else f", after round {run.measured}"
@@ -116,12 +116,12 @@ def tiles(run: RunFiles) -> list[Tile]:
 
 
 def common_tile(name: str, value: float, rows: int, when: str = "") -> Tile:
-    """The figure of the global model."""
+    """Return the tile with the figure of the global model."""
     return Tile(name, per_cent(value), f"common test set, n = {count(rows)}{when}")
 
 
 def spread(run: RunFiles) -> Picture | None:
-    """How the figure varies between sites, where they are too many for a table at first sight."""
+    """Draw how the figure varies between sites, if they are too many for an open table."""
     values = [row.value for row in run.sites if row.value is not None]
     if len(values) <= FOLDED:
         return None
@@ -131,7 +131,7 @@ def spread(run: RunFiles) -> Picture | None:
 
 
 def traffic(run: RunFiles) -> list[str]:
-    """What travelled, in sentences."""
+    """Describe the traffic between sites and server in sentences."""
     up, down = (
         [value for sites in run.history.get(f"bytes/{way}", {}).values() for value, _ in sites.values()]
         for way in ("up", "down")
@@ -140,18 +140,18 @@ def traffic(run: RunFiles) -> list[str]:
         return ["The coordinator counts the bytes." if run.sent else "Nothing left the sites."]
     rounds = max(len(up), 1)
     sentences = [
-        f"Up from the sites: {amount(sum(up))} in {many(rounds, 'round')}, {amount(sum(up) / rounds)} a round. "
-        f"Down to them: {amount(sum(down))}, {amount(sum(down) / rounds)} a round."
+        f"Up from the sites: {amount(sum(up))} in {many(rounds, 'round')}, {amount(sum(up) / rounds)} per round. "
+        f"Down to them: {amount(sum(down))}, {amount(sum(down) / rounds)} per round."
     ]
     trained = {site for sites in run.history.get("train/loss", {}).values() for site in sites}
     if not trained <= {row.site for row in run.sites}:
         sentences.append(
-            "The sites' rows were brought together for training, which only a reference may do; they are not counted."
+            "The sites' rows were pooled for training, which only a reference method may do; they are not counted."
         )
     return sentences
 
 
 def further(events: Sequence[Event]) -> str:
-    """How much of the log is not told."""
+    """Say how many entries of the log are not listed."""
     more = len(events) - EVENTS
     return f"and {many(more, 'further entry', 'further entries')} in log.txt" if more > 0 else ""

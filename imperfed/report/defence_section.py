@@ -1,4 +1,4 @@
-"""The report's section on what a defence thought of the sites."""
+"""The report section on a defence's verdicts about the sites."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def suspicions(run: RunFiles) -> Section | None:
-    """Who was left out, since when and why; None where no defence looked at single sites."""
+    """Describe which sites were left out, since when and why; None if no defence judged single sites."""
     if run.summary is None or (defence := run.summary.suspicions) is None:
         return None
-    told = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences(defence)]
+    capitalised = [f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences(defence)]
     points = []
     for one in defence.out:
         score = "no score" if one.score is None else f"score {one.score:.3f}"
@@ -26,18 +26,18 @@ def suspicions(run: RunFiles) -> Section | None:
     accused = {one.site for one in defence.out}
     pictures = []
     for name, metric, caption in (
-        ("scores", SCORE, "What speaks against each site, smoothed over rounds; dark: those out in the end."),
-        ("trust", CONFIDENCE, "The server's confidence in each site; dark: those out in the end."),
+        ("scores", SCORE, "Score against each site, smoothed over rounds; dark: sites left out at the end."),
+        ("trust", CONFIDENCE, "The server's confidence in each site; dark: sites left out at the end."),
     ):
         if course := run.history.get(metric, {}):
             pictures.append(Picture(lines(name, metric, course, accused), caption))
     out = max(sum(value for value, _ in sites.values()) for sites in run.history[OUT].values())
-    text = f"{' '.join(told)} At most {out:.0f} sites were left out in one round."
-    return Section("Suspicions", text, pictures, "Out in the end" if points else "", points)
+    text = f"{' '.join(capitalised)} At most {out:.0f} sites were left out in one round."
+    return Section("Suspicions", text, pictures, "Left out at the end" if points else "", points)
 
 
 def lines(name: str, metric: str, course: Course, accused: set[str]) -> Markup:
-    """A line a site, those of the accused before the others."""
+    """Draw one line per site, with those of the accused sites on top."""
     what = metric.removeprefix("defence/")
     sites = sorted({site for values in course.values() for site in values}, key=lambda site: (site in accused, site))
 
@@ -52,5 +52,5 @@ def lines(name: str, metric: str, course: Course, accused: set[str]) -> Markup:
         ax.grid(axis="y", color=plots.QUIET, alpha=0.2, linewidth=0.6)
 
     return plots.render(
-        name, f"{what} of {len(sites)} sites by round, {len(accused)} of them out in the end", 2.6, draw
+        name, f"{what} of {len(sites)} sites by round, {len(accused)} of them left out at the end", 2.6, draw
     )

@@ -1,4 +1,4 @@
-"""The report's section on fairness: figures with the counts behind them, round by round and at the end."""
+"""The report section on fairness: figures with their counts, per round and at the end."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from imperfed.report.words import count, per_cent
 
 
 def fairness(run: RunFiles) -> Section | None:
-    """Equal opportunity and statistical parity; None where they were not measured."""
+    """Describe equal opportunity and statistical parity; None if they were not measured."""
     if run.summary is None or run.summary.fairness is None:
         return None
     figures, facts = run.summary.fairness, run.summary.facts
     text = (
-        f"How much more often {figures.target} is given “{figures.unprivileged}” than everybody else: among the rows "
-        "whose class it is (EOD, equal opportunity difference) and among all rows (SPD, statistical parity "
-        "difference). 0 is fair. Test rows of all sites together, with 95 % bootstrap intervals over rows; a figure of "
-        "no rows is undefined."
+        f"How much more often “{figures.unprivileged}” is predicted for {figures.target} than for everybody else: "
+        "among the rows of that class (EOD, equal opportunity difference) and among all rows (SPD, statistical parity "
+        "difference). 0 is fair. Over the pooled test rows of all sites, with 95 % bootstrap intervals over rows; a "
+        "figure over no rows is undefined."
     )
     points = figures.in_words() + accuracies(figures)
     if facts.adversaries:
@@ -27,7 +27,7 @@ def fairness(run: RunFiles) -> Section | None:
 
 
 def accuracies(figures: FairnessSummary) -> list[str]:
-    """Say the accuracy group by group."""
+    """Describe the accuracy of each group."""
     return [
         f"Accuracy by {by} group, {name}: {per_cent(group.accuracy)}, n = {count(group.rows)}"
         for by, between in figures.groupings()
@@ -36,7 +36,7 @@ def accuracies(figures: FairnessSummary) -> list[str]:
 
 
 def pictures(run: RunFiles) -> list[Picture]:
-    """Every figure's course over the rounds, by candidate group."""
+    """Draw every figure over the rounds, by candidate group."""
     drawn = []
     for name in FIGURES:
         if course := run.history.get(f"{FAIR}{name}/{BY[0]}", {}):

@@ -1,4 +1,4 @@
-"""The part of the report about missing labels: who annotates what, figures class by class, the labels filled in."""
+"""The report section on missing labels: which site annotates what, figures per class, the labels filled in."""
 
 from __future__ import annotations
 
@@ -14,39 +14,40 @@ from imperfed.results.summary import ClassSummary, DataFacts, FilledLabels, Site
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SHOWN = 30  # classes in a figure
+SHOWN = 30  # most classes in a figure
 
 
 def missing_labels(run: RunFiles) -> Section | None:
-    """None where no site leaves a class out."""
+    """Describe annotations and figures per class; None if no site leaves out a class."""
     if run.summary is None or not run.summary.by_class:
         return None
     classes, sites, facts = run.summary.by_class, run.summary.sites, run.summary.facts
-    unheard = [row.name for row in classes if not row.annotated_at]
+    unannotated = [row.name for row in classes if not row.annotated_at]
     known, rows = sum(row.annotations for row in classes), sum(facts.rows)
     text = (
-        f"What a site does not annotate is unknown there, not absent. {count(rows * len(classes) - known)} of "
+        f"A class that a site does not annotate is unknown there, not absent. {count(rows * len(classes) - known)} of "
         f"{count(rows * len(classes))} labels are missing."
     )
-    alone = len(sites) == 1  # a site's own report: what others annotate is not in it
-    if unheard and alone:
-        text += f" This site never annotates {', '.join(unheard)}."
-    elif unheard:
-        text += f" Nobody annotates {', '.join(unheard)}: left out of every mean."
+    alone = len(sites) == 1  # a site's own report does not say what others annotate
+    if unannotated and alone:
+        text += f" This site never annotates {', '.join(unannotated)}."
+    elif unannotated:
+        text += f" Nobody annotates {', '.join(unannotated)}, left out of every mean."
     pictures = [_annotations(classes, sites, facts), _aurocs(classes)]
-    points = [_class_sentence(row, "not annotated here" if alone else "annotated at nobody") for row in classes[:SHOWN]]
+    points = [_class_sentence(row, "not annotated here" if alone else "annotated nowhere") for row in classes[:SHOWN]]
     points += [_site_sentence(row) for row in sites[:SHOWN]]
-    return Section("Missing labels", text, pictures, "Class by class, site by site", points)
+    return Section("Missing labels", text, pictures, "By class and by site", points)
 
 
 def filled_sentence(labels: FilledLabels) -> str:
-    """Say how many labels were filled in, and how well."""
+    """Describe how many labels were filled in, and how well."""
     filled = many(labels.filled_in, "missing label")
     if labels.accuracy is None:
-        return f"{filled} were filled in. The true ones are unknown, so nobody can say how many are right."
+        return f"{filled} were filled in. The true ones are unknown, so their accuracy is unknown."
     return (
-        f"{filled} were filled in: AUROC {per_cent(labels.auroc)}; cut at 0.5, {per_cent(labels.accuracy)} of "
-        f"{count(labels.n)} are right, where saying absent every time would get {per_cent(labels.always_absent)}."
+        f"{filled} were filled in: AUROC {per_cent(labels.auroc)}; with a threshold of 0.5, "
+        f"{per_cent(labels.accuracy)} of {count(labels.n)} are correct, where always saying absent would get "
+        f"{per_cent(labels.always_absent)}."
     )
 
 
@@ -58,7 +59,7 @@ def _annotations(classes: Sequence[ClassSummary], sites: Sequence[SiteSummary], 
         ("class", [row.name for row in classes]),
         ("", [row.site for row in sites]),
     )
-    return Picture(svg, "Training rows annotated for each class at each site; blank: the site never looks for it.")
+    return Picture(svg, "Training rows annotated for each class at each site; blank: the site never annotates it.")
 
 
 def _aurocs(classes: Sequence[ClassSummary]) -> Picture:
@@ -80,13 +81,13 @@ def _aurocs(classes: Sequence[ClassSummary]) -> Picture:
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, borderpad=0, columnspacing=1.2)
 
     svg = plots.render("by-class", "AUROC of every class", min(1.2 + 0.26 * len(shown), 4.4), draw)
-    return Picture(svg, "Test AUROC of every class, mean over the sites' models; the dashed line is guessing.")
+    return Picture(svg, "Test AUROC of every class, mean over the sites' models; the dashed line marks guessing.")
 
 
 def _site_sentence(row: SiteSummary) -> str:
     return (
         f"{row.site}: AUROC {per_cent(row.auroc_annotated)} over the classes it annotates, "
-        f"{per_cent(row.auroc_never_annotated)} over those that only others do"
+        f"{per_cent(row.auroc_never_annotated)} over those that only others annotate"
     )
 
 

@@ -1,4 +1,4 @@
-"""Figures as SVG to be put into a page: text stays text, and nothing of matplotlib's own settings is changed."""
+"""Figures as SVG elements of a page: text stays text, and matplotlib's global settings are not changed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 ACCENT, INK, QUIET = "#1f5f99", "#2b2f33", "#7b828a"
-SHADES = ("#edf2f7", "#a9c6e0", "#4a83b8", "#12416f")  # one hue, told apart by lightness alone
-DARK = 0.65  # share of the darkest shade from which white is read more easily on it than ink
-WIDTH = 4.6  # inches: two figures stand beside each other on a wide page, one fills a phone
-LABELS = 26  # most names along one side of a heat map; beyond, every second, fifth, tenth ...
-LETTERS = 55  # room for letters in a row below a heat map; names that need more stand upright
-CELLS = (20, 12)  # most rows and columns of a heat map whose cells hold their numbers
+SHADES = ("#edf2f7", "#a9c6e0", "#4a83b8", "#12416f")  # one hue, distinguished by lightness alone
+DARK = 0.65  # share of the darkest shade above which white text is easier to read than ink
+WIDTH = 4.6  # inches: two figures fit side by side on a wide page, one fills a phone
+LABELS = 26  # most names along one side of a heat map; if there are more: every second, fifth, tenth ...
+LETTERS = 55  # letters that fit in a row below a heat map; longer names are rotated
+CELLS = (20, 12)  # most rows and columns of a heat map with numbers in its cells
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "imperfed",
@@ -57,9 +57,9 @@ def curves(
     one: str,
     common: Mapping[int, float] | None = None,
 ) -> Markup:
-    """Round by round the mean over the sites with the band from lowest to highest, and the global model's line.
+    """Draw the mean over the sites per round with a band from lowest to highest, and a line of the global model.
 
-    `one` names the line where every round has a single value.
+    `one` names the line if every round has a single value.
     """
 
     def draw(ax: Axes) -> None:
@@ -83,7 +83,7 @@ def curves(
 
 
 def bars(name: str, label: str, lefts: ArrayLike, heights: ArrayLike, width: float, xlabel: str, ylabel: str) -> Markup:
-    """A histogram whose bars begin at `lefts`."""
+    """Draw a histogram whose bars begin at `lefts`."""
 
     def draw(ax: Axes) -> None:
         ax.bar(lefts, heights, width=0.9 * width, align="edge", color=ACCENT)
@@ -104,7 +104,7 @@ def heat_map(
     rows: tuple[str, Sequence[str]],
     columns: tuple[str, Sequence[str]],
 ) -> Markup:
-    """Counts by row and column, each side with its title and its names; zero is left blank."""
+    """Draw counts by row and column, each side with its title and its names; zero is left blank."""
     values = np.asarray(counts, dtype=float)
     small = values.shape[0] <= CELLS[0] and values.shape[1] <= CELLS[1]
 
@@ -133,7 +133,7 @@ def heat_map(
 
 
 def _shown(names: Sequence[str]) -> tuple[Sequence[int], list[str]]:
-    """As many names as have room, shortened, and where they stand."""
+    """Return the positions and the shortened names of as many labels as fit."""
     step = next(s for k in range(9) for s in (10**k, 2 * 10**k, 5 * 10**k) if len(names) <= s * LABELS)
     return range(0, len(names), step), [name if len(name) <= 16 else f"{name[:15]}…" for name in names[::step]]
 
@@ -147,13 +147,13 @@ def _numbers(ax: Axes, values: Any) -> None:
 
 
 def render(name: str, label: str, height: float, draw: Callable[[Axes], None]) -> Markup:
-    """What `draw` puts on the axes, under a name that no other figure of the page has and with a label in words."""
+    """Return what `draw` puts on the axes, under a name unique on the page and with a label in words."""
     from matplotlib import style
     from matplotlib.figure import Figure
 
     text = io.StringIO()
     with style.context(["default", STYLE]), warnings.catch_warnings():
-        # The fonts that matter are the reader's.
+        # The page is shown in the reader's fonts, not in those of this machine.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         draw(figure.add_subplot())
@@ -162,11 +162,11 @@ def render(name: str, label: str, height: float, draw: Callable[[Axes], None]) -
 
 
 def embed(document: str, name: str, label: str) -> Markup:
-    """An SVG document as an element of a page: scalable, labelled, its ids apart from those of other figures."""
+    """Return an SVG document as an element of a page: scalable, labelled, its ids distinct from other figures'."""
     from markupsafe import Markup
 
     opening, _, rest = document[document.index("<svg") :].partition(">")
     box = re.search(r'viewBox="[\d. ]+"', opening)
     assert box
-    apart = re.sub(r"<[^>]+>", lambda tag: re.sub(r'( id="|url\(#|href="#)', rf"\1{name}-", tag[0]), rest)
-    return Markup('<svg {} role="img" aria-label="{}">{}').format(Markup(box[0]), label, Markup(apart))
+    prefixed = re.sub(r"<[^>]+>", lambda tag: re.sub(r'( id="|url\(#|href="#)', rf"\1{name}-", tag[0]), rest)
+    return Markup('<svg {} role="img" aria-label="{}">{}').format(Markup(box[0]), label, Markup(prefixed))

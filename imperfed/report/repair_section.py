@@ -1,4 +1,4 @@
-"""What the report says of a repair of labels before training."""
+"""The report section on a repair of labels before training."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from imperfed.results.summary import RepairedSite, RepairSummary
 
 
 def section(run: RunFiles) -> Section | None:
-    """Say how many labels were changed, how right that was where the truth is known, and what it cost."""
+    """Describe how many labels were changed, how correctly if the truth is known, and at what cost."""
     if run.summary is None or (repair := run.summary.repair) is None:
         return None
     text = [changes(repair)]
     if repair.groups > 1:
         index = repair.adjusted_rand_index
-        sure = "" if index is None else f" (adjusted Rand index against their tasks: {index:.2f})"
-        text.append(f"It formed {repair.groups} groups of sites, each with a model of its own{sure}.")
+        agreement = "" if index is None else f" (adjusted Rand index against their tasks: {index:.2f})"
+        text.append(f"It formed {repair.groups} groups of sites, each with its own model{agreement}.")
     sent = ", ".join(f"{name} ({product(shape)})" for name, shape in repair.sent.items()) or "nothing"
-    text.append(f"A site sent {sent}; {amount(repair.bytes.up)} went up in all, {amount(repair.bytes.down)} down.")
+    text.append(f"A site sent {sent}; {amount(repair.bytes.up)} went up in total, {amount(repair.bytes.down)} down.")
     return Section("Repair of labels", " ".join(text), noise(repair.sites))
 
 
 def changes(repair: RepairSummary) -> str:
-    """Say how many labels were changed, and how right that was where the truth is known."""
+    """Describe how many labels were changed, and how correctly if the truth is known."""
     text = f"{repair.name} changed {count(repair.changed)} of {many(repair.n, 'label')} before training."
     return f"{text} {rightness(repair.figures)}" if repair.figures else text
 
@@ -37,12 +37,12 @@ def rightness(figures: RepairFigures) -> str:
     return (
         f"Of the labels, {per_cent(figures.noise_before)} were wrong before and {per_cent(figures.noise_after)} "
         f"after. {per_cent(figures.recall)} of the wrong labels were changed, {per_cent(figures.precision)} of "
-        f"the changed ones had been wrong, and {per_cent(figures.damage)} of the right ones were changed."
+        f"the changed ones had been wrong, and {per_cent(figures.damage)} of the correct ones were changed."
     )
 
 
 def noise(sites: Sequence[RepairedSite]) -> list[Picture]:
-    """Draw the share of wrong labels at every site; nothing where a site could not estimate it."""
+    """Draw the share of wrong labels at every site; nothing if a site could not estimate it."""
     figures = [row.figures for row in sites if row.figures is not None]
     shares = {
         "estimated": [row.noise_estimate for row in sites],
@@ -58,9 +58,9 @@ def noise(sites: Sequence[RepairedSite]) -> list[Picture]:
     }
     svg = plots.heat_map(
         "noise",
-        "wrong labels in a thousand",
+        "wrong labels per thousand",
         list(per_mille.values()),
         ("", list(per_mille)),
         ("", [row.site for row in sites]),
     )
-    return [Picture(svg, "Wrong labels in a thousand at each site: as it estimates them, and in truth where known.")]
+    return [Picture(svg, "Wrong labels per thousand at each site: its own estimate, and the true figures if known.")]

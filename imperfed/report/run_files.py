@@ -1,4 +1,4 @@
-"""A run's folder as the report wants it: the same shape whether the run has ended or not."""
+"""The files of a run as the report needs them, in the same form whether or not the run has finished."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Figure = tuple[float, int]
 Course = dict[int, dict[str, Figure]]
 """A metric's figures by round and site."""
 Event = tuple[str, list[int]]
-"""Something out of the ordinary, and the rounds it happened in."""
+"""Something unusual, and the rounds in which it happened."""
 
 PERSONAL, COMMON = "test/personal/", "test/global/"
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+ (?:round (\d+): )?(.*)")
@@ -30,7 +30,7 @@ ORDINARY = re.compile(r"\d+ of \d+ sites answered, loss |\S+ looked: ")
 
 @dataclass(frozen=True)
 class SiteRow:
-    """A line of the table of sites; None where there is no such figure."""
+    """One line of the table of sites; None for figures that do not exist."""
 
     site: str
     train: int
@@ -41,50 +41,50 @@ class SiteRow:
 
 @dataclass(frozen=True)
 class LabelFiles:
-    """What the sites' label files hold, one after the other."""
+    """The contents of the sites' label files, one site after the other."""
 
     confidence: np.ndarray[Any, Any]
     sizes: np.ndarray[Any, Any]
-    """Number of candidates of every row."""
+    """The number of candidates of every row."""
 
 
 @dataclass(frozen=True)
 class RunFiles:
-    """All that is told of a run."""
+    """Everything that the report needs from a run."""
 
     config: Config
     settings: str
     environment: dict[str, Any]
     summary: Summary | None
-    """None until the run has ended."""
+    """None until the run has finished."""
     history: Mapping[str, Course]
     metric: str | None
-    """The name of the leading figure; None where nothing was measured."""
+    """The name of the leading figure; None if nothing was measured."""
     sites: Sequence[SiteRow]
     overall: OverSites
     common: Figure | None
-    """The leading figure of the global model on a test set of no site in particular."""
+    """The leading figure of the global model on the common test set."""
     sent: Mapping[str, Sequence[int]]
     labels: LabelFiles | None
     events: Sequence[Event]
 
     @property
     def round(self) -> int:
-        """The last round done."""
+        """The last finished round."""
         return max((round for course in self.history.values() for round in course), default=0)
 
     @property
     def measured(self) -> int:
-        """The last round after which the models were measured."""
+        """The last round after which the models were evaluated."""
         return max(self.course(PERSONAL) or self.course(COMMON), default=0)
 
     def course(self, prefix: str) -> Course:
-        """The leading figure by round, of the sites' models or of the global one."""
+        """Return the leading figure by round, of the sites' models or of the global one."""
         return self.history.get(f"{prefix}{self.metric}", {})
 
 
 def read_run(folder: RunFolder) -> RunFiles:
-    """Everything at once; files that a run writes at its end may be missing."""
+    """Read the files of a run; those that a run writes at its end may be missing."""
     records = list(folder.records())
     history, summary = by_metric(records), folder.summary()
     metric = summary.metric if summary else leading(history)
@@ -106,7 +106,7 @@ def read_run(folder: RunFolder) -> RunFiles:
 
 
 def by_metric(records: Iterable[Record]) -> dict[str, Course]:
-    """The lines of `metrics.jsonl` by metric, round and site."""
+    """Return the lines of `metrics.jsonl` by metric, round and site."""
     history: dict[str, Course] = {}
     for r in records:
         history.setdefault(r["metric"], {}).setdefault(r["round"], {})[r["site"]] = (r["value"], r.get("n", 0))
@@ -114,23 +114,23 @@ def by_metric(records: Iterable[Record]) -> dict[str, Course]:
 
 
 def leading(history: Mapping[str, Course]) -> str | None:
-    """The metric that was recorded first, which is the one that tables lead with."""
+    """Return the metric that was recorded first, which is the leading one."""
     named = [name.removeprefix(prefix) for prefix in (PERSONAL, COMMON) for name in history if name.startswith(prefix)]
     return next(iter(named), None)
 
 
 def last(course: Course) -> dict[str, Figure]:
-    """The figures of the last round that has any."""
+    """Return the figures of the last round that has any."""
     return course[max(course)] if course else {}
 
 
 def rows_of(summary: Summary) -> list[SiteRow]:
-    """Return the table of sites of a run that has ended."""
+    """Return the table of sites of a finished run."""
     return [SiteRow(row.site, row.train, row.test, row.value, row.labels) for row in summary.sites]
 
 
 def rows_so_far(folder: RunFolder, course: Course) -> list[SiteRow]:
-    """The table of sites of a run that has not ended: its split, and the figures measured last."""
+    """Return the table of sites of an unfinished run: its split, and the latest figures."""
     measured = last(course)
     return [
         SiteRow(site, len(ids), measured[site][1], measured[site][0], None)
@@ -141,7 +141,7 @@ def rows_so_far(folder: RunFolder, course: Course) -> list[SiteRow]:
 
 
 def label_files(folder: RunFolder, sites: Sequence[SiteRow]) -> LabelFiles | None:
-    """Confidence and set size of every training row; None where the label files were taken away."""
+    """Return confidence and set size of every training row; None if label files were deleted."""
     import pyarrow
     from pyarrow import compute, parquet
 
@@ -162,14 +162,14 @@ def label_files(folder: RunFolder, sites: Sequence[SiteRow]) -> LabelFiles | Non
 
 
 def events(log: Iterable[str]) -> list[Event]:
-    """What `log.txt` holds besides every round's line: a sentence once with its rounds, failures first."""
-    told: dict[str, list[int]] = {}
+    """Return the unusual entries of `log.txt`: every sentence once with its rounds, failures first."""
+    rounds_of: dict[str, list[int]] = {}
     for line in log:
         stamped = STAMPED.fullmatch(line)
         if stamped and not ORDINARY.match(stamped[2]):
-            rounds = told.setdefault(stamped[2], [])
+            rounds = rounds_of.setdefault(stamped[2], [])
             rounds += [int(stamped[1])] if stamped[1] else []
-    return sorted(told.items(), key=lambda event: "failed" not in event[0])
+    return sorted(rounds_of.items(), key=lambda event: "failed" not in event[0])
 
 
 def _text(path: Path) -> str:

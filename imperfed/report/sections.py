@@ -1,4 +1,4 @@
-"""The parts of the report that are sentences and figures: each is made from a run, or left out as None."""
+"""The sections of the report that most runs have: each is made from a run, or is None if it does not apply."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from imperfed.core.labels import KINDS
 from imperfed.report import plots
 from imperfed.report.run_files import COMMON, PERSONAL, Course, LabelFiles, RunFiles
 from imperfed.report.words import count, many, named, per_cent
@@ -17,14 +18,14 @@ if TYPE_CHECKING:
     from markupsafe import Markup
     from numpy.typing import ArrayLike
 
-PAIRS = 5  # pairs of classes named that were mistaken for each other
-ABSENT = 30  # classes named that no site holds
-BINS = 20  # of a histogram of shares
+PAIRS = 5  # most pairs of mistaken classes that are named
+ABSENT = 30  # most classes held by no site that are named
+BINS = 20  # bins of a histogram of shares
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure and the words below it."""
+    """A figure and its caption."""
 
     svg: Markup
     caption: str
@@ -32,25 +33,25 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading with text, figures and a list."""
 
     title: str
     text: str
     pictures: Sequence[Picture] = ()
     lead: str = ""
-    """What the list holds."""
+    """The heading of the list."""
     points: Sequence[str] = ()
 
 
 def learning(run: RunFiles) -> Section:
-    """Test figures and training loss, round by round."""
+    """Draw test figures and training loss per round."""
     pictures = []
     if course := run.course(PERSONAL):
         tests = in_per_cent(course)
         common = {r: values[0] for r, values in in_per_cent(run.course(COMMON)).items()}
         what = named(run.metric)
-        told = f"{what}, mean over sites in per cent: {from_to(tests)}"
-        svg = plots.curves("tests", told, tests, f"{what}, %", "the only site", common)
+        label = f"{what}, mean over sites in per cent: {from_to(tests)}"
+        svg = plots.curves("tests", label, tests, f"{what}, %", "the only site", common)
         n = sum(n for _, n in course[max(course)].values())
         also = f"; global model on the common test set, n = {count(run.common[1])}" if run.common else ""
         shared = run.summary.facts.common_test if run.summary else run.config.split.common_test
@@ -63,93 +64,101 @@ def learning(run: RunFiles) -> Section:
         pictures.append(Picture(svg, f"Test {what} of the global model on the common test set, n = {count(n)}."))
     if course := run.history.get("train/loss", {}):
         losses = {r: [value for value, _ in sites.values()] for r, sites in course.items()}
-        told = f"training loss, mean over sites: {from_to(losses)}"
-        svg = plots.curves("losses", told, losses, "training loss", "training loss")
+        label = f"training loss, mean over sites: {from_to(losses)}"
+        svg = plots.curves("losses", label, losses, "training loss", "training loss")
         pictures.append(Picture(svg, "Training loss, the mean over a round's local steps."))
-    return Section("Learning curves", "" if pictures else "No round has been done yet.", pictures)
+    return Section("Learning curves", "" if pictures else "No round has been finished yet.", pictures)
 
 
 def in_per_cent(course: Course) -> dict[int, list[float]]:
-    """A metric's values in per cent, round by round."""
+    """Return the values of a metric in per cent, by round."""
     return {r: [100 * value for value, _ in sites.values()] for r, sites in course.items()}
 
 
 def from_to(rounds: dict[int, list[float]]) -> str:
-    """Where a curve begins and ends, for those who do not see it."""
+    """Describe where a curve begins and ends, for readers who cannot see it."""
     first, last = min(rounds), max(rounds)
     return f"{np.mean(rounds[first]):.4g} after round {first}, {np.mean(rounds[last]):.4g} after round {last}"
 
 
 def label_sentence(run: RunFiles) -> str:
-    """How many labels were resolved, against picking at random."""
+    """Describe how many labels were resolved correctly, compared with picking at random."""
     if run.summary is None:
-        return "The labels that a run works out are written, and counted here, when it ends."
+        return "The labels that a run infers are written, and counted here, when it ends."
     labels = run.summary.labels
     if not isinstance(labels, ResolvedLabels):
         if run.summary.repair:
             return "The labels as given were repaired before training; see below."
-        if run.summary.facts.labels == "exact":
-            return "The sites learned from exact labels: there was nothing to resolve."
-        return "No labels were worked out."
-    rows, right, chance = many(labels.n, "training row"), labels.accuracy, labels.picking_at_random
-    if right is None:
+        kind = KINDS[run.summary.facts.labels]
+        if kind.settles:
+            return f"The sites learned from {kind.title}: there was nothing to resolve."
+        return "No labels were inferred."
+    rows, accuracy, chance = many(labels.n, "training row"), labels.accuracy, labels.picking_at_random
+    if accuracy is None:
         return (
-            f"Labels were worked out for {rows}. The true ones are unknown, so nobody can say how many are right; "
-            f"picking a candidate at random would get {per_cent(chance)} right."
+            f"Labels were inferred for {rows}. The true ones are unknown, so their accuracy is unknown; picking a "
+            f"candidate at random would get {per_cent(chance)} right."
         )
-    verdict = "" if right > chance else " The method did not help: it is no better than chance."
+    verdict = "" if accuracy > chance else " The method did not help: it is no better than chance."
     return (
-        f"Of {rows}, {count(right * labels.n)} had their label resolved correctly ({per_cent(right)}); picking a "
+        f"Of {rows}, {count(accuracy * labels.n)} had their label resolved correctly ({per_cent(accuracy)}); picking a "
         f"candidate at random would get {per_cent(chance)} right.{verdict}"
     )
 
 
 def candidate_sets(run: RunFiles) -> Section | None:
-    """How large the sets are, which classes stand together in them, which were mistaken for which."""
+    """Describe the sizes of the sets, which classes occur together, and which were mistaken for each other."""
     if run.summary is None or (mean_size := run.summary.facts.mean_size) is None:
         return None
     facts, labels, classes = run.summary.facts, run.summary.labels, run.summary.classes
-    origin = "came with the data" if facts.sets == "given" else f"were made by the generator “{facts.sets}”"
     text = (
-        f"The sets {origin}. They hold {mean_size:.2f} of {many(len(classes), 'class', 'classes')} on average, "
+        f"{_origin(facts.sets)} hold {mean_size:.2f} of {many(len(classes), 'class', 'classes')} on average, "
         f"{facts.min_size} at least and {facts.max_size} at most; {per_cent(facts.singletons)} of "
         f"n = {count(sum(facts.rows))} hold one class only."
     )
     pictures, points = [_set_sizes(run.labels)] if run.labels else [], []
     if isinstance(labels, ResolvedLabels):
-        told = "how often two classes stand in the same candidate set"
-        svg = plots.heat_map("together", told, labels.together, ("", classes), ("", classes))
-        pictures.append(Picture(svg, "Which classes stand together: the number of candidate sets that hold both."))
+        label = "how often two classes are in the same candidate set"
+        svg = plots.heat_map("together", label, labels.together, ("", classes), ("", classes))
+        pictures.append(Picture(svg, "Classes that occur together: the number of candidate sets with both."))
         if labels.mistaken and facts.counts:
-            told = "how often a class was taken for another"
-            svg = plots.heat_map("mistaken", told, labels.mistaken, ("true", classes), ("taken for", classes))
-            pictures.append(Picture(svg, "True class taken for another: the number of labels resolved wrongly."))
+            label = "how often a class was mistaken for another"
+            svg = plots.heat_map("mistaken", label, labels.mistaken, ("true", classes), ("mistaken for", classes))
+            pictures.append(Picture(svg, "Classes mistaken for another: the number of labels resolved wrongly."))
             points = mistaken_pairs(labels.mistaken, facts.counts, classes)
     return Section("Candidate sets", text, pictures, "Most often mistaken" if points else "", points)
+
+
+def _origin(sets: str | None) -> str:
+    """Begin a sentence about candidate sets, after one that says where they come from, if that is known."""
+    if sets is None:
+        return "The sets"
+    origin = "came with the data" if sets == "given" else f"were made by the generator “{sets}”"
+    return f"The sets {origin}. They"
 
 
 def _set_sizes(files: LabelFiles) -> Picture:
     sizes = np.arange(files.sizes.min(), files.sizes.max() + 1)
     heights = np.bincount(files.sizes)[sizes]
-    told = "number of training rows by size of the candidate set"
-    svg = plots.bars("sizes", told, sizes - 0.5, heights, 1, "candidates in a set", "training rows")
+    label = "number of training rows by size of the candidate set"
+    svg = plots.bars("sizes", label, sizes - 0.5, heights, 1, "candidates in a set", "training rows")
     return Picture(svg, f"Sizes of the candidate sets, n = {count(len(files.sizes))}.")
 
 
 def mistaken_pairs(
     mistaken: Sequence[Sequence[int]], counts: Sequence[Sequence[int]], classes: Sequence[str]
 ) -> list[str]:
-    """The most frequent mistakes in words."""
+    """Describe the most frequent mistakes."""
     pairs = sorted(((n, i, j) for i, row in enumerate(mistaken) for j, n in enumerate(row) if n), key=lambda p: -p[0])
     return [
-        f"“{classes[i]}” taken for “{classes[j]}”: {count(n)} of {many(sum(counts[i]), 'row')} "
+        f"“{classes[i]}” mistaken for “{classes[j]}”: {count(n)} of {many(sum(counts[i]), 'row')} "
         f"({per_cent(n / sum(counts[i]))})"
         for n, i, j in pairs[:PAIRS]
     ]
 
 
 def confidence(run: RunFiles) -> Section | None:
-    """How sure the method is of the labels it worked out."""
+    """Describe how confident the method is in the labels it inferred."""
     labels = run.summary.labels if run.summary else None
     if labels is None or run.labels is None:
         return None
@@ -159,7 +168,7 @@ def confidence(run: RunFiles) -> Section | None:
     else:
         more = 100 * (labels.mean_confidence - labels.accuracy)
         text += (
-            f"; {per_cent(labels.accuracy)} are right, so the method is {'over' if more > 0 else 'under'}confident "
+            f"; {per_cent(labels.accuracy)} are correct, so the method is {'over' if more > 0 else 'under'}confident "
             f"by {abs(more):.2f} points."
         )
     svg = shares("confidence", "number of labels by confidence", run.labels.confidence, "confidence, %", "labels")
@@ -167,13 +176,13 @@ def confidence(run: RunFiles) -> Section | None:
 
 
 def shares(name: str, label: str, values: ArrayLike, xlabel: str, ylabel: str) -> Markup:
-    """A histogram of fractions, in per cent."""
+    """Draw a histogram of fractions, in per cent."""
     heights, edges = np.histogram(values, bins=BINS, range=(0, 1))
     return plots.bars(name, label, 100 * edges[:-1], heights, 100 / BINS, xlabel, ylabel)
 
 
 def data(run: RunFiles) -> Section | None:
-    """How the rows were dealt out."""
+    """Describe how the rows were split."""
     if run.summary is None:
         return None
     facts, classes, pictures = run.summary.facts, run.summary.classes, []
@@ -182,12 +191,12 @@ def data(run: RunFiles) -> Section | None:
         svg = plots.heat_map(
             "classes", "training rows by class and site", facts.counts, ("class", classes), ("", names)
         )
-        pictures.append(Picture(svg, "Training rows of each class at each site, by true class; blank: none."))
+        pictures.append(Picture(svg, "Training rows per class and site, by true class; blank: none."))
     return Section("Data", " ".join(dealt(facts)), pictures)
 
 
 def dealt(facts: DataFacts) -> list[str]:
-    """Say how the rows were split."""
+    """Describe the split in sentences."""
     rows, tests = facts.rows, sum(facts.test_rows)
     at_sites = facts.test_rows and not facts.common_test
     own = f", and {many(tests, 'test row')}" if at_sites else ""
@@ -196,15 +205,15 @@ def dealt(facts: DataFacts) -> list[str]:
         f" each{own}."
     ]
     if facts.examples is not None:
-        sentences.append(f"They are {many(facts.examples, 'example')}, each at a site for every label it carries.")
+        sentences.append(f"They are {many(facts.examples, 'example')}, each at one site for every label it has.")
     if facts.common_test_rows:
-        measured = "; every site is measured on it" if facts.common_test else ""
+        measured = "; every site is evaluated on it" if facts.common_test else ""
         sentences.append(f"A common test set of {many(facts.common_test_rows, 'row')} belongs to no site{measured}.")
     if facts.validation_rows:
         sentences.append(f"Settings are chosen on {many(facts.validation_rows, 'further row')}.")
     if facts.most_frequent:
-        said = ", ".join(f"{named(name)} {per_cent(value)}" for name, value in facts.most_frequent.items())
-        sentences.append(f"Saying the most frequent labels every time: {said}.")
+        figures = ", ".join(f"{named(name)} {per_cent(value)}" for name, value in facts.most_frequent.items())
+        sentences.append(f"Always predicting the most frequent labels: {figures}.")
     if facts.public_rows:
         held = many(facts.public_rows, "unlabelled public input")
         sentences.append(f"The server holds {held} from {facts.public_from}.")

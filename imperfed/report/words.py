@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them. Fractions become per cent here."""
+"""Numbers formatted for readers. Fractions become per cent here."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ MEANINGS = {
 
 
 def per_cent(fraction: float | None) -> str:
-    """A fraction in per cent, or a dash where there is none."""
+    """Format a fraction in per cent; a dash for None."""
     return "\N{EN DASH}" if fraction is None else f"{100 * fraction:.2f}\N{NO-BREAK SPACE}%"
 
 
 def count(number: float) -> str:
-    """A whole number with its thousands set apart."""
+    """Format a whole number with thousands separators."""
     return f"{number:,.0f}"
 
 
 def short(number: int) -> str:
-    """A count that fits into a small cell."""
+    """Format a count for a small cell."""
     return str(number) if number < 10_000 else f"{number / 1000:.0f}k"
 
 
 def amount(bytes: float) -> str:
-    """Bytes in the decimal unit that leaves one to three digits before the point."""
+    """Format bytes in the decimal unit that leaves one to three digits before the point."""
     for unit in ("B", "kB", "MB", "GB"):
         if bytes < 999.5:
             return f"{bytes:.3g}\N{NO-BREAK SPACE}{unit}"
@@ -37,22 +37,22 @@ def amount(bytes: float) -> str:
 
 
 def many(number: int, one: str, several: str = "") -> str:
-    """A count and what is counted."""
+    """Format a count with the noun that is counted."""
     return f"{count(number)} {one if number == 1 else several or one + 's'}"
 
 
 def product(shape: Sequence[int]) -> str:
-    """A shape; that of a single number is 1."""
+    """Format a shape; that of a single number is 1."""
     return " \N{MULTIPLICATION SIGN} ".join(map(count, shape)) or "1"
 
 
 def named(metric: str | None) -> str:
-    """A metric as it is written in a sentence."""
+    """Return the name of a metric as written in a sentence."""
     return NAMES.get(metric, metric or "")
 
 
 def in_rounds(rounds: Sequence[int]) -> str:
-    """When something happened: in which round, or how often."""
+    """Describe when something happened: in which round, or how often."""
     if not rounds:
         return ""
     return f"round {rounds[0]}" if len(rounds) == 1 else f"{len(rounds)} times, rounds {rounds[0]} to {rounds[-1]}"

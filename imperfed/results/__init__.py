@@ -1,1 +1,1 @@
-"""What a run leaves: its folder, models, labels, metrics and summary."""
+"""The results of a run: its folder, models, labels, metrics and summary."""

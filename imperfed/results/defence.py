@@ -1,4 +1,4 @@
-"""What a defence thinks of the sites: as metrics round by round, as a table, and who is left out in the end."""
+"""A defence's verdicts on the sites: as metrics per round, as a table, and as the sites excluded at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCORE, CONFIDENCE, OUT = "defence/score", "defence/confidence", "defence/out"
 
 
 def figures(verdicts: Iterable[SiteVerdict], sites: Sequence[str]) -> Iterator[tuple[str, str, float]]:
-    """Yield site, metric and value of a round's verdicts; a score that is undefined has no line."""
+    """Yield site, metric and value of a round's verdicts; an undefined score has no line."""
     for verdict in verdicts:
         if verdict.score is not None:
             yield sites[verdict.site], SCORE, verdict.score
@@ -22,7 +22,7 @@ def figures(verdicts: Iterable[SiteVerdict], sites: Sequence[str]) -> Iterator[t
 
 
 def write_verdicts(folder: RunFolder, adversaries: Sequence[str] | None) -> DefenceSummary | None:
-    """Write `suspicions.parquet`, and return who is left out in the end; None where no defence looked at sites."""
+    """Write `suspicions.parquet` and return who is excluded at the end; None if no defence judged single sites."""
     columns = table(folder.records())
     if columns["site"]:
         folder.save_table("suspicions.parquet", columns)
@@ -45,7 +45,7 @@ def table(records: Iterable[Record]) -> dict[str, list[Any]]:
 
 
 def summarise(columns: dict[str, list[Any]], adversaries: Sequence[str] | None) -> DefenceSummary | None:
-    """Say who is left out in the end and since when, and how right that is where the adversaries are known."""
+    """Return who is excluded at the end and since when, and how correct that is if the adversaries are known."""
     courses: dict[str, list[tuple[int, float | None, float, bool]]] = {}
     for round, site, *rest in zip(*columns.values(), strict=True):
         courses.setdefault(site, []).append((round, *rest))
@@ -67,7 +67,7 @@ def summarise(columns: dict[str, list[Any]], adversaries: Sequence[str] | None) 
 
 
 def sentences(summary: DefenceSummary) -> list[str]:
-    """Say the same in sentences."""
+    """Return the summary in sentences."""
     out = [f"{one.site} (since round {one.since})" for one in summary.out]
     accused = {one.site for one in summary.out}
     back = [site for site in summary.ever_out if site not in accused]

@@ -1,4 +1,4 @@
-"""A run's folder: what is written where, whole or not at all."""
+"""The folder of a run: which file holds what. Every file is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of one run; what its files hold is told in `docs/run-folder.md`."""
+    """The folder of one run; `docs/run-folder.md` describes its files."""
 
     path: Path
 
     @classmethod
     def create(cls, out: Path, config: Config, place: Mapping[str, Any]) -> RunFolder:
-        """A new folder below `out`, or an error that names what stands in the way; `place`: where the run computes."""
+        """Create a new folder below `out`, or raise an error that says why not; `place`: the hardware of the run."""
         path = free(out, f"{config.run.title}-{called(config.run.data)}", config.digest())
         try:
             path.mkdir(parents=True)
@@ -46,7 +46,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """An existing run."""
+        """Open the folder of an existing run."""
         if not (path / "config.toml").is_file():
             raise UsageError(f"{path} is not a run's folder: it has no config.toml")
         return cls(path)
@@ -57,11 +57,11 @@ class RunFolder:
         return self.path / "checkpoints" / "last.safetensors"
 
     def config(self) -> Config:
-        """The settings of this run."""
+        """Return the settings of this run."""
         return resolve(read(self.path / "config.toml"))
 
     def summary(self) -> Summary | None:
-        """Return the summary, if the run has gone through all its rounds."""
+        """Return the summary; None if the run has not finished all its rounds."""
         path = self.path / "summary.json"
         if not path.exists():
             return None
@@ -69,43 +69,43 @@ class RunFolder:
         return summary if summary.rounds >= self.config().rounds.rounds else None
 
     def environment(self) -> dict[str, Any]:
-        """Return what the run computed on and with; empty where the file was taken away."""
+        """Return the hardware and the versions of the run; empty if the file was deleted."""
         path = self.path / "env.json"
-        return parse(path, json.loads, "delete it to go on without it") if path.exists() else {}
+        return parse(path, json.loads, "delete it to continue without it") if path.exists() else {}
 
     def write(self, name: str, text: str) -> Path:
-        """A text file, whole or not at all."""
+        """Write a text file, whole or not at all."""
         return whole(self.path / name, lambda partly: partly.write_text(text, encoding="utf-8"))
 
     def append(self, records: Iterable[Record]) -> None:
-        """Further lines of `metrics.jsonl`."""
+        """Append lines to `metrics.jsonl`."""
         lengthen(self.path / "metrics.jsonl", (json.dumps(record, allow_nan=False) for record in records))
 
     def records(self) -> Iterator[Record]:
-        """The lines of `metrics.jsonl`; one cut short by a crash is passed over."""
+        """Yield the lines of `metrics.jsonl`, except one cut short by a crash."""
         path = self.path / "metrics.jsonl"
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
             with suppress(json.JSONDecodeError):
                 yield json.loads(line)
 
     def forget_from(self, round: int) -> None:
-        """Drop the records of rounds that a resumed run will do again."""
+        """Drop the records of rounds that a resumed run will repeat."""
         kept = [json.dumps(r) + "\n" for r in self.records() if r["round"] <= round]
         self.write("metrics.jsonl", "".join(kept))
 
     def log(self, line: str) -> None:
-        """A line of `log.txt`."""
+        """Append a line to `log.txt`."""
         lengthen(self.path / "log.txt", [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
 
     def save_model(self, name: str, tree: dict[str, Tensor]) -> Path:
-        """A model's named tensors."""
+        """Write the named tensors of a model."""
         from safetensors.torch import save
 
-        # Not save_file, which makes files that only their owner may read, whatever the umask says.
+        # Not save_file, which ignores the umask and makes files that only their owner can read.
         return whole(self.path / "models" / f"{name}.safetensors", lambda partly: partly.write_bytes(save(tree)))
 
     def load_model(self, name: str) -> dict[str, Tensor]:
-        """A site's model, or the global one where sites have none of their own."""
+        """Return the model of a site, or the global one if sites have no models of their own."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -114,13 +114,13 @@ class RunFolder:
         try:
             tree: dict[str, Tensor] = load_file(path)
         except (OSError, SafetensorError) as error:
-            again = "" if self.summary() is None else f"delete {self.path / 'summary.json'} and "
+            delete_first = "" if self.summary() is None else f"delete {self.path / 'summary.json'} and "
             what = f"not a readable model ({error})" if path.exists() else "no such file"
-            raise DataError(f"{path}: {what}; {again}`imperfed resume {self.path}` to have it written") from error
+            raise DataError(f"{path}: {what}; {delete_first}`imperfed resume {self.path}` to write it again") from error
         return tree
 
     def save_table(self, name: str, columns: dict[str, list[Any]]) -> Path:
-        """A Parquet table."""
+        """Write a Parquet table."""
         import pyarrow
         from pyarrow import parquet
 
@@ -128,12 +128,12 @@ class RunFolder:
         return whole(self.path / name, lambda partly: parquet.write_table(table, partly))
 
     def save_split(self, split: Mapping[str, Sequence[str]]) -> Path:
-        """The ids of the training rows by site."""
+        """Write the ids of the training rows by site."""
         sites = [site for site, ids in split.items() for _ in ids]
         return self.save_table("split.parquet", {"id": list(chain(*split.values())), "site": sites})
 
     def split(self) -> dict[str, list[str]]:
-        """The ids of the training rows by site; empty where a run has not come to write them."""
+        """Return the ids of the training rows by site; empty if the run has not written them yet."""
         import pyarrow
         from pyarrow import parquet
 
@@ -143,7 +143,7 @@ class RunFolder:
         try:
             table = parquet.read_table(path, columns=["id", "site"])
         except (OSError, pyarrow.ArrowException) as error:
-            raise DataError(f"{path}: cut short or damaged ({error}); delete it to go on without it") from error
+            raise DataError(f"{path}: cut short or damaged ({error}); delete it to continue without it") from error
         split: dict[str, list[str]] = {}
         for name, site in zip(table["id"].to_pylist(), table["site"].to_pylist(), strict=True):
             split.setdefault(site, []).append(name)
@@ -151,7 +151,7 @@ class RunFolder:
 
 
 def parse(path: Path, read_text: Callable[[str], T], remedy: str) -> T:
-    """Read a file of a run; one that a full disk or a copy cut short is an error that ends in the remedy."""
+    """Read a file of a run; raise an error that ends in the remedy if it is cut short or damaged."""
     try:
         return read_text(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -159,7 +159,7 @@ def parse(path: Path, read_text: Callable[[str], T], remedy: str) -> T:
 
 
 def free(out: Path, name: str, digest: str) -> Path:
-    """A path below `out` at which nothing is yet."""
+    """Return a path below `out` that does not exist yet."""
     stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{digest}"
     path, number = out / stem, 1
     while path.exists():
@@ -169,7 +169,7 @@ def free(out: Path, name: str, digest: str) -> Path:
 
 
 def environment() -> dict[str, Any]:
-    """Versions and machine kind; nothing that identifies a person or a place."""
+    """Return versions and the kind of machine; nothing that identifies a person or a place."""
     import numpy
     import torch
 

@@ -1,4 +1,4 @@
-"""A round as lines: those of `metrics.jsonl`, and those of `log.txt`."""
+"""The lines that a round adds to `metrics.jsonl` and to `log.txt`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from imperfed.results import defence
 from imperfed.results.folder import Record
 
 SENT = "sent/"
-"""Metrics of this prefix count the numbers of one name that each site sent in a round."""
+"""Prefix of metrics that count the numbers sent under one name by each site in a round."""
 
 
 def metrics(
     report: RoundReport, trained: Sequence[str], evaluated: Sequence[str], one_test: bool = False
 ) -> list[Record]:
-    """Return a round's lines of `metrics.jsonl`: round x site x metric, "*" where a figure is of no site in particular.
+    """Return a round's lines of `metrics.jsonl`: round x site x metric; site "*" for figures of no particular site.
 
-    `one_test`: whether all sites are measured on the same test rows.
+    `one_test`: whether all sites are evaluated on the same test rows.
     """
     lines: list[Record] = []
 
     def add(site: str, metric: str, value: float, **more: Any) -> None:
-        if math.isfinite(value):  # a figure that does not exist, such as one of no examples, has no line
+        if math.isfinite(value):  # an undefined figure, such as one over no examples, has no line
             lines.append({"round": report.round + 1, "site": site, "metric": metric, "value": value, **more})
 
     for k, loss in report.losses.items():
@@ -48,7 +48,7 @@ def metrics(
 
 
 def sent(records: Iterable[Record]) -> dict[str, tuple[int, ...]]:
-    """Return name and shape of all that left a site, from `metrics.jsonl`, which a resumed run knows as well."""
+    """Return name and shape of everything that left a site; read from `metrics.jsonl`, which survives a resume."""
     return {r["metric"].removeprefix(SENT): tuple(r["shape"]) for r in records if r["metric"].startswith(SENT)}
 
 

@@ -1,8 +1,8 @@
-"""What a run gives back where labels are missing: the labels filled in, and figures class by class."""
+"""Results of a run with missing labels: how well they were filled in, and figures per class."""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -10,23 +10,21 @@ from torch import Tensor
 from imperfed.core.federation import Federation
 from imperfed.engine.engine import Engine
 from imperfed.evaluation.evaluator import Evaluator, figure
-from imperfed.results.folder import RunFolder
 from imperfed.results.summary import ClassSummary, FilledLabels
 
-WORDS = {1: "present", 0: "absent", -1: ""}
 
-
-def write_filled_labels(
-    folder: RunFolder, inferred: Tensor, federation: Federation, evaluator: Evaluator
+def judge_filled_labels(
+    inferred: Tensor, federation: Federation, evaluator: Evaluator, learned: Tensor | None
 ) -> tuple[FilledLabels | None, list[float | None]]:
-    """Write `labels/<site>.parquet`; return how well missing labels were filled in, in all and at each site."""
-    assert evaluator.annotated is not None
-    annotated = evaluator.annotated.any(0)  # nothing was learned of the other classes
-    missing = (federation.labels.values < 0) & annotated
+    """Judge how well missing labels were filled in, overall and per site.
+
+    `learned`: the classes that some site annotates, bool [C]; None: all of them.
+    """
+    missing = federation.labels.unknown()
+    if learned is not None:
+        missing = missing & learned  # nothing was learned about the other classes
     aurocs = []
-    for k, site in enumerate(federation.sites):
-        a, b = federation.starts[k], federation.starts[k + 1]
-        folder.save_table(f"labels/{site}.parquet", filled_table(federation, a, b, inferred[a:b], annotated))
+    for a, b in pairwise(federation.starts):
         figures = evaluator.filled_in(a, b, missing[a:b], inferred[a:b])
         aurocs.append(None if figures is None else figures.auroc)
     if not missing.any():
@@ -44,34 +42,8 @@ def write_filled_labels(
     return summary, aurocs
 
 
-def filled_table(federation: Federation, a: int, b: int, inferred: Tensor, annotated: Tensor) -> dict[str, list[Any]]:
-    """Return the columns of a site's label file, one line per example and class.
-
-    `annotated`: which classes some site annotates.
-    """
-    classes, values = federation.classes, federation.labels.values[a:b].flatten()
-    present, known = inferred.flatten() >= 0.5, annotated.repeat(b - a)
-    suggested = torch.where(known, present.int(), -1)
-    confidence = torch.where(present, inferred.flatten(), 1 - inferred.flatten())
-    return {
-        "id": [name for name in federation.ids[a:b] for _ in classes],
-        "class": list(classes) * (b - a),
-        "given": [WORDS[v] for v in values.tolist()],
-        "suggested": [WORDS[v] for v in suggested.tolist()],
-        "confidence": [c if sure else None for c, sure in zip(confidence.tolist(), known.tolist(), strict=True)],
-        "reason": [reason(v, sure) for v, sure in zip(values.tolist(), known.tolist(), strict=True)],
-    }
-
-
-def reason(value: int, annotated: bool) -> str:
-    """Say where the suggestion in one line of a label file comes from."""
-    if not annotated:
-        return "nobody annotates this class"
-    return "annotated" if value >= 0 else "filled in"
-
-
 def class_aurocs_of(engine: Engine, evaluator: Evaluator) -> Tensor | None:
-    """Return the AUROC of every class at every site, [K, C]; None where no labels are missing or rows are elsewhere."""
+    """Return the AUROC of every class at every site, [K, C]; None if no labels are missing or rows are elsewhere."""
     if evaluator.annotated is None or engine.population.federation.elsewhere:
         return None
     evaluator = evaluator.to(engine.population.runtime.net.row.device)
@@ -79,24 +51,34 @@ def class_aurocs_of(engine: Engine, evaluator: Evaluator) -> Tensor | None:
 
 
 def by_class(aurocs: Tensor | None, federation: Federation, evaluator: Evaluator) -> tuple[ClassSummary, ...]:
-    """Summarise every class from its AUROC at every site, [K, C]; nothing where no labels are missing."""
+    """Summarise every class from its AUROC at every site, [K, C]; empty if no labels are missing."""
     if aurocs is None or evaluator.annotated is None:
         return ()
-    columns = zip(federation.classes, federation.labels.values.T, aurocs.T, evaluator.annotated.T, strict=True)
+    counts = federation.labels.counts()
+    columns = zip(
+        federation.classes,
+        counts.told.tolist(),
+        counts.positive.tolist(),
+        aurocs.T,
+        evaluator.annotated.T,
+        strict=True,
+    )
     return tuple(
         ClassSummary(
             name=name,
-            annotated_at=tuple(site for site, own in zip(federation.sites, here.tolist(), strict=True) if own),
-            annotations=int((values >= 0).sum()),
-            positives=int((values == 1).sum()),
+            annotated_at=tuple(
+                site for site, annotates in zip(federation.sites, here.tolist(), strict=True) if annotates
+            ),
+            annotations=annotations,
+            positives=positives,
             auroc=mean(areas),
             auroc_annotated=mean(areas[here]),
             auroc_never_annotated=mean(areas[~here]),
         )
-        for name, values, areas, here in columns
+        for name, annotations, positives, areas, here in columns
     )
 
 
 def mean(areas: Tensor) -> float | None:
-    """Return the mean of those that exist; None where none does."""
+    """Return the mean of the areas that are defined; None if none is."""
     return figure(float(areas.nanmean()))

@@ -1,4 +1,4 @@
-"""The models that a run leaves."""
+"""The models that a run writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from imperfed.results.folder import RunFolder
 
 
 def write_models(folder: RunFolder, engine: Engine, data: FederatedData) -> None:
-    """Write `models/global.safetensors` with all that is shared, and one whole model per site where sites differ."""
+    """Write `models/global.safetensors` with the shared tensors, and one whole model per site if sites differ."""
     if len(data.scale.mean):
         folder.save_model("scale", {"mean": data.scale.mean, "spread": data.scale.spread})
     if shared := engine.shared_model():

@@ -1,4 +1,4 @@
-"""New rows, read as those of the run were, and a table of what its models say of them."""
+"""Predictions for new rows, which are read in the same way as those of the run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from imperfed.core.atomic import whole
 from imperfed.core.errors import DataError, UsageError
+from imperfed.core.labels import KINDS
 from imperfed.data import readers
 from imperfed.data.dataset import check_finite
 from imperfed.data.files.declaration import FILE, read_declaration
@@ -21,48 +22,45 @@ from imperfed.results.summary import Summary
 if TYPE_CHECKING:
     from imperfed.api.runs import RunResult
 
-PRESENT = 0.5
-"""The probability from which on a class counts as present, where classes do not exclude one another."""
-
 
 def as_inputs(array: readers.Array, data: str, where: str) -> Tensor:
-    """An array of new rows as the run's own were read: pictures of bytes from 0 to 1 with a channel, else as it is."""
+    """Return an array of new rows as the run read its own: byte images scaled to 0 .. 1, others as is."""
     if data in sources() and array.dtype == "uint8" and array.ndim > 2:
         raise DataError(
-            f"{where}: found uint8 pictures; those of {data} are scaled in a way of their own, so give them as "
+            f"{where}: found uint8 images, but {data} scales its images in its own way; give them as "
             f"imperfed.data.sources.load({data!r}).x holds them"
         )
     return readers.inputs(array, where)
 
 
 def check_inputs(x: Tensor, summary: Summary, where: str) -> None:
-    """Refuse inputs of another shape than the run's, and such as are not finite."""
+    """Refuse inputs whose shape differs from the run's, and values that are not finite."""
     shape = list(summary.input)
-    fixed = shape[:1] if summary.features else shape  # sparse rows may have more slots, or fewer
+    fixed = shape[:1] if summary.features else shape  # sparse rows may have any number of slots
     if x.ndim != 1 + len(shape) or list(x.shape[1 : 1 + len(fixed)]) != fixed:
         raise DataError(f"{where}: expected rows of shape {shape}, [n, ...]; got {list(x.shape)}")
     check_finite(x, where)
 
 
 def read_new(file: Path, folder: RunFolder) -> tuple[Tensor, list[str]]:
-    """Inputs and names of the rows of a file, by the declaration of the run, or from the array `x`."""
+    """Return inputs and ids of the rows of a file, read by the declaration of the run or from the array `x`."""
     data = folder.config().run.data
     if data in sources() or Path(data).suffix.lower() in OWN_FILES:
         x = as_inputs(readers.read_arrays(file, "x")["x"], data, f"{file}, x")
         return x, list(map(str, range(len(x))))
-    kept, problems = folder.path / FILE, Problems()
-    rows = read_rows(file, read_declaration(kept if kept.exists() else data), NEW, problems)
+    declaration, problems = folder.path / FILE, Problems()
+    rows = read_rows(file, read_declaration(declaration if declaration.exists() else data), NEW, problems)
     problems.check(str(file))
     assert rows is not None
     return rows.x, list(rows.ids())
 
 
 def predict_file(result: RunResult, file: Path, site: str, out: Path) -> int:
-    """Write what the model of a site, or the global one, says of the rows of a file; returns how many these are."""
+    """Write the predictions of a site's model, or of the global one, for the rows of a file; return their number."""
     if out.suffix.lower() not in (".csv", ".parquet"):
         raise UsageError(f"{out}: predictions are written to a file ending in .csv or .parquet")
     if out.exists():
-        raise UsageError(f"{out} exists already; choose another file with --out")
+        raise UsageError(f"{out} already exists; choose another file with --out")
     site = whose(result, site)
     x, ids = read_new(file, RunFolder(result.folder))
     check_inputs(x, result.summary, str(file))
@@ -71,25 +69,21 @@ def predict_file(result: RunResult, file: Path, site: str, out: Path) -> int:
 
 
 def whose(result: RunResult, site: str) -> str:
-    """The site with whose model to predict: as said, or any where they all have the same."""
+    """Return the site whose model predicts: the one asked for, or any site if all share one model."""
     sites = [row.site for row in result.summary.sites]
     own = [name for name in sites if (result.folder / "models" / f"{name}.safetensors").exists()]
     if not site and len(own) > 1:
-        raise UsageError(f"sites have models of their own; say with whose to predict, --site: {', '.join(own)}")
+        raise UsageError(f"each site has its own model; choose one with --site: {', '.join(own)}")
     return site or (own or sites)[0]
 
 
 def _table(result: RunResult, ids: list[str], probability: Tensor) -> Any:
-    """`id`, a column a class, `predicted`; not by name, since a class may be called as another column is."""
+    """Return the columns `id`, one per class, and `predicted`; classes may have the same names as other columns."""
     import pyarrow
 
     classes = result.summary.classes
-    if result.summary.facts.labels == "annotated":
-        marks = (probability >= PRESENT).tolist()
-        said = ["|".join(name for name, there in zip(classes, row, strict=True) if there) for row in marks]
-    else:
-        said = [classes[c] for c in probability.argmax(1).tolist()]
-    columns = [pyarrow.array(ids), *(pyarrow.array(p.numpy()) for p in probability.T), pyarrow.array(said)]
+    predicted = KINDS[result.summary.facts.labels].predicted(probability, classes)
+    columns = [pyarrow.array(ids), *(pyarrow.array(p.numpy()) for p in probability.T), pyarrow.array(predicted)]
     return pyarrow.table(columns, ["id", *classes, "predicted"])
 
 

@@ -1,4 +1,4 @@
-"""What a repair leaves in a run's folder: the labels it suggests with its reasons, and how right they are."""
+"""The results of a repair in the folder of a run: the suggested labels with reasons, and how correct they are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imperfed.results.summary import RepairedSite, RepairSummary, Traffic
 def write_repair(
     folder: RunFolder, name: str, repair_result: RepairResult, federation: Federation, evaluator: Evaluator
 ) -> RepairSummary:
-    """Write `labels/<site>.parquet`, and return the figures of the repair for `summary.json`."""
+    """Write `labels/<site>.parquet` and return the figures of the repair for `summary.json`."""
     given, suggested = repair_result.given, repair_result.suggested
     sites = []
     for k, site in enumerate(federation.sites):

@@ -1,8 +1,8 @@
 """The summary of a run: everything that `summary.json` holds, as types.
 
-The names of the fields are the keys of the file, but for `global` and `class`, which Python keeps for itself. What does
-not apply to a run (a repair, a target, fairness, ...) is left out of the file; a figure that applies but does not
-exist, such as the accuracy of a site without test rows, is null.
+The names of the fields are the keys of the file, except for `global` and `class`, which are reserved in Python. What
+does not apply to a run (a repair, a target, fairness, ...) is left out of the file; a figure that applies but is
+undefined, such as the accuracy of a site without test rows, is null.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from imperfed.evaluation.time_to_target import TargetReached
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a summary: immutable, and never read from a file with other keys."""
+    """A part of a summary: immutable; reading refuses unknown keys."""
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
 class OverSites(Part, frozen=True):
-    """The leading figure over the sites that have one; None where none has."""
+    """The leading figure over the sites that have one; None if none has."""
 
     mean: float | None
     weighted: float | None
@@ -39,7 +39,7 @@ class OverSites(Part, frozen=True):
 
     @classmethod
     def of(cls, scores: Sequence[tuple[float, int]]) -> OverSites:
-        """Combine the values of sites, each with its number of test rows; a value that is not finite does not count."""
+        """Combine the values of sites, each with its number of test rows; values that are not finite are skipped."""
         measured = [(value, n) for value, n in scores if math.isfinite(value)]
         if not measured:
             return cls(None, None, None, 0)
@@ -53,7 +53,7 @@ class OverSites(Part, frozen=True):
 
 
 class GlobalFigure(Part, frozen=True):
-    """A figure of the global model on a test set of no site in particular."""
+    """A figure of the global model on the common test set or on validation rows."""
 
     value: float | None
     n: int
@@ -69,15 +69,15 @@ class SiteSummary(Part, frozen=True, omit_defaults=True):
     value: float | None
     """The leading figure on the site's test rows."""
     labels: float | None
-    """The share of its labels resolved correctly or, where labels are missing, the AUROC of those filled in."""
+    """The share of its labels resolved correctly or, if labels are missing, the AUROC of those filled in."""
     auroc_annotated: float | None = None
-    """The mean over the classes that the site annotates, where labels are missing."""
+    """The mean over the classes that the site annotates, if labels are missing."""
     auroc_never_annotated: float | None = None
-    """The mean over the classes that only others annotate."""
+    """The mean over the classes that only other sites annotate."""
 
 
 class ClassSummary(Part, frozen=True):
-    """One class, where labels are missing; each AUROC is a mean over sites."""
+    """One class of a run with missing labels; each AUROC is a mean over sites."""
 
     name: str = field(name="class")
     annotated_at: tuple[str, ...]
@@ -96,47 +96,47 @@ class ClassSummary(Part, frozen=True):
 
 
 class ResolvedLabels(Part, frozen=True, tag_field="kind", tag="candidates"):
-    """Candidate sets of which one class was chosen for every training row; None where the truth is unknown."""
+    """Ambiguous labels from which one class was chosen per training row; figures are None if the truth is unknown."""
 
     accuracy: float | None
     picking_at_random: float
-    """The expected accuracy of a random choice."""
+    """The expected accuracy of a random choice among the classes that each label names."""
     mean_confidence: float
     n: int
     """The number of training rows."""
     together: tuple[tuple[int, ...], ...]
-    """[class][class]: in how many candidate sets both stand."""
+    """[class][class]: the number of labels, such as candidate sets, that name both."""
     mistaken: tuple[tuple[int, ...], ...] | None
-    """[true class][chosen class]: how many labels were resolved wrongly."""
+    """[true class][chosen class]: the number of labels resolved wrongly."""
 
     @property
     def leading(self) -> float | None:
-        """The figure that a comparison shows."""
+        """The figure shown in comparisons."""
         return self.accuracy
 
 
 class FilledLabels(Part, frozen=True, tag_field="kind", tag="missing"):
-    """Missing labels that were filled in; figures are None where the truth is unknown."""
+    """Missing labels that were filled in; figures are None if the truth is unknown."""
 
     filled_in: int
     """The number of missing labels of classes that some site annotates."""
     mean_confidence: float
     accuracy: float | None
-    """The share that is right when probabilities are cut at 0.5."""
+    """The share that is correct with a threshold of 0.5."""
     always_absent: float | None
-    """The share that would be right if every missing label were taken for absent."""
+    """The share that would be correct if every missing label were taken as absent."""
     auroc: float | None
     n: int
-    """The number of labels filled in whose truth is known."""
+    """The number of filled-in labels whose truth is known."""
 
     @property
     def leading(self) -> float | None:
-        """The figure that a comparison shows."""
+        """The figure shown in comparisons."""
         return self.auroc
 
 
 LabelSummary = ResolvedLabels | FilledLabels
-"""What became of imperfect labels; `kind` tells the two apart in the file."""
+"""The figures of the inferred labels; `kind` distinguishes the two in the file."""
 
 
 # -- repair and defence ------------------------------------------------------------------------------------------------
@@ -157,22 +157,22 @@ class RepairedSite(Part, frozen=True):
     noise_estimate: float | None
     """The share of wrong labels that the site estimates for itself."""
     figures: RepairFigures | None
-    """None where the truth is unknown."""
+    """None if the truth is unknown."""
 
 
 class RepairSummary(Part, frozen=True):
-    """What a repair did to the labels before training."""
+    """The changes that a repair made to the labels before training."""
 
     name: str
     n: int
     """The number of labels."""
     changed: int
     figures: RepairFigures | None
-    """None where the truth is unknown."""
+    """None if the truth is unknown."""
     groups: int
-    """The number of groups of sites that have a model of their own."""
+    """The number of groups of sites, each with its own model."""
     adjusted_rand_index: float | None
-    """Of the groups against the sites' tasks; None where sites have no tasks."""
+    """Of the groups against the sites' tasks; None if sites have no tasks."""
     sent: dict[str, tuple[int, ...]]
     """Name and shape of everything that a site sent."""
     bytes: Traffic
@@ -180,34 +180,34 @@ class RepairSummary(Part, frozen=True):
 
 
 class LeftOut(Part, frozen=True):
-    """A site that a defence leaves out at the end of a run."""
+    """A site that a defence excludes at the end of a run."""
 
     site: str
     since: int
-    """The first round from which on it was left out every time."""
+    """The first round of the unbroken exclusion."""
     score: float | None
-    """What speaks against it in its last round; None where that is undefined."""
+    """The score that speaks against it in its last round; None if undefined."""
     confidence: float
     """The server's confidence in it in its last round."""
 
 
 class DefenceSummary(Part, frozen=True):
-    """Whom a defence that looks at single sites left out."""
+    """The sites excluded by a defence that judges single sites."""
 
     out: tuple[LeftOut, ...]
-    """In the end, in the order of the rounds."""
+    """Excluded at the end, in order of the rounds."""
     ever_out: tuple[str, ...]
     false_alarms: tuple[str, ...] | None = None
-    """Honest sites left out in the end; None where the adversaries are not known."""
+    """Honest sites excluded at the end; None if the adversaries are unknown."""
     missed: tuple[str, ...] | None = None
-    """Adversaries not left out in the end."""
+    """Adversaries not excluded at the end."""
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
 class DataFacts(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """The data in numbers: training rows, where nothing else is said; None where a fact does not apply."""
+    """The data in numbers: of training rows unless stated otherwise; None if a fact does not apply."""
 
     labels: str
     """The kind of labels that the sites hold."""
@@ -216,9 +216,9 @@ class DataFacts(Part, frozen=True, kw_only=True, omit_defaults=True):
     test_rows: tuple[int, ...]
     """By site."""
     common_test_rows: int
-    """Rows of a test set that belongs to no site."""
+    """The number of rows of the common test set, which belongs to no site."""
     rows_left_out: int
-    """Rows of the dataset that nobody holds."""
+    """Rows of the dataset that no site holds."""
     public_rows: int
     """Unlabelled inputs at the server."""
     public_from: str = "nowhere"
@@ -226,35 +226,35 @@ class DataFacts(Part, frozen=True, kw_only=True, omit_defaults=True):
     """Labelled rows at the server."""
     validation_rows: int = 0
     common_test: bool = False
-    """Whether every site is measured on the common test set."""
+    """Whether every site is evaluated on the common test set."""
     examples: int | None = None
-    """Different examples, where one stands at a site for every label it carries."""
+    """The number of distinct examples, if an example appears once for each of its labels, at different sites."""
     counts: tuple[tuple[int, ...], ...] | None = None
     """[true class][site]: rows."""
     classes_at_nobody: tuple[str, ...] = ()
-    """Classes of which no site holds a row."""
+    """Classes that occur at no site."""
     most_frequent: dict[str, float] | None = None
-    """Figures of predicting the most frequent labels every time."""
+    """Figures of always predicting the most frequent labels."""
     sites_not_used: int | None = None
-    """Sites that the dataset names, where the run simulates others."""
+    """The number of sites named in the dataset, if the run simulates other ones."""
     instead_of: str | None = None
-    """The kind of labels that come with the dataset, where the run uses the true ones."""
+    """The kind of labels that come with the dataset, if the run uses the true ones instead."""
     sets: str | None = None
-    """Where candidate sets come from: "given", or the name of a generator."""
+    """The origin of candidate sets: "given", or the name of a generator."""
     temperature: float | None = None
-    """With which a generator of candidate sets was calibrated."""
+    """The temperature to which a generator of candidate sets was calibrated."""
     mean_size: float | None = None
-    """Of a candidate set."""
+    """The mean size of a candidate set."""
     min_size: int | None = None
     max_size: int | None = None
     singletons: float | None = None
-    """The share of candidate sets that hold one class only."""
+    """The share of candidate sets with a single class."""
     noise: str | None = None
-    """Where wrong labels come from: "given", or the name of a noise model."""
+    """The origin of wrong labels: "given", or the name of a noise model."""
     noise_rates: tuple[float, ...] | None = None
     """The share of wrong labels by site."""
     annotates: str | None = None
-    """Where the choice of annotated classes comes from: "given", or a pattern."""
+    """The origin of the choice of annotated classes: "given", or a pattern."""
     annotated_rows: tuple[tuple[int, ...], ...] | None = None
     """[class][site]: rows annotated."""
     attribute: str | None = None
@@ -264,16 +264,16 @@ class DataFacts(Part, frozen=True, kw_only=True, omit_defaults=True):
     mean_groups: float | None = None
     """The mean number of groups that a row may belong to."""
     adversaries: tuple[str, ...] | None = None
-    """Sites that attack; None where nobody knows."""
+    """Sites that attack; None if unknown."""
     attack: tuple[str, ...] = ()
-    """What a simulated attack did, in sentences."""
+    """The effects of a simulated attack, in sentences."""
     further: dict[str, Any] = field(default_factory=dict)
-    """Facts under other names, such as those of a generator of your own."""
+    """Facts under other names, such as those of your own generator."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> DataFacts:
         """Read the facts that `FederatedData` carries."""
-        names = {one.name for one in msgspec.structs.fields(cls)}
+        names = {spec.name for spec in msgspec.structs.fields(cls)}
         known = {name: value for name, value in facts.items() if name in names}
         further = {name: value for name, value in facts.items() if name not in names}
         return msgspec.convert({**known, "further": further}, cls)
@@ -283,33 +283,33 @@ class DataFacts(Part, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
-    """A run that has ended."""
+    """The summary of a finished run."""
 
     title: str
-    """The method with what stands around it: objective, repair, attack, defence."""
+    """The method together with its objective, repair, attack and defence."""
     method: str
     objective: str
     data: str
     seed: int
     data_seed: int
     seconds: float | None
-    """None in a site's own summary: the time is the coordinator's."""
+    """None in a site's own summary: only the coordinator measures the time."""
     rounds: int
     metric: str
     """The name of the leading figure."""
     personal: OverSites
     """The leading figure of the sites' models."""
     common: dict[str, GlobalFigure] = field(name="global")
-    """Figures of the global model by name; those on validation rows say so in their name."""
+    """Figures of the global model by name; the names of those on validation rows say so."""
     sites: tuple[SiteSummary, ...]
     sent: dict[str, tuple[int, ...]]
     """Name and shape of everything that left a site."""
     account: dict[str, float]
-    """Figures that the algorithm gives of itself, such as the epsilon it spent."""
+    """Figures that the algorithm reports about itself, such as the epsilon it spent."""
     input: tuple[int, ...]
     """The shape of an input."""
     features: int
-    """The number of features of sparse inputs, 0 for dense ones."""
+    """The number of features of sparse inputs; 0 for dense inputs."""
     standardised: bool
     """Whether inputs were standardised with `models/scale.safetensors`."""
     classes: tuple[str, ...]
@@ -323,7 +323,7 @@ class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def headline(self) -> float | None:
-        """The figure a run is compared by: the mean over sites or, where they have none, that of the global model."""
+        """The figure by which runs are compared: the mean over sites, or that of the global model if they have none."""
         common = self.common.get(self.metric)
         if self.personal.mean is None and common is not None:
             return common.value

@@ -1,4 +1,4 @@
-"""The end of a run: labels and models are written, and everything that is known goes into `summary.json`."""
+"""The end of a run: write labels and models, and collect all results in `summary.json`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from imperfed.results.summary import DataFacts, GlobalFigure, OverSites, RepairS
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What is known at the end of a run besides its data, whether it was simulated or one real site writes it."""
+    """What is known at the end of a run besides its data, in a simulation or at one real site."""
 
     run: RunConfig
     objective: str
     rounds: int
     personal: dict[int, Scores]
-    """By the number of the site, of the sites that were measured."""
+    """By the number of the site, for the sites that were evaluated."""
     common: Scores
     labels: LabelOutcome
     class_aurocs: Tensor | None
-    """The AUROC of every class at every site, [K, C], where labels are missing."""
+    """The AUROC of every class at every site, [K, C], if labels are missing."""
     account: dict[str, float] = field(default_factory=dict)
     seconds: float | None = None
     target: TargetReached | None = None
@@ -44,7 +44,7 @@ class RunOutcome:
 def finish_simulation(
     folder: RunFolder, engine: Engine, data: FederatedData, evaluator: Evaluator, run: RunConfig
 ) -> RunOutcome:
-    """Measure a run that has gone through its rounds, and write its labels and models."""
+    """Evaluate a run that has finished its rounds, and write its labels and models."""
     personal, common = engine.evaluate()
     labels = write_labels(folder, engine.inferred_labels(), data.federation, evaluator)
     write_models(folder, engine, data)
@@ -62,7 +62,7 @@ def finish_simulation(
 
 
 def write_summary(folder: RunFolder, data: FederatedData, evaluator: Evaluator, outcome: RunOutcome) -> Summary:
-    """Write `summary.json`, and return it."""
+    """Write `summary.json` and return the summary."""
     federation, run, facts = data.federation, outcome.run, DataFacts.of(data.facts)
     summary = Summary(
         title=run.title,
@@ -96,7 +96,7 @@ def write_summary(folder: RunFolder, data: FederatedData, evaluator: Evaluator, 
 
 
 def site_summaries(data: FederatedData, metric: str, outcome: RunOutcome) -> tuple[SiteSummary, ...]:
-    """Summarise every site, also one that has no test rows of its own."""
+    """Summarise every site, including those without test rows."""
     federation, nothing = data.federation, (math.nan, 0)
     sites = []
     for k, (name, rows) in enumerate(zip(federation.sites, federation.sizes(), strict=True)):

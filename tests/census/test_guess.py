@@ -132,7 +132,7 @@ def test_sites_of_one_class_each_hold_positives_only(tmp_path: Path) -> None:
     rows = "phone,w,word\n" + "".join(f"p{k},{i},{word}\n" for k, word in enumerate("aab") for i in range(3))
     found = told(guess(write(tmp_path, all=rows)))
     assert found.declaration.labels == LabelColumns("positive", ("a", "b"), "word")
-    assert any("every site names one class" in sentence for sentence in found.why)
+    assert any("every site names a single class" in sentence for sentence in found.why)
 
 
 def test_numbers_of_classes_are_in_their_order(tmp_path: Path) -> None:
@@ -173,11 +173,11 @@ def ages(first: int, rows: int = 40, **others: str) -> str:
 def test_the_cells_that_spoil_a_column_of_numbers_are_named(tmp_path: Path) -> None:
     found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(100)))
     assert found.declaration.inputs == Inputs(("w",))
-    blame = "numbers but for 'n/a' (north.csv, line 5); mend the cell, or drop its row"
+    blame = "numbers except for 'n/a' (north.csv, line 5); fix the cell, or drop its row"
     assert f"left out: age; {blame}" in found.why
     found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(100, l2="?", l9="12 years")))
     blame = "'n/a' (north.csv, line 5), '?' (south.csv, line 2), '12 years' (south.csv, line 9)"
-    assert f"left out: age; numbers but for {blame}; mend the cells, or drop their rows" in found.why
+    assert f"left out: age; numbers except for {blame}; fix the cells, or drop their rows" in found.why
 
 
 def test_the_cells_of_a_large_site_are_named_all_the_same(tmp_path: Path) -> None:
@@ -195,8 +195,8 @@ def test_rows_of_parquet_files_are_counted(tmp_path: Path) -> None:
 def test_numbers_that_are_taken_for_words_by_a_few_cells_are_said(tmp_path: Path) -> None:
     found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(0), east=ages(0)))
     assert "n/a" in found.declaration.inputs.categorical["age"]
-    blame = "numbers but for 'n/a' (north.csv, line 5); mend the cell, or drop its row"
-    assert f"taken for words: age; {blame}" in found.why
+    blame = "numbers except for 'n/a' (north.csv, line 5); fix the cell, or drop its row"
+    assert f"taken as words: age; {blame}" in found.why
 
 
 def test_words_among_which_there_are_numbers_are_nobodys_fault(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_an_id_that_comes_twice_is_no_input_and_its_lines_are_named(tmp_path: Pa
     rows = "id,w,label\n" + "".join(f"{i},{i}.5,{i % 2}\n" for i in range(6))
     found = guess(write(tmp_path, a=rows, b=rows.replace("\n4,", "\n1,"))).declaration, guess(tmp_path).why
     assert (found[0].id, found[0].inputs) == ("", Inputs(("w",)))
-    assert "left out: id, an id by its name; '1' comes twice (b.csv, line 3 and line 6)" in found[1]
+    assert "left out: id, an id by its name; '1' occurs twice (b.csv, line 3 and line 6)" in found[1]
 
 
 def test_ids_of_one_file_for_all_count_anew_at_every_site(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_inputs_of_yes_and_no_stay_where_the_label_is_one_too(tmp_path: Path) ->
     found = guess(write(tmp_path, a=rows, b=rows))
     assert found.declaration.labels.column == "label"
     assert found.declaration.inputs == Inputs(("smoker",))
-    assert "inputs with the values of the label: smoker; take out what was made from it" in found.why
+    assert "inputs with the values of the label: smoker; remove those derived from it" in found.why
 
 
 def paint(path: Path, mode: str, side: int) -> None:
@@ -335,7 +335,7 @@ def test_quoted_text_may_span_lines_in_files_of_any_size(tmp_path: Path) -> None
 
 
 def test_what_only_the_fast_reader_refuses_is_told_in_its_words(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.csv: found straddling object .*, expected a table; write it anew"):
+    with pytest.raises(DataError, match=r"a\.csv: found straddling object .*, expected a table; write it again"):
         guess(write(tmp_path, a=f"w,note,label\n1,{'x' * 3_000_000},a\n2,y,b\n", b="w,note,label\n1,x,a\n2,y,b\n"))
 
 
@@ -356,7 +356,7 @@ def test_files_that_have_nothing_in_common(tmp_path: Path) -> None:
 
 def test_one_archive_for_all_is_given_to_a_run_as_it_is(tmp_path: Path) -> None:
     np.savez(tmp_path / "all.npz", x=np.ones((4, 3)), y=[0, 1, 0, 1], site=[0, 0, 1, 1])
-    with pytest.raises(DataError, match="toml; give it to a run as it is"):
+    with pytest.raises(DataError, match="toml; use it for a run as it is"):
         guess(tmp_path / "all.npz")
 
 

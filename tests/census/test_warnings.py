@@ -51,7 +51,7 @@ def test_a_class_that_a_site_never_annotates() -> None:
 
 def test_many_sites_are_counted_and_not_named() -> None:
     some, all_of_them = annotated((1, 0, -1), (0, 1, -1)), annotated((1, 1, 0), (0, 0, 1))
-    assert "1 class is annotated at some of 10 sites only: owl at 2" in told(*[some] * 8, *[all_of_them] * 2)
+    assert "1 class is annotated at only some of 10 sites: owl at 2" in told(*[some] * 8, *[all_of_them] * 2)
 
 
 def test_a_class_that_nobody_annotates_and_one_without_a_positive() -> None:
@@ -69,17 +69,17 @@ def test_a_site_that_annotates_nothing() -> None:
 def test_a_class_at_no_site_and_a_site_of_one_class() -> None:
     found = told(exact(*[0, 1] * 10), exact(*[1] * 10))
     assert "class owl is at no site" in found
-    assert "site B holds one class only, dog" in found
+    assert "site B holds only one class, dog" in found
 
 
 def test_a_small_site() -> None:
     assert told(EVEN, exact(0, 1, 2)) == ("site B has 3 rows",)
-    assert told(EVEN, exact(0))[0] == "site B holds one class only, cat"
+    assert told(EVEN, exact(0))[0] == "site B holds only one class, cat"
 
 
 def test_sets_of_all_classes_say_nothing() -> None:
     found = told(candidates((1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1)))
-    assert found == ("10 rows have all 3 classes as candidates, which says nothing of the label",)
+    assert found == ("10 rows have all 3 classes as candidates, which says nothing",)
 
 
 def test_candidates_that_never_part() -> None:
@@ -99,14 +99,14 @@ def test_positives_only() -> None:
 
 def test_a_site_of_one_positive_class_is_not_called_unlike() -> None:
     sites = [torch.full((10,), c) for c in (0, 0, 0, 0, 1, 2)]
-    unlike = "classes are spread otherwise"
+    unlike = "class shares differ"
     assert any(unlike in sentence for sentence in told(*(Exact(y, 3) for y in sites)))
     assert not any(unlike in sentence for sentence in told(*(Positive(y, 3) for y in sites)))
 
 
 def test_an_unlike_site_and_one_that_holds_nearly_all() -> None:
     found = told(exact(*[0, 0, 0, 0, 0, 1] * 50), exact(*[2] * 11, 1), EVEN)
-    assert "site B: classes are spread otherwise than over all sites together (distance above 0.5)" in found
+    assert "site B: class shares differ from those of all sites together (distance above 0.5)" in found
     assert any(sentence.startswith("site A holds 91.74") for sentence in found)
 
 
@@ -116,7 +116,7 @@ def test_repeated_inputs() -> None:
     found = told(exact(*[0, 1, 2] * 5), exact(*[0, 1, 2] * 4, 1, 1, 1), x=[x, again + 0.0], tests=[x[:2]])
     assert "1 row repeats the inputs of an earlier row at B" in found
     assert "29 rows have the same inputs as a row of another site; most are shared by A and B (14)" in found
-    assert "2 inputs stand in several rows with different labels" in found
+    assert "2 inputs occur in several rows with different labels" in found
     assert any(sentence.startswith("2 test rows have the same inputs as a training row") for sentence in found)
 
 

@@ -52,7 +52,7 @@ def test_a_run_leads_with_the_common_figure(own: Path, tmp_path: Path, way: str)
     page = (folder / "report.html").read_text()
     assert "common test set, n = 24" in page
     assert "on the common test set" in page
-    assert "Saying the most frequent labels every time: P@1" in page
+    assert "Always predicting the most frequent labels: P@1" in page
     assert "Settings are chosen on 24 further rows." in page
     figures = json.loads(done("evaluate", folder, "--json").out)
     assert figures["common test set"]["p@1"]["value"] == pytest.approx(made["global"]["p@1"]["value"])

@@ -92,7 +92,7 @@ def test_whose_model_must_be_said_where_sites_have_their_own(animals: Path, tmp_
 def test_nothing_is_written_over(animals: Path, tmp_path: Path) -> None:
     (tmp_path / "there.csv").write_text("mine")
     said = refused(animals, tmp_path, "--site", "north", "--out", tmp_path / "there.csv")
-    assert (said.code, "exists already" in said.err) == (2, True)
+    assert (said.code, "already exists" in said.err) == (2, True)
     assert (tmp_path / "there.csv").read_text() == "mine"
     said = refused(animals, tmp_path, "--site", "north", "--out", tmp_path / "p.xlsx")
     assert (said.code, "ending in .csv or .parquet" in said.err) == (2, True)
@@ -142,7 +142,7 @@ def test_arrays_that_do_not_fit_are_data_errors(photos: Any, tmp_path: Path) -> 
 
 
 def test_pictures_of_bytes_are_refused_where_the_set_scales_them_itself(finished: Path) -> None:
-    with pytest.raises(UsageError, match="those of digits are scaled in a way of their own"):
+    with pytest.raises(UsageError, match="digits scales its images in its own way"):
         imperfed.open(finished).predict("site-0", np.zeros((2, 8, 8), np.uint8))
 
 

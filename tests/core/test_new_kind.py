@@ -15,18 +15,25 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from pyarrow import parquet
 from torch import Tensor
 
 from imperfed.algorithms import catalogue
 from imperfed.core import labels as package
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.errors import DataError
+from imperfed.core.federation import Federation
 from imperfed.core.labels import KINDS, Cells, ClassCounts, Labels, UnreadableError
 from imperfed.core.labels.label_cells import NoteRow
 from imperfed.core.objective import Objective
 from imperfed.core.registry import discover
 from imperfed.data.files.declaration import read_declaration
 from imperfed.data.files.reading import read_sites
+from imperfed.data.oracle import Oracle
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.results.folder import RunFolder
+from imperfed.results.labels import write_labels
+from imperfed.results.summary import FilledLabels
 from tests.support.terminal import done, imperfed, summary
 
 # -- the new kind ------------------------------------------------------------------------------------------------------
@@ -119,6 +126,17 @@ class Graded(Labels):
         present = (self.values > 0).sum(0)
         rows = torch.full_like(present, len(self))
         return ClassCounts(present, rows - present, torch.zeros_like(present), present.double(), rows)
+
+
+@dataclass(frozen=True)
+class Tagged(Graded):
+    """Grades of which those that are not a number are inferred."""
+
+    kind: ClassVar[str] = "tagged"
+    inferable: ClassVar[bool] = True
+
+    def unknown(self) -> Tensor:
+        return self.values.isnan()
 
 
 # -- what becomes of it ------------------------------------------------------------------------------------------------
@@ -243,6 +261,17 @@ def test_averaging_learns_from_it(folder: Path, tmp_path: Path) -> None:
     assert told["facts"]["labels"] == "ranked"
     assert told["metric"] == "accuracy"
     assert told["global"]["accuracy"]["value"] > 0.5
+    resolved = told["labels"]
+    assert resolved["n"] == 24
+    assert resolved["accuracy"] > 0.5
+    assert resolved["picking_at_random"] == pytest.approx((1 / 2 + 1 + 1 / 3) / 3)
+    assert resolved["together"] == [[0, 16, 8], [16, 0, 8], [8, 8, 0]]
+    for site in told["sites"]:
+        table = parquet.read_table(run / "labels" / f"{site['site']}.parquet").to_pydict()
+        assert table["given"] == [*CHOICES] * 4
+        assert {*table["suggested"]} <= {*CLASSES}
+        assert set(table["reason"]) == {"the most probable class"}
+        assert site["labels"] is not None
 
 
 def test_other_objectives_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
@@ -258,3 +287,25 @@ def test_its_label_file_says_what_was_given_and_what_was_inferred() -> None:
     assert table["suggested"] == ["dog", "dog"]
     assert table["confidence"] == [0.75, 1.0]
     assert labels.chance() == 0.75
+
+
+def test_labels_of_several_classes_are_filled_in_where_the_kind_leaves_them_open(tmp_path: Path) -> None:
+    values = torch.tensor([[4.0, torch.nan], [0.0, 2.0], [torch.nan, torch.nan]])
+    federation = Federation(
+        name="here",
+        x=torch.zeros(3, 1),
+        labels=Tagged(values, 2),
+        starts=(0, 3),
+        sites=("north",),
+        classes=("cat", "dog"),
+        ids=("r1", "r2", "r3"),
+        public=torch.zeros(0, 1),
+    )
+    truth = torch.tensor([[1, 0], [0, 1], [1, 1]], dtype=torch.int8)
+    evaluator = Evaluator.of(Oracle(truth=truth, test_x=(), test_y=()), federation)
+    belief = torch.tensor([[0.9, 0.2], [0.1, 0.9], [0.8, 0.4]])
+    outcome = write_labels(RunFolder(tmp_path), belief, federation, evaluator)
+    assert isinstance(outcome.summary, FilledLabels)
+    assert outcome.summary.filled_in == outcome.summary.n == 3
+    assert outcome.summary.accuracy == pytest.approx(2 / 3)
+    assert (tmp_path / "labels" / "north.parquet").exists()

@@ -175,7 +175,7 @@ def test_fairness_of_rows_with_several_classes(tmp_path: Path) -> None:
     y, groups = (draw.random((80, 3)) < 0.4).astype(np.int64), np.eye(2)[draw.integers(0, 2, 80)]
     np.savez(tmp_path / "many.npz", x=draw.normal(size=(80, 4)), y=y, attribute=groups)
     words = {"data": str(tmp_path / "many.npz"), "method": "fedavg", "split.partition": "iid"}
-    with pytest.raises(UsageError, match="one class a row; rows of many may have several"):
+    with pytest.raises(UsageError, match="one class per row; rows of many may have several"):
         run(words | {"fairness.target": "1", "fairness.unprivileged": "2"})
 
 

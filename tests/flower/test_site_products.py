@@ -78,6 +78,9 @@ def test_a_whole_run(way: str, tables: Path, tmp_path: Path, monkeypatch: pytest
         page = (own.path / "report.html").read_text()
         assert site in page
         assert "seconds since" not in page
+        if way == "candidate sets":  # described, without a word about where they come from
+            assert "The sets hold" in page
+            assert mine.facts.mean_size is not None
         run_table(console := Console(file=io.StringIO(), record=True), mine, own.path)
         assert "\nWritten:\n" in console.export_text()
 

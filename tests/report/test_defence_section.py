@@ -30,13 +30,13 @@ def test_it_says_who_is_out_since_when_and_why(tmp_path: Path) -> None:
     assert "Suspicions Left out by the defence: north (since round 2). Left out for a time: south." in page
     assert "The adversaries are known here: false alarms north; missed none." in page
     assert "At most 2 sites were left out in one round." in page
-    assert "Out in the end north: out since round 2, score 0.432, confidence 0.36" in page
+    assert "Left out at the end north: out since round 2, score 0.432, confidence 0.36" in page
 
 
 def test_scores_and_confidences_are_drawn(tmp_path: Path) -> None:
     page = source(defended(tmp_path))
-    assert "score of 1 sites by round, 1 of them out in the end" in page
-    assert "confidence of 1 sites by round, 1 of them out in the end" in page
+    assert "score of 1 sites by round, 1 of them left out at the end" in page
+    assert "confidence of 1 sites by round, 1 of them left out at the end" in page
 
 
 def test_nothing_is_said_of_adversaries_that_nobody_knows(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_candidate_sets_in_words(tmp_path: Path) -> None:
     assert (
         "came with the data. They hold 2.00 of 3 classes on average, 1 at least and 3 at most; 25.00 % of n = 4" in page
     )
-    pairs = re.findall(r"“(\S+)[^”]*” taken for “(\S+)[^”]*”: (\d+) of (\d+) rows \(([\d.]+) %\)", page)
+    pairs = re.findall(r"“(\S+)[^”]*” mistaken for “(\S+)[^”]*”: (\d+) of (\d+) rows \(([\d.]+) %\)", page)
     assert [" ".join(p[2:]) for p in pairs] == ["20 80 25.00", "7 10 70.00", "4 8 50.00", "3 80 3.75", "2 8 25.00"]
     assert pairs[0][:2] == ("lynx", "cat")
 
@@ -72,7 +72,7 @@ def test_set_sizes_and_confidence_come_from_the_label_files(tmp_path: Path) -> N
 @pytest.mark.parametrize(("sure", "words"), [(0.8, "overconfident by 5.00"), (0.55, "underconfident by 20.00")])
 def test_confidence_against_truth(tmp_path: Path, sure: float, words: str) -> None:
     page = text(make(tmp_path, lambda s: s["labels"].update({"mean_confidence": sure})))
-    told = f"Mean confidence is {100 * sure:.2f} %, n = 4; 75.00 % are right, so the method is {words} points."
+    told = f"Mean confidence is {100 * sure:.2f} %, n = 4; 75.00 % are correct, so the method is {words} points."
     assert told in page
 
 
@@ -102,15 +102,15 @@ def test_time_to_a_target(when: dict[str, Any], told: str, tmp_path: Path) -> No
 
 def test_what_left_the_sites(tmp_path: Path) -> None:
     page = text(make(tmp_path))
-    assert "4.5 kB in 3 rounds, 1.5 kB a round. Down to them: 12 kB, 4 kB a round." in page
+    assert "4.5 kB in 3 rounds, 1.5 kB per round. Down to them: 12 kB, 4 kB per round." in page
     assert "w 40 shared weights scores 2 \N{MULTIPLICATION SIGN} 7 loss 1" in page
-    assert "brought together" not in page
+    assert "pooled for training" not in page
 
 
 def test_gathered_rows_are_named(tmp_path: Path) -> None:
     folder = make(tmp_path)
     folder.append([{"round": 3, "site": "pooled", "metric": "train/loss", "value": 1.0}])
-    assert "rows were brought together for training" in text(folder)
+    assert "rows were pooled for training" in text(folder)
 
 
 def test_nothing_left(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_unfinished(tmp_path: Path) -> None:
 def test_before_the_first_round(tmp_path: Path) -> None:
     page = text(make(tmp_path, None, rounds=0))
     assert "not finished: round 0 of 3" in page
-    assert "No round has been done yet." in page
+    assert "No round has been finished yet." in page
     assert "no headline figure" in page
 
 
@@ -202,9 +202,9 @@ def test_unknown_truth(tmp_path: Path) -> None:
     assert "The true ones are unknown" in page
     assert "picking a candidate at random would get 58.33 % right" in page
     assert "Mean confidence is 80.00 %, n = 4." in page
-    assert "taken for" not in page
+    assert "mistaken for" not in page
     assert "by true class" not in page
-    assert "Which classes stand together" in page
+    assert "Classes that occur together" in page
 
 
 def test_label_files_taken_away(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_label_files_taken_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "remedy"),
-    [("summary.json", "resume"), ("env.json", "go on without it"), ("split.parquet", "go on without it")],
+    [("summary.json", "resume"), ("env.json", "continue without it"), ("split.parquet", "continue without it")],
 )
 @pytest.mark.parametrize("kept", [0, 1, 40])
 def test_a_file_cut_short_is_named_with_the_remedy(name: str, remedy: str, kept: int, tmp_path: Path) -> None:

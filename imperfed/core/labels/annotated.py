@@ -59,6 +59,9 @@ class Annotated(Labels):
         unknown = torch.full_like(annotated, len(self)) - annotated
         return ClassCounts(present, absent, unknown, present.double(), annotated)
 
+    def unknown(self) -> Tensor:
+        return self.values < 0
+
     def annotated_classes(self) -> Tensor:
         return (self.values >= 0).any(0)
 

@@ -162,6 +162,10 @@ class Labels(ABC):
         named = mentions.double()
         return (named.T @ named).long()
 
+    def unknown(self) -> Tensor:
+        """Return which classes each row leaves open, bool [n, C]; for kinds that are both `several` and `inferable`."""
+        raise NotImplementedError
+
     def annotated_classes(self) -> Tensor:
         """Return the classes about which any row says anything, bool [C]: all of them, unless the kind is `partial`."""
         return torch.ones(self.classes, dtype=torch.bool)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision
-from imperfed.core.labels import Annotated
 from imperfed.core.network import Net
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
@@ -65,13 +64,10 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
 
 def facts(data: FederatedData) -> Facts:
     """Return what the report says about the site's data."""
-    tests, labels = data.oracle.test_y, data.federation.labels
-    known: Facts = {}
-    if isinstance(labels, Annotated):
-        known["annotated_rows"] = (labels.values >= 0).sum(0)[:, None].tolist()  # [class][site]
-    return known | {
+    tests, labels, sizes = data.oracle.test_y, data.federation.labels, data.federation.sizes()
+    return labels.facts(sizes) | {
         "labels": labels.kind,
-        "rows": data.federation.sizes(),
+        "rows": sizes,
         "test_rows": [len(y) for y in tests],
         "common_test_rows": 0,
         "rows_left_out": 0,
