@@ -1,4 +1,4 @@
-"""How files are written, so that no crash spoils what was there."""
+"""Atomic file writes: a crash never damages what was there before."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from pathlib import Path
 
 
 def whole(path: Path, write: Callable[[Path], object], writer: str = "") -> Path:
-    """Let `write` fill a hidden file beside the path, then put it in place; one left by a crash is written over.
+    """Write a hidden file next to the path, then rename it into place; one left by a crash is overwritten.
 
-    Where several processes may write the same path at the same time, each names itself as the `writer`.
+    Where several processes may write the same path at the same time, each gives its own name as `writer`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partly = path.with_name(f".{path.name}{writer and '.'}{writer}.partly")
+    partial = path.with_name(f".{path.name}{writer and '.'}{writer}.partly")
     try:
-        write(partly)
-        partly.replace(path)
+        write(partial)
+        partial.replace(path)
     except BaseException:
-        partly.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
     return path
 
 
 def durably(path: Path, write: Callable[[Path], object]) -> None:
-    """The same, also if the machine stops: nothing takes its place before it is on the disk."""
+    """Write as `whole` does, and flush to disk first, so that the file also survives if the machine stops."""
 
-    def flushed(partly: Path) -> None:
-        write(partly)
-        _flush(partly)
+    def flushed(partial: Path) -> None:
+        write(partial)
+        _flush(partial)
 
     whole(path, flushed)
-    _flush(path.parent)  # the new name itself
+    _flush(path.parent)  # the renaming itself
 
 
 def _flush(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def lengthen(path: Path, lines: Iterable[str]) -> None:
-    """Add lines to a text file; one that a crash cut short stays a line by itself."""
+    """Append lines to a text file; a last line that a crash cut short is ended first."""
     with path.open("ab+") as f:
         if f.tell():
             f.seek(-1, os.SEEK_END)

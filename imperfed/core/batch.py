@@ -1,4 +1,4 @@
-"""The rows of one local step, and the dictionaries in which everything is remembered and sent."""
+"""The rows of one local step, and the dictionaries of tensors that are remembered and sent."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Batch:
     labels: Any
     real: Tensor
     share: Tensor
-    """1 / (number of real rows) on real rows, 0 on padding; a row a site where several sites step together."""
+    """1 / (number of real rows) on real rows, 0 on padding; one row per site where several sites step together."""
     rows: Tree
-    """What the objective remembers of these examples."""
+    """What the objective remembers about these examples."""
     draws: Tree
     """This step's random numbers, drawn before the round."""
     site_stats: Tree = field(default_factory=dict)
-    """What the objective knows of all labels of the site together."""
+    """What the objective knows about all labels of the site together."""
 
     @classmethod
     def of(cls, x: Tensor, labels: Any, real: Tensor, rows: Tree, draws: Tree, survey: Tree | None = None) -> Batch:
-        """A batch with its shares worked out."""
+        """Return a batch, with `share` computed from `real`."""
         return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws, survey or {})
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean over the real rows; one a site where several sites step together."""
+        """Return the mean over the real rows; one per site where several sites step together."""
         if self.share.ndim == 1:
             return values @ self.share
         return (values.view_as(self.share) * self.share).sum(-1)

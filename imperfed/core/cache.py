@@ -1,4 +1,4 @@
-"""The user's cache folder: whatever lies there may be deleted at any time."""
+"""The user's cache folder, whose contents may be deleted at any time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def cache_folder(part: str = "") -> Path:
 
 
 def keep(path: Path, array: npt.NDArray[Any]) -> bool:
-    """Write an array whole or not at all, and return which; a folder that cannot be written costs time only."""
+    """Write an array completely or not at all; return whether it was written. Without a cache, only time is lost."""
 
-    def save(partly: Path) -> None:
-        with partly.open("wb") as file:  # given a path, numpy would add its ending to the name
+    def save(partial: Path) -> None:
+        with partial.open("wb") as file:  # given a path, numpy would append its own extension
             np.save(file, array)
 
     with suppress(OSError):

@@ -1,6 +1,6 @@
-"""What goes with any algorithm: repairs of labels before it, attacks on it, defences around its merge.
+"""Components that work with any algorithm: label repairs before it, attacks on it, defences around its merge.
 
-As algorithms, they are frozen dataclasses whose fields are settings, found by their `name` in their package.
+Like algorithms, they are frozen dataclasses whose fields are settings, found by their `name` in their package.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Attack(ABC):
     def rewrite(
         self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]
     ) -> tuple[Tensor, Labels, str]:
-        """One adversary's new rows and labels, and what was changed, in words. What is given must not be changed."""
+        """Return one adversary's new rows and labels, and what was changed, in words; leave the arguments unchanged."""
 
     def prepare(self, labels: Labels) -> Labels:
-        """All sites' labels in the kind that rewritten ones have."""
+        """Return all sites' labels, converted to the kind that `rewrite` returns."""
         return labels
 
 
@@ -58,13 +58,13 @@ def apply_attack(attack: Attack, federation: Federation, draw: torch.Generator) 
     if attack.adversaries >= K:
         raise UsageError(f"attack.adversaries is {attack.adversaries}, but there are {K} sites; leave some honest")
     adversaries = tuple(sorted(torch.randperm(K, generator=draw)[: attack.adversaries].tolist()))
-    # Of an example that sits at several sites every site gets a copy: one of them may rewrite it.
+    # Several sites may hold the same example, and one of them may rewrite it: each gets its own copy.
     x, labels, notes = federation.inputs(0, federation.starts[-1]).clone(), attack.prepare(federation.labels), []
     values = labels.values.clone()
     for k in adversaries:
         a, b = federation.starts[k], federation.starts[k + 1]
-        new, told, note = attack.rewrite(x[a:b], labels.between(a, b), federation.attribute, federation.classes)
-        x[a:b], values[a:b] = new, told.values
+        new_x, new_labels, note = attack.rewrite(x[a:b], labels.between(a, b), federation.attribute, federation.classes)
+        x[a:b], values[a:b] = new_x, new_labels.values
         notes.append(f"{attack.name} at {federation.sites[k]}: {note}")
     return AttackedFederation(
         replace(federation, x=x, at=None, labels=type(labels)(values, labels.classes)).check(),
@@ -75,28 +75,28 @@ def apply_attack(attack: Attack, federation: Federation, draw: torch.Generator) 
 
 @dataclass(frozen=True)
 class Defence(ABC):
-    """A look at the answers before the algorithm merges them. Sites are numbered as in `updates.who`."""
+    """An inspection of the answers before the algorithm merges them. Sites are numbered as in `updates.who`."""
 
     name: ClassVar[str]
 
     def check(self, federation: Federation, algorithm: Algorithm, on_duty: int) -> None:
-        """Raise `UsageError`, before anything is trained, where it cannot work on these data or around this algorithm.
+        """Raise `UsageError`, before training, if the defence cannot work with these data or this algorithm.
 
         `on_duty`: the number of sites that are asked in a round.
         """
         return
 
     def init_state(self, sites: int) -> Tree:
-        """What the defence remembers at the server before round 0."""
+        """Return what the defence remembers at the server before round 0."""
         return {}
 
     @abstractmethod
     def inspect(
         self, memory: Tree, sent: Tree, updates: Updates, context: ServerContext
     ) -> tuple[Updates | None, Tree]:
-        """The answers that the algorithm sees (None: none, all stays as it was), and the new memory.
+        """Return the answers that the algorithm merges (None: none, so the model stays the same), and the new memory.
 
-        `sent`: "w" and "buffers" that each site started from, a row a site as in `updates`.
+        `sent`: the "w" and "buffers" that each site started from, one row per site as in `updates`.
         """
 
 
@@ -107,9 +107,9 @@ class LabelDecision:
     suggested: Tensor
     confidence: Tensor
     why: Tensor
-    """A number per row, which `Repair.reasons` puts into words."""
+    """One number per row, which `Repair.reasons` puts into words."""
     noise: float
-    """The share of wrong labels it estimates; NaN where it looks for none."""
+    """The estimated share of wrong labels; NaN where the site makes no estimate."""
 
     def tree(self) -> Tree:
         """Return the decision as a site keeps it."""
@@ -124,7 +124,7 @@ class LabelDecision:
 
 @dataclass(frozen=True)
 class RepairResult:
-    """What a repair did: labels as given and as suggested, how sure it is and why, one entry per training row."""
+    """What a repair did: labels as given and as suggested, confidence and reason, one entry per training row."""
 
     given: Tensor
     suggested: Tensor
@@ -142,7 +142,7 @@ class RepairResult:
 
 @dataclass(frozen=True)
 class Repair(ABC):
-    """One-shot work before training that may rewrite a site's labels and group the sites.
+    """A step before training that may rewrite the sites' labels and group the sites.
 
     It is a sequence of exchanges with all sites, the last of which is always the same: every site decides about its own
     labels. The server never sees a label. Its memory lasts as long as the repair, and so does a site's.
@@ -153,14 +153,14 @@ class Repair(ABC):
 
     @abstractmethod
     def check(self, federation: Federation) -> None:
-        """Raise `UsageError`, before anything is sent, where these data cannot be repaired."""
+        """Raise `UsageError`, before anything is sent, if these data cannot be repaired."""
 
     def init_server(self, context: ServerView) -> Tree:
         """Return what the server remembers before the first exchange."""
         return {}
 
     def exchanges(self, classes: tuple[str, ...]) -> tuple[Query, ...]:
-        """Return the exchanges before the sites decide, in order; what they ask may add to `SiteView.memory`."""
+        """Return the exchanges before the sites decide, in order; an answer may add to `SiteView.memory`."""
         return ()
 
     def send_findings(self, server: Tree, site: int) -> Tree:
@@ -169,7 +169,7 @@ class Repair(ABC):
 
     @abstractmethod
     def decide(self, classes: tuple[str, ...], site: SiteView) -> LabelDecision:
-        """Return what a site makes of its own labels, from its rows, its memory and the server's findings."""
+        """Return what a site decides about its labels, from its rows, its memory and the server's findings."""
 
     @abstractmethod
     def reasons(self, classes: tuple[str, ...], decision: LabelDecision) -> tuple[str, ...]:
@@ -194,9 +194,9 @@ class Repair(ABC):
 
 
 def _count_changes(server: Tree, updates: Updates, context: ServerView) -> Tree:
-    """Remember how many labels each site has changed, and what share of them it takes for wrong (NaN: it did not say).
+    """Remember how many labels each site changed, and the share that it estimates to be wrong (NaN: no estimate).
 
-    Both are claims, and serve for the report only.
+    Both are the sites' claims and are used in the report only.
     """
     return server | {
         "changed": torch.stack([_number(answer.get("changed"), 0).long() for answer in updates.parts]),
@@ -205,5 +205,5 @@ def _count_changes(server: Tree, updates: Updates, context: ServerView) -> Tree:
 
 
 def _number(claim: Tensor | None, otherwise: float) -> Tensor:
-    """Return a claim that is one number; anything else counts as not said."""
+    """Return a claim that is one number; `otherwise` where there is none, or it is something else."""
     return torch.tensor(otherwise).double() if claim is None or claim.numel() != 1 else claim.reshape(()).double()

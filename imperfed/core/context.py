@@ -17,12 +17,12 @@ from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
 
 SLICE = 256
-"""Rows that a full gradient takes at once."""
+"""Rows per forward pass of a full gradient."""
 
 
 @dataclass(frozen=True)
 class SiteSetup:
-    """What an algorithm knows of a site when it sets up the site's memory."""
+    """What an algorithm knows about a site when it sets up the site's memory."""
 
     index: int
     n: int
@@ -70,7 +70,7 @@ class SiteView:
     labels: Any
     down: Tree
     memory: Tree
-    """In a repair, an answer may add to it; the site keeps it until the repair has ended."""
+    """In a repair, an answer may add to it; the site keeps it until the repair ends."""
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,16 @@ class SiteContext(SiteView):
     shared_key: bytes
     """Known to all sites and not to the server."""
     steps: int
-    """Local steps that the site makes in a round of training."""
+    """The number of local steps in a round of training."""
     weight_decay: float = 0.0
-    """Of these steps."""
+    """The weight decay of these steps."""
 
     def all_rows(self) -> Batch:
         """Return all rows of the site as one batch."""
         return Batch.of(self.x, self.labels, self.x.new_ones(len(self.x)), self.rows, {}, self.batch.site_stats)
 
     def slices(self) -> Iterator[Batch]:
-        """Yield all rows of the site in batches of nearly one size, which saves memory."""
+        """Yield all rows of the site in batches of nearly equal size, to save memory."""
         n = len(self.x)
         for at in torch.arange(n, device=self.x.device).tensor_split(-(-n // SLICE)):
             rows = {name: t[at] for name, t in self.rows.items()}
@@ -102,7 +102,7 @@ class SiteContext(SiteView):
             yield Batch.of(self.x[at], self.labels.take(at), real, rows, {}, site_stats)
 
     def full_gradient(self) -> Tensor:
-        """Return grad f_k of the shared weights as received: of the mean loss over all rows."""
+        """Return grad f_k at the shared weights as received: the gradient of the mean loss over all rows."""
         n, total = len(self.x), torch.zeros_like(self.down["w"])
         self.net.train(True)
         for batch in self.slices():
@@ -114,7 +114,7 @@ class SiteContext(SiteView):
 
 @dataclass(frozen=True)
 class SiteVerdict:
-    """What a defence thinks of one site in one round."""
+    """A defence's judgement of one site in one round."""
 
     site: int
     score: float | None
@@ -125,9 +125,9 @@ class SiteVerdict:
 
 
 def no_server_rows(down: Tree) -> LocalResult:
-    """Stand in for `ServerContext.train` where the server holds no labelled rows."""
+    """Refuse to train, in place of `ServerContext.train`, where the server holds no labelled rows."""
     raise UsageError(
-        "the server trains on labelled rows of its own here and holds none; set split.trusted, such as 0.05"
+        "here the server trains on labelled rows of its own, but it holds none; set split.trusted, such as 0.05"
     )
 
 
@@ -137,7 +137,7 @@ class ServerView:
 
     classes: tuple[str, ...] = ()
     sites: tuple[str, ...] = ()
-    """The sites' names, by their numbers."""
+    """The sites' names, in the order of their numbers."""
     trusted: Trusted | None = None
     """Labelled rows that only the server holds."""
     notes: list[str] = field(default_factory=list)
@@ -146,7 +146,7 @@ class ServerView:
 
 @dataclass
 class ServerContext(ServerView):
-    """The same, in a round: with the network, public inputs and random numbers."""
+    """What the server may use in a round: also the network, public inputs and random numbers."""
 
     net: Net
     public: Tensor
@@ -154,12 +154,12 @@ class ServerContext(ServerView):
     lr: float
     draw: torch.Generator
     train: Callable[[Tree], LocalResult] = no_server_rows
-    """The algorithm's own local steps on the trusted rows, as many as a site makes, from what is given as `down`."""
+    """Makes as many of the algorithm's local steps on the trusted rows as a site makes on average, from a `down`."""
     attribute: Attribute | None = None
     left_out: tuple[int, ...] = ()
-    """The sites that answered and whose answers a defence keeps out of this merge."""
+    """The sites whose answers a defence keeps out of this merge."""
     verdicts: list[SiteVerdict] = field(default_factory=list)
 
     def record_verdict(self, site: int, score: float | None, confidence: float, out: bool) -> None:
-        """Record what a defence thinks of one site in this round; a score of None is undefined."""
+        """Record a defence's judgement of one site in this round; a score of None is undefined."""
         self.verdicts.append(SiteVerdict(site, score, confidence, out))

@@ -1,4 +1,4 @@
-"""Errors a user can do something about, each with the exit code the command line ends with."""
+"""Errors that a user can act on, each with the exit code of the command line."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterable
 
 
 class ImperfedError(Exception):
-    """Base of all errors that are the run's and not a bug's."""
+    """Base of all errors that come from input or circumstances, not from a bug."""
 
     exit_code = 1
 
 
 class UsageError(ImperfedError):
-    """An unknown name, key or value: something the caller typed."""
+    """An unknown name, key or value that the caller gave."""
 
     exit_code = 2
 
 
 class DataError(ImperfedError):
-    """Data that cannot be learned from as it is; says file, row and column where it can."""
+    """Data that cannot be learned from as they are; the message names file, row and column where it can."""
 
     exit_code = 3
 
@@ -31,13 +31,13 @@ class QuorumError(ImperfedError):
 
 
 class DivergedError(QuorumError):
-    """The weights are no longer finite numbers: those of too many sites, or those merged from them."""
+    """The weights are no longer finite: those of too many sites, or the merged ones."""
 
     exit_code = 5
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
-    """An error that names the unknown thing, the nearest known name and the whole choice."""
+    """Return an error that gives the unknown name, the nearest known one and all known ones."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -52,7 +52,7 @@ def positive(section: str, **settings: float) -> None:
 
 
 def fraction(section: str, **settings: float) -> None:
-    """Refuse settings outside 0 .. 1, 1 itself excluded: momenta."""
+    """Refuse settings below 0, or 1 and above, such as a momentum of 1."""
     for key, value in settings.items():
         if not 0 <= value < 1:
             raise UsageError(f"setting {section}.{key} must be 0 or more and below 1; got {value:g}")

@@ -1,8 +1,8 @@
 """One exchange between the server and its sites: something is sent down, the sites answer, the server aggregates.
 
-There are three kinds. In `Train` the answer comes from the local training loop. In `Query` the site works the answer
-out itself. In `WeightedGradient` the server needs only the weighted sum of the sites' gradients, so that one pass over
-all rows can stand for one pass per site. Algorithms list the exchanges of a round, repairs those before training.
+There are three kinds. In `Train` the answer comes from the local training loop. In `Query` the site computes the
+answer itself. In `WeightedGradient` the server needs only the weighted sum of the sites' gradients, so that one pass
+over all rows can replace one pass per site. Algorithms list the exchanges of a round, repairs those before training.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Updates:
 
     @property
     def index(self) -> Tensor:
-        """The sites' numbers as an index into what the server remembers of each."""
+        """The sites' numbers as an index into what the server remembers about each site."""
         return torch.tensor(self.who, device=self.n.device)
 
     def by_size(self) -> Tensor:
@@ -46,7 +46,7 @@ class Updates:
         return torch.full_like(self.n, 1 / len(self.n))
 
     def only(self, kept: Tensor) -> Updates:
-        """Return the answers in these rows (indices), in their order."""
+        """Return the answers in these rows, given as indices, in that order."""
         who = tuple(self.who[i] for i in kept.tolist())
         return Updates(who, self.n[kept], {name: t[kept] for name, t in self.trees.items()})
 
@@ -71,7 +71,7 @@ class Exchange:
     In a repair, which runs before there is a model, the third argument is a `ServerView`.
     """
     send: Callable[[Tree, int], Tree] = send_model
-    """From the server's memory and a site's number to what that site receives beside the model's "w" and "buffers".
+    """From the server's memory and a site's number to what that site receives besides the model's "w" and "buffers".
 
     A "w" returned here replaces the shared weights.
     """
@@ -97,6 +97,6 @@ class WeightedGradient(Exchange):
     """The server needs sum_k p_k grad f_k at the weights sent; `aggregate` finds it as updates["g"], one row."""
 
     weights: Callable[[Tensor], Tensor]
-    """From the sites' numbers of rows to their weights p_k."""
+    """From the number of rows at each site to the weights p_k."""
     traffic: Callable[[Tree, ServerContext], tuple[int, int]] | None = None
     """How many numbers a site receives and sends, where that is less than the whole model."""

@@ -1,4 +1,4 @@
-"""The training data of all sites, and what else of data there is: nothing here is the truth."""
+"""The training data of all sites and the data that the server holds. True labels never appear here."""
 
 from __future__ import annotations
 
@@ -23,62 +23,62 @@ TO_TRUST = (
     "set split.trusted, such as 0.05, where true labels are known; or name the rows yourself: trusted = "
     '"trusted.csv" in federation.toml, or the array `trusted` in an .npz file'
 )
-"""How rows come to the server, for messages."""
+"""How to give the server labelled rows, for messages."""
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """A sensitive attribute: columns of x that say to which of its groups a row may belong."""
+    """A sensitive attribute: the columns of x that hold a row's membership in each of its groups."""
 
     name: str
     values: tuple[str, ...]
     first: int
-    """Group v has the column first + v."""
+    """The column of group v is first + v."""
 
     def of(self, x: Tensor) -> Tensor:
-        """The membership of every row in every group, as a view."""
+        """Return the membership of every row in every group, as a view."""
         return x[:, self.first : self.first + len(self.values)]
 
 
 @dataclass(frozen=True)
 class Federation:
-    """The training data of all sites, one after the other in one tensor. Holds no truth."""
+    """The training data of all sites, one after the other in one tensor, without true labels."""
 
     name: str
     x: Tensor
-    """The examples: one a row, unless `at` says otherwise."""
+    """The examples: one per row, unless `at` says otherwise."""
     labels: Labels
     starts: tuple[int, ...]
     """Site k holds the rows starts[k] .. starts[k + 1] - 1."""
     sites: tuple[str, ...]
     classes: tuple[str, ...]
     ids: tuple[str, ...]
-    """A name for every row, stable from run to run."""
+    """A name for every row, the same in every run."""
     public: Tensor
-    """Unlabelled inputs that the server may look at; empty where there are none."""
+    """Unlabelled inputs that the server may use; empty where there are none."""
     at: Tensor | None = None
-    """Which example each row is, where an example may sit at several sites; None: row i is example i."""
+    """The example of each row, where several sites may hold the same example; None: row i is example i."""
     trusted: Trusted | None = None
     groups: tuple[int, ...] = ()
-    """The group of every site; sites of one group share a model. Empty: one group."""
+    """The group of every site; the sites of a group share a model. Empty: one group."""
     attribute: Attribute | None = None
     annotators: Tensor | None = None
-    """bool [K, C], which classes each site annotates, where rows are elsewhere and cannot tell; None: they can.
+    """bool [K, C]: which classes each site annotates, where the rows are elsewhere; None: the labels here show it.
 
-    At a real site: a row for itself, and one for all sites together.
+    At a real site: one row for the site itself and one for all sites together.
     """
 
     @property
     def elsewhere(self) -> bool:
-        """Whether the rows are at the sites themselves and none of them is here."""
+        """Whether the rows are at real sites, so that none of them is here."""
         return len(self.labels) == 0
 
     def check(self) -> Federation:
-        """The door: every invariant that training relies on, each problem named with its site and row."""
+        """Check every invariant that training relies on; name the site and row of a problem."""
         rows = len(self.x) if self.at is None else len(self.at)
         if rows != len(self.labels) or self.starts[-1] != rows:
             raise DataError(
-                f"{self.name}: {rows} examples but {len(self.labels)} labels and {self.starts[-1]} in sites"
+                f"{self.name}: {rows} examples, but {len(self.labels)} labels, and {self.starts[-1]} rows at the sites"
             )
         for k, site in enumerate(self.sites):
             start, stop = self.starts[k], self.starts[k + 1]
@@ -99,15 +99,15 @@ class Federation:
         return self
 
     def sizes(self) -> list[int]:
-        """The number of rows at each site."""
+        """Return the number of rows at each site."""
         return [b - a for a, b in zip(self.starts, self.starts[1:], strict=False)]
 
     def inputs(self, start: int, stop: int) -> Tensor:
-        """The inputs of the rows start .. stop - 1; a view, unless examples sit at several sites."""
+        """Return the inputs of the rows start .. stop - 1; a view, unless several sites may hold the same example."""
         return self.x[start:stop] if self.at is None else self.x[self.at[start:stop]]
 
     def to(self, device: torch.device) -> Federation:
-        """The same data on a device."""
+        """Return the same data on a device."""
         trusted = self.trusted and Trusted(self.trusted.x.to(device), self.trusted.labels.to(device))
         return replace(
             self,
@@ -119,5 +119,5 @@ class Federation:
         )
 
     def pooled(self) -> Federation:
-        """The same rows as if one site held them all."""
+        """Return the same rows as if one site held them all."""
         return replace(self, starts=(0, self.starts[-1]), sites=("pooled",), groups=())

@@ -12,12 +12,12 @@ from imperfed.core.errors import UsageError, unknown
 
 
 def load_function(what: str, name: str) -> Callable[..., Any]:
-    """Return the function that `name` stands for; `what` says in messages what it is for, such as "model"."""
+    """Return the function of this name; `what` tells messages what it is for, such as "model"."""
     path, _, attribute = name.partition(":")
     advice = "run from the folder that holds it, or install it"
     with current_folder_importable(), blaming(f"{what} {name!r}: cannot import {path!r}; {advice}"):
         module = importlib.import_module(path)
-    functions: dict[str, Callable[..., Any]] = {key: thing for key, thing in vars(module).items() if callable(thing)}
+    functions: dict[str, Callable[..., Any]] = {key: value for key, value in vars(module).items() if callable(value)}
     if attribute not in functions:
         public = [key for key in functions if not key.startswith("_")]
         raise unknown(f"function in module {path!r}", attribute, public)
@@ -26,7 +26,7 @@ def load_function(what: str, name: str) -> Callable[..., Any]:
 
 @contextmanager
 def current_folder_importable() -> Iterator[None]:
-    """Search the current folder for modules, as `python -m` does and an installed command does not."""
+    """Search the current folder for modules, which `python -m` does but an installed command does not."""
     sys.path.insert(0, "")
     try:
         yield

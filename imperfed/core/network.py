@@ -1,4 +1,4 @@
-"""A network cut where its representation ends, and the flat row its numbers live in."""
+"""A network split into representation and head, and the flat row that holds its numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imperfed.core.errors import UsageError
 class Network(nn.Module):
     """head(between(rep(x))): `rep` maps an input to p features, `head` is the last linear layer.
 
-    Layers put between the two keep their own names, so that an algorithm can say by name what stays at a site.
+    Layers inserted between the two keep their own names, so that an algorithm can keep them at a site by name.
     """
 
     rep: nn.Module
@@ -26,7 +26,7 @@ class Network(nn.Module):
         self.head = head
         self.between: tuple[str, ...] = ()
         self.halved = False
-        """Whether products are computed in bfloat16, the numbers kept in float32."""
+        """Whether products are computed in bfloat16; the numbers stay in float32."""
 
     def forward(self, x: Tensor, features: bool = False) -> Tensor:
         if not self.halved:
@@ -35,7 +35,7 @@ class Network(nn.Module):
             return self.compute(x, features).float()
 
     def compute(self, x: Tensor, features: bool) -> Tensor:
-        """The representation, or the logits that follow from it."""
+        """Return the representation, or the logits computed from it."""
         z: Tensor = self.rep(x)
         if features:
             return z
@@ -45,22 +45,22 @@ class Network(nn.Module):
         return logits
 
     def insert_before_head(self, name: str, make: Callable[[int], nn.Module]) -> Network:
-        """The same network with the layer `make(p)` between representation and head."""
+        """Insert the layer `make(p)` between representation and head; return this network."""
         self.add_module(name, make(self.head.in_features))
         self.between = (*self.between, name)
         return self
 
     @classmethod
     def around(cls, module: nn.Module) -> Network:
-        """Cut any module whose last operation is its last registered linear layer."""
+        """Split any module whose last operation is its last registered linear layer."""
         if isinstance(module, cls):
             return module
-        last = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
-        if not last or not last[-1][0]:
+        linear = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
+        if not linear or not linear[-1][0]:
             raise UsageError(
                 f"{type(module).__name__} has no inner nn.Linear to serve as its head; return a Network(rep, head)"
             )
-        path, head = last[-1]
+        path, head = linear[-1]
         parent, _, leaf = path.rpartition(".")
         setattr(module.get_submodule(parent), leaf, nn.Identity())
         return cls(module, head)
@@ -68,7 +68,7 @@ class Network(nn.Module):
 
 @dataclass(frozen=True)
 class Field:
-    """Where one named tensor lies in the row."""
+    """The place of one named tensor in the row."""
 
     offset: int
     shape: torch.Size
@@ -81,11 +81,11 @@ class Field:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a network's numbers lie in one row: shared weights, personal weights, shared buffers, personal buffers.
+    """How one row holds a network's numbers: shared weights, personal weights, shared buffers, personal buffers.
 
-    So `row[:shared]` is what travels as "w", `row[:trainable]` is what a local step moves, and normalisation buffers,
-    which are averaged but take part in no momentum or correction, follow behind. Integer buffers and parameters that
-    require no gradient are constants: the same everywhere, and no part of the row.
+    `row[:shared]` is what is sent as "w", and `row[:trainable]` is what a local step changes. Normalisation buffers,
+    which are averaged but take part in no momentum or correction, come last. Integer buffers and parameters that
+    require no gradient are constants: the same everywhere, and not part of the row.
     """
 
     fields: Mapping[str, Field]
@@ -111,38 +111,38 @@ class Layout:
         return cls(fields, *ends)
 
     def tree(self, row: Tensor) -> dict[str, Tensor]:
-        """Every named tensor of a whole row, as a view."""
+        """Return every named tensor of a whole row, as a view."""
         return {name: row[f.offset : f.end].view(f.shape) for name, f in self.fields.items()}
 
     def view(self, flat: Tensor, name: str) -> Tensor:
-        """One named tensor of a vector or of a stack of vectors that begins as the row does ("w" does)."""
+        """Return one named tensor of a vector, or of a stack of vectors, that begins like the row, as "w" does."""
         f = self.fields[name]
         return flat[..., f.offset : f.end].reshape(*flat.shape[:-1], *f.shape)
 
     def row(self, network: nn.Module) -> Tensor:
-        """A network's present numbers as a new row."""
-        # Not state_dict, which leaves out the buffers that are registered as not persistent.
+        """Return a network's present numbers as a new row."""
+        # Not state_dict, which leaves out non-persistent buffers.
         state = dict(network.named_parameters()) | dict(network.named_buffers())
         return torch.cat([state[name].reshape(-1) for name in self.fields]).detach().clone()
 
     def join(self, w: Tensor, buffers: Tensor, personal: Tensor) -> Tensor:
-        """A whole row from what travels and what stays, which may still lie in the host's memory."""
+        """Return a whole row from the shared numbers and the personal ones, which may still be in host memory."""
         personal, cut = personal.to(w.device), self.trainable - self.shared
         return torch.cat([w, personal[:cut], buffers, personal[cut:]])
 
     def personal(self, row: Tensor) -> Tensor:
-        """The part of a row, or of each of several, that never leaves its site."""
+        """Return the part of a row, or of each of several rows, that never leaves its site."""
         return torch.cat([row[..., self.shared : self.trainable], row[..., self.shared_end :]], -1)
 
     def buffers(self, row: Tensor) -> Tensor:
-        """The normalisation buffers that travel."""
+        """Return the shared normalisation buffers."""
         return row[..., self.trainable : self.shared_end]
 
 
 class Net:
-    """A network whose parameters and gradients are views of one row each; made once, loaded for every site in turn.
+    """A network whose parameters are views of one row, and its gradients of another; loaded for one site after another.
 
-    Given a row and a gradient to live in, it takes them; otherwise it has its own.
+    It uses the row and the gradient given to it, or else allocates its own.
     """
 
     def __init__(self, network: Network, layout: Layout, row: Tensor | None = None, grad: Tensor | None = None) -> None:
@@ -163,7 +163,7 @@ class Net:
                 owner, _, leaf = name.rpartition(".")
                 setattr(network.get_submodule(owner), leaf, views[name])
         self.frozen = {n: p for n, p in named.items() if n not in layout.fields and p.is_floating_point()}
-        # Only then does the mode matter, and switching it at every step has a price.
+        # Switching the mode at every step takes time, so it is done only where some layer depends on it.
         self.modal = any(looks_at_mode(m) for m in network.modules())
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -171,41 +171,41 @@ class Net:
         return logits
 
     def features(self, x: Tensor) -> Tensor:
-        """The representation of x, p numbers an example."""
+        """Return the representation of x: p numbers per example."""
         z: Tensor = self.module(x, features=True)
         return z
 
     def load(self, row: Tensor) -> Net:
-        """Take over the numbers of a row."""
+        """Copy the numbers of a row into the network."""
         self.row.copy_(row)
         return self
 
     def train(self, mode: bool) -> None:
-        """Training or evaluation mode, for networks that have layers which care."""
+        """Switch to training or evaluation mode, if any layer depends on it."""
         if self.modal:
             self.module.train(mode)
 
     def backward(self, loss: Tensor) -> Tensor:
-        """The gradient of a scalar at the present weights, as one vector (overwritten by the next call)."""
+        """Return the gradient of a scalar at the present weights, as one vector (overwritten by the next call)."""
         self.grad.zero_()
-        # What loss.backward() comes down to, without its checks: they take as long as a small network's own backward.
+        # This is loss.backward() without its checks, which take as long as a small network's backward pass itself.
         torch.autograd.Variable._execution_engine.run_backward(
             (loss,), (self.one,), False, False, (), allow_unreachable=True, accumulate_grad=True
         )
         return self.grad
 
     def gradient(self, loss: Tensor) -> Tensor:
-        """The same gradient, itself differentiable; 0 for weights that the loss does not depend on."""
+        """Return the same gradient in differentiable form; 0 for weights that the loss does not depend on."""
         grads = torch.autograd.grad(loss, self.parameters, create_graph=True, materialize_grads=True)
         return torch.cat([g.reshape(-1) for g in grads])
 
     def through(self, w: Tensor) -> Callable[[Tensor], Tensor]:
-        """The network at other weights [shared | personal], which may have a history; mode and buffers are its own."""
+        """Return the network at other weights [shared | personal], differentiable in them; mode and buffers stay."""
         weights = {n: self.layout.view(w, n) for n, f in self.layout.fields.items() if f.trainable}
         return lambda x: torch.func.functional_call(self.module, weights, (x,))
 
     def in_passing(self, x: Tensor) -> Tensor:
-        """The network's answer, which leaves no trace in its buffers."""
+        """Return the network's output without changing its buffers."""
         if self.layout.trainable == self.layout.size:
             return self(x)
         buffers = {n: self.layout.view(self.row, n).clone() for n, f in self.layout.fields.items() if not f.trainable}
@@ -213,15 +213,15 @@ class Net:
         return logits
 
     def at(self, w: Tensor, buffers: Tensor, x: Tensor, features: bool = False) -> Tensor:
-        """The network's answer at other shared weights, its own personal part kept; in evaluation mode."""
+        """Return the network's output at other shared weights, with its own personal part, in evaluation mode."""
         row = torch.cat([w, self.w[self.layout.shared :], buffers, self.row[self.layout.shared_end :]])
-        # BatchNorm refuses running statistics with a history, which they would inherit from a `w` that has one.
+        # BatchNorm refuses running statistics that require a gradient, as they would if `w` does.
         tree = {n: t if self.layout.fields[n].trainable else t.detach() for n, t in self.layout.tree(row).items()}
         tree |= {n: t.to(row.dtype) for n, t in self.frozen.items()}
-        was = self.module.training
+        training = self.module.training
         self.train(False)
         out: Tensor = torch.func.functional_call(self.module, tree, (x,), {"features": features})
-        self.train(was)
+        self.train(training)
         return out
 
 
@@ -229,5 +229,5 @@ MODAL = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.RReLU
 
 
 def looks_at_mode(module: nn.Module) -> bool:
-    """Whether a layer may compute otherwise in training than in evaluation; of a user's own class nobody can tell."""
+    """Return whether a layer may compute differently in training and in evaluation; a user's own layer always may."""
     return isinstance(module, MODAL) or not type(module).__module__.startswith(("torch.nn.", "imperfed."))

@@ -1,4 +1,4 @@
-"""Finding what a package holds: every class of a kind that is defined in one of its files and has a name of its own."""
+"""Discovery of the classes of a kind in a package: those defined in its files that set their own name."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def discover(
 
     `key` is the attribute that holds the name of a class.
     """
-    found: dict[str, type[Any]] = {}
+    classes: dict[str, type[Any]] = {}
     for info in pkgutil.iter_modules(path):
         module = importlib.import_module(f"{package}.{info.name}")
-        for thing in vars(module).values():
-            own = isinstance(thing, type) and f"{thing.__module__}.".startswith(f"{module.__name__}.")
-            if own and key in vars(thing) and issubclass(thing, kinds):
-                found[getattr(thing, key)] = thing
-    return dict(sorted(found.items()))
+        for value in vars(module).values():
+            own = isinstance(value, type) and f"{value.__module__}.".startswith(f"{module.__name__}.")
+            if own and key in vars(value) and issubclass(value, kinds):
+                classes[getattr(value, key)] = value
+    return dict(sorted(classes.items()))
 
 
 def find(kind: str, name: str, known: Mapping[str, Entry]) -> Entry:
-    """Return the entry of this name, or raise an error that calls it a `kind` and offers the nearest name."""
+    """Return the entry of this name, or raise an error that calls it an unknown `kind` and gives the nearest name."""
     if name not in known:
         raise unknown(kind, name, known)
     return known[name]

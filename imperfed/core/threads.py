@@ -1,4 +1,4 @@
-"""One thread at a time: sums are then added in one order, whatever the machine's number of cores."""
+"""Computation on one thread, so that sums are added in the same order whatever the number of cores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch use one thread, and afterwards as many as before."""
+    """Limit torch to one thread, and restore the previous number afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

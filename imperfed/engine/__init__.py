@@ -1,1 +1,1 @@
-"""Runs any algorithm: rounds, sampling, seeds, messages, failures, checkpoints. Names no algorithm."""
+"""The engine, which runs any algorithm: rounds, sampling, seeds, messages, failures, checkpoints."""

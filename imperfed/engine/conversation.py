@@ -1,4 +1,4 @@
-"""A repair of labels before training: its exchanges with all sites, here or elsewhere, and what comes of it."""
+"""A label repair before training: its exchanges with all sites, here or elsewhere, and its result."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Ask = Callable[[int, Sequence[Tree]], tuple[Tree, ...]]
 
 @dataclass
 class Transcript:
-    """The server's memory after a repair, and what went between server and sites."""
+    """The server's memory after a repair, and a record of what server and sites sent each other."""
 
     server: Tree
     down: int = 0
     up: int = 0
-    """Bytes of the numbers alone; what a transport adds is not counted."""
+    """Bytes of the tensors alone, without what a transport adds."""
     sent: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name and largest shape of everything that left a site."""
 
     def record(self, downs: Sequence[Tree], answers: Sequence[Tree]) -> None:
-        """Count one exchange."""
+        """Record one exchange."""
         self.down += sum(map(nbytes, downs))
         self.up += sum(map(nbytes, answers))
         for answer in answers:
@@ -43,7 +43,7 @@ class Transcript:
 def converse(
     exchanges: Sequence[Query], server: Tree, context: ServerView, sizes: Sequence[int], ask: Ask
 ) -> Transcript:
-    """Carry out the server's side of exchanges in which every site answers, wherever the sites are."""
+    """Carry out the server's side of exchanges in which every site answers, wherever it is."""
     who, n = tuple(range(len(sizes))), torch.tensor(sizes).float()
     transcript = Transcript(server)
     for number, exchange in enumerate(exchanges):
@@ -63,17 +63,17 @@ def conduct(repair: Repair, federation: Federation, ask: Ask) -> Transcript:
 
 
 def ask_here(exchanges: Sequence[Query], sites: Sequence[SiteView]) -> Ask:
-    """Return a way to ask sites whose rows are in this process."""
+    """Return a function that asks sites whose rows are in this process."""
 
     def ask(number: int, downs: Sequence[Tree]) -> tuple[Tree, ...]:
-        asked = (replace(site, down=down) for site, down in zip(sites, downs, strict=True))
-        return tuple(exchanges[number].respond(site) for site in asked)
+        receivers = (replace(site, down=down) for site, down in zip(sites, downs, strict=True))
+        return tuple(exchanges[number].respond(site) for site in receivers)
 
     return ask
 
 
 def views(federation: Federation) -> list[SiteView]:
-    """Return what each site of a federation sees of its own rows, with an empty memory."""
+    """Return each site's view of its own rows, with an empty memory."""
     cuts = enumerate(pairwise(federation.starts))
     return [SiteView(k, federation.inputs(a, b), federation.labels.between(a, b), {}, {}) for k, (a, b) in cuts]
 
@@ -101,7 +101,7 @@ def repair_labels(repair: Repair, federation: Federation) -> tuple[Federation, R
 
 
 def notes(repair: Repair, transcript: Transcript, federation: Federation) -> tuple[str, ...]:
-    """Say for the log what was done."""
+    """Return sentences for the log about what was done."""
     changed = int(transcript.server["changed"].sum())
     corrected = f"repair {repair.name}: {changed} of {federation.starts[-1]} labels corrected"
     if groups := repair.groups_of(transcript.server):

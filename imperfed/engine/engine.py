@@ -1,4 +1,4 @@
-"""The rounds of a run: who takes part, what is exchanged, who failed, what is recorded and when it is saved."""
+"""The rounds of a run: which sites take part, what is exchanged, which fail, what is recorded and when it is saved."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from imperfed.engine.validate import check_alike
 
 CPU = torch.device("cpu")
 MakeBackend = Callable[[Population, int, int], Backend]
-"""Makes the backend from the population, the number of sites on duty, and the number of workers asked for."""
+"""Makes the backend from the population, the number of sites on duty and the requested number of workers."""
 
 
 class Engine:
-    """A run: made from its parts, advanced by `run`, closed at the end."""
+    """A run: built from its parts, advanced by `run`, closed at the end."""
 
     def __init__(
         self,
@@ -71,10 +71,10 @@ class Engine:
         self.population = Population(runtime, federation, state, evaluator)
         self.server = Server(self.population, _net(network, layout), defence)
         self.figures: tuple[int, dict[int, Scores], Scores] | None = None
-        """The round after which figures were last taken, and the figures."""
+        """The round after which models were last evaluated, and their scores."""
         self.backend: Backend = make_backend(self.population, self.on_duty, rounds.workers)
         self.opened = self.open()
-        if device != CPU:  # only now: exchanges before round 0 may compute what only the host can
+        if device != CPU:  # only now: the exchanges before round 0 may need operations that only the CPU has
             self.population.move_to(device)
             self.server.net = Net(self.server.net.module.to(device), layout)
 
@@ -99,11 +99,11 @@ class Engine:
 
     @property
     def state(self) -> State:
-        """All that the run remembers."""
+        """Everything that the run remembers."""
         return self.population.state
 
     def run(self, watch: Callable[[RoundReport], None], stop: Callable[[], bool], checkpoint: Path | None) -> bool:
-        """Go on to the last round. False if `stop` asked for an earlier end; then a checkpoint has been written."""
+        """Run to the last round. Return False if `stop` ended the run earlier; the checkpoint is then up to date."""
         while self.state.round < self.rounds.rounds:
             began = time.perf_counter()
             report = self.round(self.state.round)
@@ -159,7 +159,7 @@ class Engine:
         return Updates(who, n, {"g": g.unsqueeze(0)})
 
     def exchange(self, round: int, number: int, exchange: Exchange, report: RoundReport) -> Updates:
-        """Ask the sites on duty, deal with those that fail, and stack the answers."""
+        """Ask the sites on duty, handle failures, and stack the answers."""
         asked = tuple(k for k in report.who if k not in report.failures)
         replies: dict[int, Reply] = {}
         failures = self._ask(round, number, asked, replies)
@@ -182,7 +182,7 @@ class Engine:
         return torch.tensor([float(sizes[k]) for k in who], device=device)
 
     def _ask(self, round: int, number: int, sites: tuple[int, ...], replies: dict[int, Reply]) -> dict[int, Failure]:
-        """Ask sites; their answers join `replies`. Return those that failed."""
+        """Ask sites, add their answers to `replies`, and return those that failed."""
         failures: dict[int, Failure] = {}
         for k, reply in self.backend.ask(round, number, sites).items():
             if isinstance(reply, Failure):
@@ -197,14 +197,14 @@ class Engine:
             raise ImperfedError(f"round {round + 1}: {reasons}")
         if answered < max(1, math.ceil(self.rounds.quorum * asked)):
             diverged = all(isinstance(failure, NotFinite) for failure in failures.values())
-            what = "the run has diverged: " if diverged else ""
+            cause = "the run has diverged: " if diverged else ""
             raise (DivergedError if diverged else QuorumError)(
-                f"round {round + 1}: {what}{answered} of {asked} sites answered, below the quorum "
+                f"round {round + 1}: {cause}{answered} of {asked} sites answered, below the quorum "
                 f"{self.rounds.quorum:g}. {reasons}"
             )
 
     def name_failures(self, failures: Mapping[int, Failure]) -> str:
-        """Say which sites failed and why."""
+        """Return a sentence that names the sites that failed and why."""
         names = self.population.federation.sites
         return "; ".join(f"{names[k]}: {failure.reason}" for k, failure in sorted(failures.items()))
 
@@ -215,13 +215,13 @@ class Engine:
         return [reply for reply in replies.values() if isinstance(reply, Reply)]
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
-        """Return figures of every site's model, and of the global one where there is one; taken once after a round."""
+        """Return the scores of every site's model, and of the global model if there is one; computed once per round."""
         if self.figures is None or self.figures[0] != self.state.round:
             self.figures = (self.state.round, *self.backend.evaluate())
         return self.figures[1:]
 
     def inferred_labels(self) -> Tensor | None:
-        """Return the probabilities of the labels worked out for every training row; None where there are none."""
+        """Return the inferred labels of every training row, as probabilities; None where none are inferred."""
         return self.backend.inferred_labels()
 
     def model(self, site: int) -> Tree:
@@ -236,7 +236,7 @@ class Engine:
         return own or self.state.personal.shape[1] > 0 or len(self.state.servers) > 1
 
     def shared_model(self) -> Tree:
-        """Return the named tensors that all sites share; none where there are several models at the server."""
+        """Return the named tensors that all sites share; empty where the server keeps several models."""
         spec = self.population.spec
         if len(self.state.servers) > 1 or not spec.algorithm.has_global_model:
             return {}
@@ -252,7 +252,7 @@ class Engine:
 def refuse_misfits(
     algorithm: Algorithm, local: Local, layout: Layout, federation: Federation, defence: Defence | None, on_duty: int
 ) -> None:
-    """Refuse, before anything is trained, parts that do not fit together."""
+    """Refuse, before training, parts that do not fit together."""
     sums = any(isinstance(exchange, WeightedGradient) for exchange in algorithm.exchanges(0))
     if defence:
         if algorithm.pools_data or layout.shared == 0:
@@ -265,7 +265,7 @@ def refuse_misfits(
 
 
 def defence_memory(defence: Defence | None) -> Callable[[int], Tree]:
-    """Return what a defence remembers of so many sites, under its names in the server's memory."""
+    """Return a function from a number of sites to the defence's first memory, named as in the server's memory."""
     return lambda sites: {} if defence is None else {f"{DEFENCE}{n}": t for n, t in defence.init_state(sites).items()}
 
 

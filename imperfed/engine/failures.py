@@ -1,4 +1,4 @@
-"""Why a site gave no answer that can be used. Failures are values: they cross pipes and networks and end in the log."""
+"""Why a site gave no usable answer. Failures are values: they cross pipes and networks and end in the log."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class Failure:
 
     reason: str
     kind: ClassVar[str] = "failed"
-    """A short name under which the failure travels."""
+    """A short name for the failure in messages."""
 
 
 @dataclass(frozen=True)
 class Crashed(Failure):
-    """The work raised an error, or its process ended."""
+    """The site's work raised an error, or its process ended."""
 
     kind: ClassVar[str] = "crashed"
 
 
 @dataclass(frozen=True)
 class NotFinite(Failure):
-    """The answer holds NaN or infinity: where all sites fail so, the run has diverged."""
+    """The answer holds NaN or infinity; if all sites fail in this way, the run has diverged."""
 
     kind: ClassVar[str] = "not finite"
 

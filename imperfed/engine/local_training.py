@@ -23,7 +23,7 @@ class Local:
     """How a site trains in one round."""
 
     steps: int = 40  # tau
-    epochs: int = 0  # if positive, as many passes over a site's rows instead of a fixed number of steps
+    epochs: int = 0  # if positive, this many passes over a site's rows instead of a fixed number of steps
     batch: int = 32
     lr: float = 0.01  # eta
     momentum: float = 0.9
@@ -34,12 +34,12 @@ class Local:
         not_negative("local", epochs=self.epochs, momentum=self.momentum, weight_decay=self.weight_decay)
 
     def steps_of(self, n: int) -> int:
-        """The number of local steps of a site with n rows."""
+        """Return the number of local steps of a site with n rows."""
         return self.epochs * -(-n // self.batch) if self.epochs else self.steps
 
 
 STRETCH = 1 << 21
-"""Numbers in the inputs gathered at once: 8 MB."""
+"""The most input numbers that are gathered at once: 8 MB."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Plan:
     """[steps, B]; a padding slot holds n, one past the last row."""
     draws: Tree
     sites: int = 1
-    """Sites whose batches lie side by side in a row, each B / sites slots."""
+    """The number of sites whose batches lie side by side in a row, with B / sites slots each."""
 
 
 def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator) -> Plan:
-    """Passes over the rows in random order, each cut into as few batches as hold it, their sizes one apart at most.
+    """Plan passes over the rows in random order, each cut into the fewest batches, whose sizes differ by one at most.
 
-    Cut so, no batch is left with a lone row, on which batch normalisation would fail.
+    Cut this way, no batch is left with a single row, on which batch normalisation would fail.
     """
     steps, size = local.steps_of(n), local.batch
     cuts = -(-n // size)
@@ -68,7 +68,7 @@ def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator)
 
 @lru_cache(maxsize=4096)
 def filled_slots(n: int, size: int) -> Tensor | slice:
-    """The slots of a pass over n rows that hold a row; the others pad the batches to one size."""
+    """Return the slots of a pass over n rows that hold a row; the others pad the batches to one size."""
     cuts = -(-n // size)
     if cuts * size == n:
         return slice(None)
@@ -77,7 +77,7 @@ def filled_slots(n: int, size: int) -> Tensor | slice:
 
 
 def widen(plan: Plan, n: int, extra: int) -> Plan:
-    """The same plan with `extra` more padding slots in every batch; it must train to the same weights."""
+    """Return the same plan with `extra` more padding slots per batch; it must train to the same weights."""
     steps = len(plan.rows)
     rows = torch.cat([plan.rows, plan.rows.new_full((steps, extra), n)], 1)
     draws = {
@@ -89,30 +89,30 @@ def widen(plan: Plan, n: int, extra: int) -> Plan:
 
 @dataclass(frozen=True)
 class SiteData:
-    """A site's own data and what it remembers of each row."""
+    """A site's own data and what it remembers about each row."""
 
     x: Tensor
     labels: Labels
     rows: Tree
-    """Views into the engine's memory, [n, ...]; written only when a round has succeeded."""
+    """Views of the engine's memory, [n, ...]; written only after a round has succeeded."""
     site_stats: Tree = field(default_factory=dict)
-    """What the objective knows of all labels together."""
+    """What the objective knows about all labels together."""
 
 
 def batches(data: SiteData, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[Tensor, Batch]]:
-    """The batches of a plan. Without `pad`, padding slots are cut off: they must make no difference."""
+    """Yield the batches of a plan. Without `pad`, padding slots are cut off, which must make no difference."""
     n, size, device = len(data.x), plan.rows.shape[1], data.x.device
     drawn = {name: t.to(device) for name, t in plan.draws.items()}
     filled = (plan.rows < n).sum(1).tolist()
-    # Many steps' inputs are gathered at once, as far as they fit a cache: one large copy is cheaper than many small.
+    # The inputs of many steps are gathered at once, as far as they fit a cache: one large copy is cheaper than many.
     stretch = max(1, STRETCH // (size * data.x[0].numel()))
     for first in range(0, len(plan.rows), stretch):
         slots = plan.rows[first : first + stretch].to(device)
         at = slots.clamp(max=n - 1).view(-1)
         x, labels = data.x.index_select(0, at), data.labels.take(at)
         real = (slots < n).to(data.x.dtype)
-        own = real if plan.sites == 1 else real.view(len(real), plan.sites, -1)
-        share = own / own.sum(-1, keepdim=True)
+        per_site = real if plan.sites == 1 else real.view(len(real), plan.sites, -1)
+        share = per_site / per_site.sum(-1, keepdim=True)
         for step, (index, real_h, share_h) in enumerate(
             zip(slots.unbind(), real.unbind(), share.unbind(), strict=True)
         ):
@@ -136,13 +136,13 @@ def train_locally(
     local: Local,
     pad: bool = False,
 ) -> tuple[LocalResult, Tensor, Tree]:
-    """Train `net`, which holds the site's present row; returns the end, the mean loss, the new memory of the rows."""
+    """Train `net`, which holds the site's row; return the result, the mean loss and the new memory of the rows."""
     scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in data.rows.items()}
-    slots = algorithm.init_optimizer(net.w, down, memory)
+    opt_state = algorithm.init_optimizer(net.w, down, memory)
     losses = []
     net.train(True)
     for index, batch in batches(data, scratch, plan, pad):
-        step = LocalStep(net, batch, down, memory, slots, local.lr, local.momentum, local.weight_decay)
+        step = LocalStep(net, batch, down, memory, opt_state, local.lr, local.momentum, local.weight_decay)
         loss, out = algorithm.local_step(objective, step)
         losses.append(loss)
         if scratch:
@@ -153,5 +153,5 @@ def train_locally(
                 scratch[name].index_copy_(0, index, values)
             net.train(True)
     net.train(False)
-    done = LocalResult(net, slots, down, memory, len(losses), local.lr)
+    done = LocalResult(net, opt_state, down, memory, len(losses), local.lr)
     return done, torch.stack(losses).mean(0), {name: t[:-1] for name, t in scratch.items()}

@@ -1,4 +1,4 @@
-"""All sites of a run as one process sees them: their rows, their memory, the server's memory, and the evaluation."""
+"""All sites of a run as one process sees them: their rows and memory, the server's memory, and the evaluation."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from imperfed.engine.site import RunSpec, Site, SiteRuntime
 from imperfed.engine.state import Groups, State
 
 Scores = dict[str, tuple[float, int]]
-"""A metric's value and the number of examples it is of."""
+"""Each metric's value, and the number of examples behind it."""
 
 
 class ModelEvaluator(Protocol):
-    """What the engine knows of evaluation: it hands over a network and gets figures."""
+    """What the engine knows about evaluation: it passes a network and gets scores."""
 
     @property
     def sites(self) -> int:
         """The number of sites with a test set of their own."""
 
     def site(self, site: int, net: Net) -> Scores:
-        """Return figures of a network on one site's own test set."""
+        """Return a network's scores on one site's own test set."""
 
     def common(self, net: Net) -> Scores:
-        """Return figures of a network on the common test set; empty where there is none."""
+        """Return a network's scores on the common test set; empty where there is none."""
 
     def to(self, device: torch.device) -> Self:
-        """Return the same with its inputs on a device."""
+        """Return the same evaluator with its inputs on a device."""
 
 
 @dataclass
 class Population:
-    """The sites of a run. Where they are elsewhere, only their numbers of rows are here, neither rows nor memory."""
+    """The sites of a run. For sites elsewhere, only the numbers of rows are here, neither rows nor memory."""
 
     runtime: SiteRuntime
     federation: Federation
@@ -96,11 +96,11 @@ class Population:
         return self.runtime.net.load(self.spec.layout.join(w, buffers, self.state.personal[k]))
 
     def evaluate(self, k: int) -> Scores:
-        """Return figures of a site's model on its own test set."""
+        """Return the scores of a site's model on its own test set."""
         return self.evaluator.site(k, self.predictor(k))
 
     def evaluate_global(self) -> Scores:
-        """Return figures of the global model on the common test set; empty where either does not exist."""
+        """Return the scores of the global model on the common test set; empty where either does not exist."""
         personal = self.state.personal.shape[1] > 0
         if personal or len(self.state.servers) > 1 or not self.spec.algorithm.has_global_model:
             return {}
@@ -108,11 +108,11 @@ class Population:
         return self.evaluator.common(self.load(0, server["w"], server["buffers"]))
 
     def infer_labels(self, k: int) -> Tensor | None:
-        """Return the probabilities of the labels that a training site has worked out for its own rows."""
+        """Return the labels that a site infers for its training rows, as probabilities; None if it infers none."""
         return self.runtime.infer_labels(self.site(k), self.predictor(k))
 
     def move_to(self, device: torch.device) -> None:
-        """Move data, network and the server's memory to a device; what sites keep stays in the host's memory."""
+        """Move data, network and the server's memory to a device; what sites keep stays in host memory."""
         self.federation, self.evaluator = self.federation.to(device), self.evaluator.to(device)
         self.state.move_to(device)
         self.runtime.move_to(device)

@@ -1,4 +1,4 @@
-"""How a run proceeds, as it was asked for, and what is known after each of its rounds."""
+"""How a run proceeds, and what is known after each of its rounds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Rounds:
 
     rounds: int = 30  # T
     participation: float = 1.0  # share of the sites that take part in a round
-    workers: int = 0  # worker processes; 0: one a core; 1: the calling process
+    workers: int = 0  # worker processes; 0: one per core; 1: the calling process
     evaluate_every: int = 1
     checkpoint_every: int = 10
     on_failure: Literal["skip", "retry", "stop"] = "skip"  # a failed site: leave it out, ask it again, or end the run
     retries: int = 2
     quorum: float = 0.5  # share of a round's sites that must answer
-    target: float = 0.0  # figure, as a fraction, of which the first round and the time until then are told; 0: none
+    target: float = 0.0  # figure, as a fraction; the first round to reach it and the time taken are reported; 0: none
 
     def __post_init__(self) -> None:
         positive(
@@ -35,7 +35,7 @@ class Rounds:
         )
         not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
         if max(self.participation, self.quorum, self.target) > 1:
-            raise UsageError("rounds.participation, rounds.quorum and rounds.target are shares: at most 1")
+            raise UsageError("rounds.participation, rounds.quorum and rounds.target are shares, so at most 1")
 
 
 @dataclass
@@ -49,7 +49,7 @@ class RoundReport:
     down: int = 0
     up: int = 0
     seconds: float = 0.0
-    """Of the round, without evaluation."""
+    """The time of the round, without evaluation."""
     sent: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Name and shape of everything that left a site."""
     notes: list[str] = field(default_factory=list)

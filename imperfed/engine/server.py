@@ -1,4 +1,4 @@
-"""The server's side of an exchange: answers are grouped, inspected by the defence, merged and remembered."""
+"""The server's side of an exchange: it groups the answers, lets the defence inspect them, merges and remembers them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from imperfed.engine.population import Population
 from imperfed.engine.seeds import SERVER, generator, seeded
 
 DEFENCE = "defence/"
-"""Names with this prefix in the server's memory are the defence's."""
+"""The prefix of the defence's names in the server's memory."""
 
 
 @dataclass
 class Server:
-    """What the server does with answers, on the state that the sites' processes see."""
+    """What the server does with answers, on state that the worker processes share."""
 
     population: Population
     net: Net
@@ -35,6 +35,7 @@ class Server:
         spec, fed = self.population.spec, self.population.federation
         contexts = []
         for g, members in enumerate(self.population.groups.members):
+            # The purpose is part of the seed: its text must not change.
             draw = generator(spec.seed, round, SERVER, f"hall {g}" if g else "hall")
             context = ServerContext(
                 self.net,
@@ -53,7 +54,7 @@ class Server:
         return contexts
 
     def local(self) -> Local:
-        """Return how the server trains on rows of its own: with as many steps as a site makes on average."""
+        """Return how the server trains on its own rows: with as many steps as a site makes on average."""
         local = self.population.spec.local
         return replace(local, steps=round(mean(map(local.steps_of, self.population.sizes))), epochs=0)
 
@@ -73,13 +74,13 @@ class Server:
         return train
 
     def take(self, exchange: Exchange, updates: Updates, contexts: list[ServerContext]) -> None:
-        """Aggregate the answers of an exchange, group by group; a group nobody of which answered stays as it was."""
+        """Aggregate the answers of an exchange, group by group; a group without answers stays as it was."""
         for g, context in enumerate(contexts):
             if own := self.of_group(updates, g):
                 self.remember(g, self.merge(exchange, dict(self.population.state.servers[g]), own, context))
 
     def of_group(self, updates: Updates, g: int) -> Updates | None:
-        """Return the answers of one group, its sites by their numbers in the group."""
+        """Return the answers of one group, with sites numbered within the group; None if it has none."""
         homes = self.population.groups.homes
         rows = [row for row, k in enumerate(updates.who) if homes[k][0] == g]
         if not rows:
@@ -92,13 +93,13 @@ class Server:
         return Updates(places, updates.n[at], {name: t[at] for name, t in updates.trees.items()}, parts)
 
     def merge(self, exchange: Exchange, server: Tree, updates: Updates, context: ServerContext) -> Tree:
-        """Return what the algorithm makes of the answers that the defence lets through."""
+        """Return the server's new memory, from the answers that the defence accepts."""
         if self.defence is None or not isinstance(exchange, Train):
             return exchange.aggregate(server, updates, context)
         memory = {name.removeprefix(DEFENCE): t for name, t in server.items() if name.startswith(DEFENCE)}
         kept, memory = self.defence.inspect(memory, self.sent(exchange, server, updates.who), updates, context)
         if kept is None:
-            context.notes.append(f"{self.defence.name}: no answer was let through, the model stays as it was")
+            context.notes.append(f"{self.defence.name}: no answer was accepted, so the model stays as it was")
         else:
             context.left_out = tuple(k for k in updates.who if k not in kept.who)
             server = exchange.aggregate(server, kept, context)
@@ -112,10 +113,10 @@ class Server:
         return {"w": w, "buffers": server["buffers"].expand(len(who), -1)}
 
     def remember(self, g: int, server: Tree) -> None:
-        """Write a group's new memory in place, where the sites' processes see it at once."""
+        """Write a group's new memory in place, where the worker processes see it at once."""
         known = self.population.state.servers[g]
-        if undeclared := server.keys() ^ known.keys():
-            raise ImperfedError(f"the server's memory changed its names: {', '.join(sorted(undeclared))}")
+        if changed := server.keys() ^ known.keys():
+            raise ImperfedError(f"the names in the server's memory have changed: {', '.join(sorted(changed))}")
         alike = [server[name].shape == t.shape for name, t in known.items()]
         finite = torch.stack([torch.isfinite(server[name]).all().to(t.device) for name, t in known.items()]).tolist()
         for (name, t), sound in zip(known.items(), map(all, zip(alike, finite, strict=True)), strict=True):
@@ -124,6 +125,6 @@ class Server:
             t.copy_(server[name])
 
     def verdicts(self, contexts: list[ServerContext]) -> list[SiteVerdict]:
-        """Return what the defence thinks of the sites, by their numbers in the whole federation."""
+        """Return the defence's verdicts, with sites numbered as in the whole federation."""
         members = self.population.groups.members
         return [replace(v, site=members[g][v.site]) for g, context in enumerate(contexts) for v in context.verdicts]

@@ -1,4 +1,4 @@
-"""What happens at one site: it trains, answers queries, and works labels out. The same code runs in every backend."""
+"""What happens at one site: it trains, answers queries and infers labels. The same code runs in every backend."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class RunSpec:
     local: Local
     seed: int
     key: bytes = b""
-    """A secret that the sites share; empty where all are in one process."""
+    """A secret that the sites share; empty where all sites are in one process."""
 
     @cached_property
     def shared_key(self) -> bytes:
-        """What all sites know and the server does not; in one process it follows from the seed."""
+        """A key that all sites know and the server does not; in one process it is derived from the seed."""
         return self.key or hashlib.sha256(f"{self.seed} known to the sites".encode()).digest()
 
     def exchange(self, round: int, number: int) -> Exchange:
@@ -51,7 +51,7 @@ class Site:
     """One site: its number, its rows and what it remembers. All tensors may be views of a larger memory."""
 
     index: int
-    """Seeds are drawn by it, so that a site trains alike wherever it is."""
+    """It is part of the seeds, so that a site trains in the same way wherever it is."""
     data: SiteData
     personal: Tensor
     """Weights and buffers that never leave the site."""
@@ -77,7 +77,7 @@ class SiteUpdate:
     rows: Tree
 
     def check(self, memory: Tree, exchange: Exchange, server: Tree) -> Failure | None:
-        """Say why this update must be refused, if it must; `memory`: the site's own before it."""
+        """Return why this update must be refused, if it must; `memory`: the site's memory before the update."""
         return self.check_shapes(memory, exchange, server) or self.check_finite()
 
     def check_shapes(self, memory: Tree, exchange: Exchange, server: Tree) -> Failure | None:
@@ -91,14 +91,14 @@ class SiteUpdate:
 
 @dataclass
 class SiteRuntime:
-    """A process's network, which is loaded with the numbers of one site after the other."""
+    """The network of a process, loaded with the numbers of one site after another."""
 
     spec: RunSpec
     net: Net
 
     def load(self, site: Site, w: Tensor, buffers: Tensor) -> Net:
         """Return the network with these shared numbers and the site's personal ones, in evaluation mode."""
-        self.net.train(False)  # a site that failed may have left it otherwise
+        self.net.train(False)  # a site that failed may have left it in training mode
         return self.net.load(self.spec.layout.join(w, buffers, site.personal))
 
     def move_to(self, device: torch.device) -> None:
@@ -112,7 +112,7 @@ class SiteRuntime:
     def context(self, site: Site, down: Tree, plan: Plan, net: Net | None = None) -> SiteContext:
         """Return the site with its network at the weights received and the first batch of a plan.
 
-        `net`: a network that holds the site's numbers already.
+        `net`: a network that already holds the site's numbers.
         """
         data, local = site.data, self.spec.local
         first = Plan(plan.rows[:1], {name: t[:1] for name, t in plan.draws.items()})
@@ -165,7 +165,7 @@ class SiteRuntime:
         return SiteUpdate(up, loss, layout.personal(row), memory, rows)
 
     def answer(self, site: Site, down: Tree, round: int, query: Query, net: Net | None = None) -> SiteUpdate:
-        """Return a site's answer to a query; it keeps nothing. `net`: one that holds the site's numbers already."""
+        """Return a site's answer to a query; it keeps nothing. `net`: one that already holds the site's numbers."""
         spec = self.spec
         draw = generator(spec.seed, round, site.index, query.name)
         one_step = plan(spec.algorithm, Local(steps=1, batch=spec.local.batch), len(site.data.x), draw)
@@ -174,6 +174,6 @@ class SiteRuntime:
 
     @torch.no_grad()
     def infer_labels(self, site: Site, net: Net) -> Tensor | None:
-        """Return the probabilities of the labels that a site has worked out for its own rows; None if it has not."""
+        """Return the labels that a site infers for its own rows, as probabilities; None if it infers none."""
         logits = torch.cat([net(x) for x in site.data.x.split(1024)])
         return self.spec.objective.infer_labels(logits, site.data.labels, site.data.rows)

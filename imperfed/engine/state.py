@@ -1,4 +1,4 @@
-"""All that a run remembers, in memory that worker processes share, and its checkpoint on disk."""
+"""Everything that a run remembers, in memory that worker processes share, and its checkpoint on disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from imperfed.core.objective import Objective
 
 
 def shared(like: Tensor) -> Tensor:
-    """A copy in anonymous shared memory: what a forked worker writes, the server sees."""
+    """Return a copy in anonymous shared memory: the server sees what a forked worker writes."""
     size = like.numel() * like.element_size()
     if size == 0:
         return like.clone()
@@ -33,13 +33,13 @@ def shared(like: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Groups:
-    """Which sites share a model. Inside its group a site has a number of its own, which is what an algorithm sees."""
+    """Which sites share a model. Within its group a site has another number, which is the one an algorithm sees."""
 
     members: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, federation: Federation) -> Groups:
-        """The groups of a federation, by their numbers; one where it names none."""
+        """Return the groups of a federation, in the order of their numbers; one group where it names none."""
         group = federation.groups or (0,) * len(federation.sites)
         return cls(tuple(tuple(k for k, g in enumerate(group) if g == name) for name in sorted(set(group))))
 
@@ -56,13 +56,13 @@ class State:
     round: int
     """Rounds completed."""
     servers: list[Tree]
-    """What the server remembers, a tree a group."""
+    """What the server remembers, one tree per group."""
     personal: Tensor
-    """[K, *]: the weights and buffers that never leave their site; one row of first ones where sites are elsewhere."""
+    """[K, *]: the weights and buffers that never leave their site; one row, the initial one, for sites elsewhere."""
     memory: Tree
     """[K, ...]: what each site remembers."""
     rows: Tree
-    """[N, ...]: what is remembered of each example."""
+    """[N, ...]: what is remembered about each example."""
 
     @classmethod
     def fresh(
@@ -74,38 +74,38 @@ class State:
         row: Tensor,
         defence: Callable[[int], Tree],
     ) -> State:
-        """Before round 0: every site starts from the same weights. What sites elsewhere remember is not here."""
+        """Return the state before round 0: all sites have the same weights. Sites elsewhere keep their own memory."""
         sizes = [] if federation.elsewhere else federation.sizes()
         start = {"w": row[: layout.shared], "buffers": layout.buffers(row)}
         servers = [
             start | algorithm.init_server(start["w"].clone(), len(sites)) | defence(len(sites))
             for sites in Groups.of(federation).members
         ]
-        opened = []
+        memories = []
         for k, n in enumerate(sizes):
             labels = federation.labels.between(federation.starts[k], federation.starts[k + 1])
-            opened.append(algorithm.init_site(SiteSetup(k, n, labels, layout)))
+            memories.append(algorithm.init_site(SiteSetup(k, n, labels, layout)))
         return cls(
             0,
             [{name: shared(t) for name, t in server.items()} for server in servers],
             shared(layout.personal(row).expand(len(sizes) or 1, -1)),
-            {name: shared(torch.stack([o[name] for o in opened])) for name in next(iter(opened), {})},
+            {name: shared(torch.stack([m[name] for m in memories])) for name in next(iter(memories), {})},
             {name: shared(t) for name, t in objective.init_rows(federation.labels).items()},
         )
 
     def move_to(self, device: torch.device) -> None:
-        """Move what the server remembers, and what is remembered of examples, to a device."""
+        """Move what the server remembers, and what is remembered about examples, to a device."""
         self.servers = [{name: t.to(device) for name, t in server.items()} for server in self.servers]
         self.rows = {name: t.to(device) for name, t in self.rows.items()}
 
     @property
     def server(self) -> Tree:
-        """What the server remembers where all sites are one group."""
+        """What the server remembers, where all sites form one group."""
         (server,) = self.servers
         return server
 
     def flat(self) -> Tree:
-        """Every tensor under one name, as the checkpoint stores it."""
+        """Return every tensor under one name, as the checkpoint stores it."""
         tree = {"personal": self.personal}
         parts = {"memory": self.memory, "rows": self.rows}
         parts |= {f"server {g}": server for g, server in enumerate(self.servers)}
@@ -114,30 +114,30 @@ class State:
         return tree
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint whole or not at all."""
+        """Write a checkpoint, completely or not at all."""
         from safetensors.torch import save_file
 
-        tree, told = {n: t.contiguous() for n, t in self.flat().items()}, {"round": json.dumps(self.round)}
-        durably(path, lambda partly: save_file(tree, partly, told))
+        tree, metadata = {n: t.contiguous() for n, t in self.flat().items()}, {"round": json.dumps(self.round)}
+        durably(path, lambda partial: save_file(tree, partial, metadata))
 
     def restore(self, path: Path) -> None:
-        """Take over a checkpoint of the same run."""
+        """Restore a checkpoint of the same run."""
         from safetensors import SafetensorError, safe_open
 
-        mine = self.flat()
+        own = self.flat()
         try:
             with safe_open(path, framework="pt") as f:
                 saved = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (it is not a mapping)
                 round = int(json.loads(f.metadata()["round"]))
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a readable checkpoint ({error})") from error
-        if {n: (t.shape, t.dtype) for n, t in saved.items()} != {n: (t.shape, t.dtype) for n, t in mine.items()}:
-            raise DataError(f"{path}: the checkpoint belongs to another configuration or other data than this run's")
+        if {n: (t.shape, t.dtype) for n, t in saved.items()} != {n: (t.shape, t.dtype) for n, t in own.items()}:
+            raise DataError(f"{path}: the checkpoint belongs to another configuration or to other data than this run")
         for name, t in saved.items():
-            mine[name].copy_(t)
+            own[name].copy_(t)
         self.round = round
 
 
 def nbytes(tree: Tree) -> int:
-    """The size of a message."""
+    """Return the size of a message in bytes."""
     return sum(math.prod(t.shape) * t.element_size() for t in tree.values())

@@ -15,14 +15,14 @@ REFUSED = "its answer was refused: "
 
 
 def expected_parts(exchange: Exchange, server: Tree) -> Tree:
-    """Return tensors of the names, shapes and types that an answer to this exchange must have; it may have more."""
+    """Return tensors with the names, shapes and types that an answer to this exchange must have; it may have more."""
     if isinstance(exchange, Train):
         return {name: server[name] for name in ("w", "buffers")}
     return {"g": server["w"]} if isinstance(exchange, WeightedGradient) else {}
 
 
 def check_shapes(answer: Tree, expected: Tree) -> Misshapen | None:
-    """Find a part that is missing from an answer or unlike the expected one."""
+    """Find a part of an answer that is missing or differs from the expected one in shape or type."""
     for name, like in expected.items():
         if name not in answer:
             return Misshapen(f"{REFUSED}{name!r} is missing")
@@ -32,10 +32,10 @@ def check_shapes(answer: Tree, expected: Tree) -> Misshapen | None:
 
 
 def check_memory(memory: Tree, known: Tree) -> Misshapen | None:
-    """Find a part of a site's new memory that it did not have before, or not in this shape."""
+    """Find a part of a site's new memory that is new or has changed its shape or type."""
     for name, t in memory.items():
         if name not in known:
-            return Misshapen(f"{REFUSED}{name!r} was never opened")
+            return Misshapen(f"{REFUSED}{name!r} is not in the memory that init_site returned")
         if problem := _unlike(name, t, known[name]):
             return Misshapen(REFUSED + problem)
     return None
@@ -51,12 +51,12 @@ def check_finite(*trees: Tree) -> NotFinite | None:
 
 
 def check_answer(answer: Tree, exchange: Exchange, server: Tree) -> Failure | None:
-    """Check what a site has sent, wherever it comes from."""
+    """Check what a site has sent, wherever the site is."""
     return check_shapes(answer, expected_parts(exchange, server)) or check_finite(answer)
 
 
 def check_alike(answers: Mapping[int, Tree]) -> dict[int, Failure]:
-    """Find the sites whose answers have other names or shapes than most: these cannot be stacked."""
+    """Find the sites whose answers differ from most in names or shapes, and so cannot be stacked."""
     shapes = {k: tuple((name, tuple(t.shape)) for name, t in sorted(answers[k].items())) for k in sorted(answers)}
     usual = Counter(shapes.values()).most_common(1)[0][0] if shapes else ()
     return {
@@ -67,7 +67,7 @@ def check_alike(answers: Mapping[int, Tree]) -> dict[int, Failure]:
 
 
 def _unlike(name: str, t: torch.Tensor, like: torch.Tensor) -> str:
-    """Say how a tensor differs from the expected one in shape or type; empty if it does not."""
+    """Return how a tensor differs from the expected one in shape or type; empty if it does not."""
     if t.shape != like.shape:
         return f"{name!r} has shape {tuple(t.shape)}, expected {tuple(like.shape)}"
     if t.dtype != like.dtype:

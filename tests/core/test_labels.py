@@ -71,7 +71,7 @@ def test_wrong_shapes_and_types_are_named(kind: type[Labels]) -> None:
         with pytest.raises(DataError, match=f"here: {kind.kind} labels must be"):
             kind(wrong, 3).check("here")
     if kind not in (Exact, Positive):
-        with pytest.raises(DataError, match=r"one column a class \(4\).*\(4, 3\)"):
+        with pytest.raises(DataError, match=r"one column per class \(4\).*\(4, 3\)"):
             kind(good, 4).check("here")
 
 
@@ -139,9 +139,9 @@ def test_the_door_refuses_what_does_not_add_up() -> None:
     federation, _ = world(Candidates)
     with pytest.raises(DataError, match="toy, site1: the site has no training rows"):
         with_changes(starts=(0, 12, 12, 63, 89)).check()
-    with pytest.raises(DataError, match="88 examples but 89 labels and 89 in sites"):
+    with pytest.raises(DataError, match="88 examples, but 89 labels, and 89 rows at the sites"):
         with_changes(x=federation.x[1:]).check()
-    with pytest.raises(DataError, match="89 examples but 89 labels and 80 in sites"):
+    with pytest.raises(DataError, match="89 examples, but 89 labels, and 80 rows at the sites"):
         with_changes(starts=(0, 12, 32, 63, 80)).check()
 
 

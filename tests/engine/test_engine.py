@@ -139,7 +139,7 @@ def test_gathering_makes_one_site_of_all_with_the_steps_of_all() -> None:
 def test_a_server_that_diverges_ends_the_run(how: str) -> None:
     with pytest.raises(ImperfedError) as caught:
         engine(Careless(how=how), Plain(), SCENE, rounds=1).go()
-    told = {"undeclared": "changed its names: more", "missing": "changed its names: buffers"}
+    told = {"undeclared": "names in the server's memory have changed: more", "missing": "memory have changed: buffers"}
     assert told.get(how, "the merged 'w'") in str(caught.value)
     assert engine(Careless(), Plain(), SCENE).go().state.round == 2
 

@@ -111,7 +111,7 @@ WAYS: dict[str, tuple[type[Failure], str]] = {
     "nan extra": (NotFinite, "'note' is not finite"),
     "nan head": (NotFinite, "'personal weights' is not finite"),
     "memory": (Misshapen, r"'sum' has shape \(3,\), expected \(2,\)"),
-    "unopened": (Misshapen, "'more' was never opened"),
+    "unopened": (Misshapen, "'more' is not in the memory that init_site returned"),
 }
 
 

@@ -1,10 +1,10 @@
-"""What a site may know about its examples: kinds of labels, each a class in a file of its own.
+"""What a site may know about its examples: kinds of labels, each a class in its own file.
 
-A kind says all there is to say about itself: how its labels are stored and checked, read from a user's file and written
-to a label file, counted and described. Other packages call these methods, and name a kind only where that one is meant,
-such as an objective that learns from it. A new kind is a file in this folder with a class that sets `kind`.
+A kind defines everything about itself: how its labels are stored and checked, read from a user's file and written to a
+label file, counted and described. Other packages call these methods, and name a kind only where they need exactly that
+one, such as an objective that learns from it. A new kind is a file in this folder with a class that sets `kind`.
 
-True labels never appear here: they live in `imperfed.data.oracle`.
+True labels never appear here: they are in `imperfed.data.oracle`.
 """
 
 from __future__ import annotations

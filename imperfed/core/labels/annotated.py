@@ -1,4 +1,4 @@
-"""Annotations: for every class whether an example has it, as far as somebody has looked."""
+"""Annotations: for every class, whether an example has it, as far as it is annotated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Annotated(Labels):
     @classmethod
     def predicted(cls, probability: Tensor, classes: Sequence[str]) -> list[str]:
         present = (probability >= PRESENT).tolist()
-        return [SEPARATOR.join(name for name, there in zip(classes, row, strict=True) if there) for row in present]
+        return [SEPARATOR.join(name for name, marked in zip(classes, row, strict=True) if marked) for row in present]
 
     def check(self, where: str) -> None:
         self._check_matrix(where)
@@ -55,8 +55,9 @@ class Annotated(Labels):
 
     def counts(self) -> ClassCounts:
         present, absent = (self.values == 1).sum(0), (self.values == 0).sum(0)
-        told = present + absent
-        return ClassCounts(present, absent, torch.full_like(told, len(self)) - told, present.double(), told)
+        annotated = present + absent
+        unknown = torch.full_like(annotated, len(self)) - annotated
+        return ClassCounts(present, absent, unknown, present.double(), annotated)
 
     def annotated_classes(self) -> Tensor:
         return (self.values >= 0).any(0)
@@ -83,11 +84,11 @@ class Annotated(Labels):
     def label_table(
         self, ids: Sequence[str], classes: Sequence[str], belief: Tensor, learned: Tensor | None
     ) -> dict[str, list[Any]]:
-        """Return one line per row and class, since each class is a question of its own."""
+        """Return one line per row and class, since every class is a separate question."""
         values, present = self.values.flatten(), belief.flatten() >= PRESENT
         everything = torch.ones(self.classes, dtype=torch.bool)
         known = (everything if learned is None else learned).repeat(len(self))
-        sure = torch.where(present, belief.flatten(), 1 - belief.flatten())
+        confidence = torch.where(present, belief.flatten(), 1 - belief.flatten())
         suggested = torch.where(known, present.int(), -1)
         lines = list(zip(values.tolist(), known.tolist(), strict=True))
         return {
@@ -95,7 +96,7 @@ class Annotated(Labels):
             "class": list(classes) * len(self),
             "given": [WORDS[value] for value in values.tolist()],
             "suggested": [WORDS[value] for value in suggested.tolist()],
-            "confidence": [c if k else None for c, k in zip(sure.tolist(), known.tolist(), strict=True)],
+            "confidence": [c if k else None for c, k in zip(confidence.tolist(), known.tolist(), strict=True)],
             "reason": [_reason(value, k) for value, k in lines],
         }
 

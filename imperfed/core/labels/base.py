@@ -1,4 +1,4 @@
-"""What all kinds of labels have in common, and what each of them answers about itself.
+"""What all kinds of labels have in common, and what each kind defines about itself.
 
 The constructors are cheap and check nothing, since a batch is built at every local step; `check` is called once, where
 data enters a federation.
@@ -19,7 +19,7 @@ from imperfed.core.labels.counts import ClassCounts
 from imperfed.core.labels.label_cells import Cells, NoteRow
 
 SEPARATOR = "|"
-"""Stands between the names of several classes in a table that is written."""
+"""Separates the names of several classes in the tables that are written."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class Labels(ABC):
     dtype: ClassVar[torch.dtype]
 
     several: ClassVar[bool] = False
-    """Whether a row may have several classes; the truth about it is then a mark for each of them."""
+    """Whether a row may have several classes; its truth is then one mark per class."""
     settles: ClassVar[bool] = False
-    """Whether a label claims to be the class of its row, so that two labels of one input contradict each other."""
+    """Whether a label claims to be the class of its row, so that two different labels of one input conflict."""
     measurable: ClassVar[bool] = False
-    """Whether models can be tested on rows kept apart from training, by the labels that these rows have."""
+    """Whether models can be tested on held-out rows by the labels of these rows."""
     ranked: ClassVar[bool] = False
-    """Whether a common test is a short list of classes, the same for all sites, since no site can judge its own."""
+    """Whether a common test asks for a short list of classes per row; a site has no means to test its own model."""
     partial: ClassVar[bool] = False
-    """Whether a site may leave out classes altogether: blank cells and columns that are not there mean something."""
+    """Whether a site may leave out classes altogether, so that blank cells and missing columns have a meaning."""
     inferable: ClassVar[bool] = False
-    """Whether a run infers labels where these leave something open, and writes them to a label file."""
+    """Whether a run infers what these labels leave open and writes it to a label file."""
     from_cells: ClassVar[bool] = False
     """Whether one column of a user's file can hold the labels: `read_cell`."""
     from_columns: ClassVar[bool] = False
@@ -79,7 +79,7 @@ class Labels(ABC):
 
     @classmethod
     def from_classes(cls, y: Tensor, classes: int) -> Self:
-        """Return labels that say of every row that it is of this class: int64 [n]."""
+        """Return labels that give every row its class; `y`: int64 [n]."""
         return cls(torch.eye(classes, dtype=cls.dtype, device=y.device)[y], classes)
 
     @abstractmethod
@@ -89,32 +89,32 @@ class Labels(ABC):
     def _check_matrix(self, where: str) -> None:
         if self.values.ndim != 2 or self.values.shape[1] != self.classes or self.values.dtype != self.dtype:
             raise DataError(
-                f"{where}: {self.kind} labels must be a {self.dtype} matrix with one column a class ({self.classes}); "
-                f"found {self.values.dtype} of shape {tuple(self.values.shape)}"
+                f"{where}: {self.kind} labels must be a {self.dtype} matrix with one column per class "
+                f"({self.classes}); found {self.values.dtype} of shape {tuple(self.values.shape)}"
             )
 
     # -- what a model learns from them ---------------------------------------------------------------------------------
 
     @staticmethod
     def probabilities(logits: Tensor) -> Tensor:
-        """Return the probability of each class: they compete, unless the kind says otherwise."""
+        """Return the probability of each class: classes exclude each other, unless the kind says otherwise."""
         return torch.softmax(logits, -1)
 
     @classmethod
     def predicted(cls, probability: Tensor, classes: Sequence[str]) -> list[str]:
-        """Return what is predicted for every row, in words."""
+        """Return the prediction for every row, in words."""
         return [classes[c] for c in probability.argmax(1).tolist()]
 
     # -- how they are read from a user's file --------------------------------------------------------------------------
 
     @classmethod
     def unreadable(cls, classes: int) -> Any:
-        """Return what stands in the place of a row that cannot be read, which is noted."""
+        """Return a placeholder for a row that cannot be read, which is noted as a problem."""
         return torch.zeros(classes, dtype=cls.dtype).numpy()
 
     @classmethod
     def read_cell(cls, cell: Any, cells: Cells) -> Any:
-        """Return the row of `values` that one cell stands for; see `from_cells`."""
+        """Return the row of `values` that one cell holds; see `from_cells`."""
         raise NotImplementedError
 
     @classmethod
@@ -124,20 +124,20 @@ class Labels(ABC):
 
     @classmethod
     def from_marks(cls, marks: Tensor, note: NoteRow) -> Tensor:
-        """Return `values` from what was read for every row and class; note rows that cannot be this kind."""
+        """Return `values` from the marks of every row and class; note rows that cannot be of this kind."""
         return marks
 
     @classmethod
     def clean_kind(cls) -> type[Labels]:
-        """Return the kind as which the labels of clean rows are read, such as those of a test file."""
+        """Return the kind in which the labels of clean rows, such as those of a test file, are read."""
         return cls
 
     def as_truth(self, note: NoteRow) -> Tensor:
-        """Return the truth that the labels of clean rows tell: int64 [n], or int8 [n, C] where `several`."""
+        """Return the truth that the labels of clean rows hold: int64 [n], or int8 [n, C] where `several`."""
         return self.values
 
     def contradicted_by(self, truth: Tensor) -> Tensor:
-        """Return the rows whose truth the labels rule out: bool [n]. What could not be read contradicts nothing."""
+        """Return the rows whose truth the labels rule out: bool [n]. An unreadable row contradicts nothing."""
         return torch.zeros(len(self), dtype=torch.bool)
 
     # -- how much they say ---------------------------------------------------------------------------------------------
@@ -147,15 +147,15 @@ class Labels(ABC):
         """Return what these labels say about each class."""
 
     def set_sizes(self) -> dict[int, int]:
-        """Return the number of rows by the size of their candidate set; empty for labels that are no such sets."""
+        """Return the number of rows by the size of their candidate set; empty for labels that are not sets."""
         return {}
 
     def mentions(self) -> Tensor | None:
-        """Return which classes each row names, bool [n, C]; None where each row names one alone."""
+        """Return which classes each row names, bool [n, C]; None where each row names exactly one."""
         return self.values > 0
 
     def co_occurrence(self) -> Tensor | None:
-        """Return how many rows name both of two classes, int64 [C, C]; None where each row names one alone."""
+        """Return how many rows name both of two classes, int64 [C, C]; None where each row names exactly one."""
         mentions = self.mentions()
         if mentions is None:
             return None
@@ -167,11 +167,11 @@ class Labels(ABC):
         return torch.ones(self.classes, dtype=torch.bool)
 
     def facts(self, sizes: Sequence[int]) -> dict[str, Any]:
-        """Return the labels in numbers, for a summary; `sizes`: the number of rows at each site."""
+        """Return figures about the labels, for a summary; `sizes`: the number of rows at each site."""
         return {}
 
     def given_facts(self, sizes: Sequence[int], truth: Tensor | None) -> dict[str, Any]:
-        """Return what a summary says about labels that came with the data, by the truth where it is known."""
+        """Return what a summary says about labels that came with the data, using the truth where it is known."""
         return {}
 
     # -- how they are described ----------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Labels(ABC):
     caption: ClassVar[str] = "rows of the class"
     """What `tally` counts."""
     legend: ClassVar[tuple[str, str, str]] = ("known to be present", "known to be absent", "not known")
-    """What it means here that a class counts as positive, negative and unknown."""
+    """What it means for this kind that a class counts as positive, negative or unknown."""
 
     @classmethod
     def tally(cls, positive: int, negative: int, unknown: int) -> str:
@@ -193,12 +193,12 @@ class Labels(ABC):
 
     @classmethod
     def held(cls, counts: ClassCounts) -> Tensor:
-        """Return the classes that a site with these counts has something to teach about: bool [C]."""
+        """Return the classes about which a site with these counts has information: bool [C]."""
         return counts.weight > 0
 
     @classmethod
     def caution(cls, counts: ClassCounts) -> str:
-        """Return what a reader may take such labels for by mistake; empty: nothing."""
+        """Return a warning about how such labels may be misread; empty where there is none."""
         return ""
 
     # -- how they are written to a label file --------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class Labels(ABC):
     ) -> dict[str, list[Any]]:
         """Return the columns of a site's label file: one line per row, with one suggested class.
 
-        `belief`: the probability of each class for each row. `learned`: the classes that anybody annotates, bool [C];
+        `belief`: the probability of each class for each row. `learned`: the classes that any site annotates, bool [C];
         None: all of them.
         """
         confidence, suggested = belief.max(1)
@@ -231,6 +231,6 @@ class Labels(ABC):
         }
 
     def chance(self) -> float:
-        """Return the share of rows whose class a guess among those they name would get right."""
+        """Return the expected share of rows that a random guess among the classes they name gets right."""
         mentions = self.mentions()
         return 1.0 if mentions is None else float((1.0 / mentions.sum(1).clamp(min=1)).mean())

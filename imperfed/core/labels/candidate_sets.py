@@ -1,4 +1,4 @@
-"""Labels that name several classes of which one is the true one."""
+"""Labels that name several classes, one of which is the true one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What labels say about each class, in numbers of rows."""
+"""What labels say about each class, as numbers of rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ClassCounts:
     unknown: Tensor
     """Rows for which neither is known."""
     weight: Tensor
-    """Rows of the class, where each of several candidates counts as a part of a row: float64."""
+    """Rows of the class, where each of several candidates counts as a fraction of a row: float64."""
     told: Tensor
     """Rows that say anything about the class."""
 

@@ -25,7 +25,7 @@ class Exact(OneClass):
     legend: ClassVar[tuple[str, str, str]] = ("of this class", "of another class", "not known")
 
     def told_as(self, kind: type[Labels]) -> Labels:
-        """Return the same labels in another kind."""
+        """Return the same labels as another kind."""
         return kind.from_classes(self.values, self.classes)
 
     def counts(self) -> ClassCounts:

@@ -1,6 +1,6 @@
 """What a kind of labels needs in order to read itself from the cells of a user's file.
 
-The files themselves, their columns and their line numbers are no concern of a kind.
+A kind knows nothing about the files themselves, their columns or their line numbers.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 UNKNOWN = -1
-"""The mark of a class that nobody has looked for."""
+"""The mark of a class that is not annotated."""
 
 NoteRow = Callable[[int, str, str, str], None]
-"""Notes a problem of one row: its number, what was found, what was expected, the fix."""
+"""Notes a problem in one row: its number, what was found, what was expected, and the fix."""
 
 
 class UnreadableError(ValueError):
-    """A cell that cannot be read: what was expected, and the fix."""
+    """A cell that cannot be read, with what was expected and the fix."""
 
     def __init__(self, expected: str, fix: str) -> None:
         super().__init__(expected, fix)
@@ -29,7 +29,7 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True)
 class Cells:
-    """How cells are to be read, as a declaration says. Every reader raises `UnreadableError` where it cannot."""
+    """How to read cells, according to a declaration. Every reader raises `UnreadableError` on a cell it cannot read."""
 
     classes: tuple[str, ...]
     separator: str
@@ -38,7 +38,7 @@ class Cells:
     class_in: Callable[[Any], int]
     """The number of the one class that a cell names."""
     classes_in: Callable[[Any], list[int]]
-    """The numbers of the classes that a cell or a list names, in its order."""
+    """The numbers of the classes that a cell or a list names, in the same order."""
     mark_in: Callable[[Any], int]
     """1 for a class that is present, 0 for one that is absent, `UNKNOWN` for one that is not annotated."""
 

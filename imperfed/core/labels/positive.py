@@ -15,16 +15,16 @@ from imperfed.core.labels.positives import Positives, positive_counts
 
 @dataclass(frozen=True)
 class Positive(OneClass):
-    """One class known to be present; nothing is known of the others."""
+    """One class known to be present; nothing is known about the others."""
 
     kind: ClassVar[str] = "positive"
-    title: ClassVar[str] = "positives only, one a row"
+    title: ClassVar[str] = "positives only, one per row"
     several: ClassVar[bool] = True
     ranked: ClassVar[bool] = True
 
     @classmethod
     def clean_kind(cls) -> type[Labels]:
-        return Positives  # of clean rows all classes are named
+        return Positives  # clean rows name all of their classes
 
     def contradicted_by(self, truth: Tensor) -> Tensor:
         marks = truth.gather(1, self.values[:, None].clamp(min=0)).flatten()

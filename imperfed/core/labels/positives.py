@@ -17,7 +17,7 @@ from imperfed.core.labels.label_cells import Cells, NoteRow
 
 @dataclass(frozen=True)
 class Positives(Labels):
-    """Classes known to be present; nothing is known of the others: bool values [n, C]."""
+    """Classes known to be present; nothing is known about the others: bool values [n, C]."""
 
     kind: ClassVar[str] = "positives"
     title: ClassVar[str] = "positives only"

@@ -1,1 +1,1 @@
-"""How the sites' work is carried out: in this process, in worker processes, or as one CUDA graph."""
+"""Ways to carry out the sites' work: in this process, in worker processes, or as one CUDA graph."""

@@ -1,4 +1,4 @@
-"""The sites' work done on this machine's cores, by processes of one thread each that share the run's memory."""
+"""The sites' work on this machine's cores, by processes of one thread each that share the run's memory."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from imperfed.engine.site import OPENING
 from imperfed.engine.state import shared
 
 ONE_PROCESS = (
-    "sites are trained in one process: torch has begun to use this machine's GPU, after which no worker can be forked; "
+    "sites are trained in one process: torch has already used this machine's GPU, after which no worker can be forked; "
     "for workers, hide the GPU (set CUDA_VISIBLE_DEVICES to nothing) or give --device cpu on the command line"
 )
 
 
 class ProcessBackend(SequentialBackend):
-    """Every site's answer from a process of this machine. The number of processes changes no result."""
+    """A backend of worker processes on this machine. Their number changes no result."""
 
     def __init__(self, population: Population, on_duty: int, workers: int) -> None:
         super().__init__(population)
@@ -38,14 +38,14 @@ class ProcessBackend(SequentialBackend):
         self.uploads = {name: shared(population.state.servers[0][name].expand(slots, -1)) for name in ("w", "buffers")}
         self.stacks = stackable(population.spec, population.runtime.net.module)
         self.slots: dict[int, int] = {}
-        """The row of the shared matrix that each site of an exchange writes its answer into."""
+        """The row of the shared matrices into which each site of an exchange writes its answer."""
         self.slots_of = (OPENING, 0)
         """The round and number of that exchange."""
         self.started: TaskPool | None = None
 
     @property
     def pool(self) -> TaskPool:
-        """The processes. Forked when first needed: they see what is in memory then."""
+        """The processes. They are forked when first needed and see what is in memory then."""
         if self.started is None:
             if self.wanted > 1 and unforkable():
                 self.notes.append(ONE_PROCESS)
@@ -53,8 +53,8 @@ class ProcessBackend(SequentialBackend):
         return self.started
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
-        """Ask the sites with most rows first, so that no process has to wait for them at the end."""
-        if round == OPENING:  # before any process is forked, since it may add to the server's memory
+        """Return the answers to an exchange; large sites start first, so that no process waits for them at the end."""
+        if round == OPENING:  # no process may be forked yet: the exchange may add to the server's memory
             return super().ask(round, number, sites)
         trains = isinstance(self.population.spec.exchange(round, number), Train)
         self._assign_slots((round, number), sites)
@@ -65,12 +65,12 @@ class ProcessBackend(SequentialBackend):
         replies: dict[int, Reply | Failure] = {}
         for task, result in self.pool.run(tasks):
             results = [result] * len(shares[task]) if isinstance(result, Failure) else result
-            for k, one in zip(shares[task], results, strict=True):
-                replies[k] = one if isinstance(one, Failure) else self._reply(k, trains, *one)
+            for k, answer in zip(shares[task], results, strict=True):
+                replies[k] = answer if isinstance(answer, Failure) else self._reply(k, trains, *answer)
         return replies
 
     def _assign_slots(self, exchange: tuple[int, int], sites: Sequence[int]) -> None:
-        """Give every site a row of the shared matrix; a site that is asked again keeps its own."""
+        """Give every site a row of the shared matrices; a site that is asked again keeps its row."""
         if self.slots_of != exchange:
             self.slots_of, self.slots = exchange, {}
         for k in sites:
@@ -81,19 +81,19 @@ class ProcessBackend(SequentialBackend):
         return Reply(loss, model | {name: torch.from_numpy(array) for name, array in further.items()})
 
     def _stacks(self, sites: Sequence[int]) -> list[tuple[int, ...]]:
-        """Cut the sites into stacks. As the cut changes the rounding, nothing of the machine may change it."""
+        """Split the sites into stacks. The split changes the rounding, so it must not depend on the machine."""
         stacks = 2 * -(-self.on_duty // (2 * STACKED))  # an even number, for two cores
         size, in_order = -(-self.on_duty // stacks), sorted(sites)
         return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
-        """Return figures of every site's model and of the global one."""
+        """Return the scores of every site's model and of the global one."""
         tasks: list[Task] = [(worker.evaluate, (k,)) for k in range(self.population.evaluator.sites)]
         *sites, common = self._all([*tasks, (worker.evaluate_global, ())])
         return dict(enumerate(sites)), common
 
     def inferred_labels(self) -> Tensor | None:
-        """Return the probabilities of the labels worked out for every training row."""
+        """Return the inferred labels of every training row, as probabilities."""
         parts = self._all([(worker.infer_labels, (k,)) for k in range(len(self.population.sizes))])
         return None if parts[0] is None else torch.cat([torch.from_numpy(part) for part in parts])
 

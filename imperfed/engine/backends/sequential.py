@@ -1,4 +1,4 @@
-"""One site after the other in the calling process, on whatever device the population is."""
+"""One site after another in the calling process, on the device of the population."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from imperfed.engine.site import OPENING, SiteUpdate
 
 
 class SequentialBackend:
-    """Every site's answer, one by one."""
+    """A backend that asks one site after another in the calling process."""
 
     def __init__(self, population: Population) -> None:
         self.population = population
@@ -34,7 +34,7 @@ class SequentialBackend:
         }
 
     def _open(self, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
-        """Return the answers to an exchange before round 0, in which nobody may fail: errors are raised."""
+        """Return the answers to an exchange before round 0, in which no site may fail: errors are raised."""
         query, runtime = self.population.spec.algorithm.opening()[number], self.population.runtime
         net, replies = self._same_for_all(query), dict[int, Reply | Failure]()
         for k in sites:
@@ -43,7 +43,7 @@ class SequentialBackend:
         return replies
 
     def _same_for_all(self, query: Query) -> Net | None:
-        """Return the network, loaded once, where all sites receive the same and none can change it."""
+        """Return the network, loaded once, if all sites receive the same numbers and none can change them."""
         layout, state = self.population.spec.layout, self.population.state
         if layout.size > layout.shared or len(state.servers) > 1 or query.send is not send_model:
             return None
@@ -70,12 +70,12 @@ class SequentialBackend:
         return weighted_gradient(population.spec, fed.x, fed.labels, net, rows, self.route, weights)
 
     def evaluate(self) -> tuple[dict[int, Scores], Scores]:
-        """Return figures of every site's model and of the global one."""
+        """Return the scores of every site's model and of the global one."""
         sites = range(self.population.evaluator.sites)
         return {k: self.population.evaluate(k) for k in sites}, self.population.evaluate_global()
 
     def inferred_labels(self) -> Tensor | None:
-        """Return the probabilities of the labels worked out for every training row, in the host's memory."""
+        """Return the inferred labels of every training row, as probabilities in host memory."""
         parts = [self.population.infer_labels(k) for k in range(len(self.population.sizes))]
         known = [part.cpu() for part in parts if part is not None]
         return torch.cat(known) if known else None

@@ -1,7 +1,7 @@
-"""Several sites' small networks trained in one batched program, where the program is the same for all of them.
+"""Several sites' small networks trained in one batched program, where all sites make the same operations.
 
-On small networks a step's time goes into calling operations, not into their arithmetic. Here every linear layer is one
-batched product for M sites, and one backward pass and one update serve them all.
+On small networks most of a step's time is spent on calling operations, not on their arithmetic. Here every linear layer
+is one batched product for M sites, and one backward pass and one update serve them all.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from imperfed.models.zoo import Rectified
 Layer = Callable[[Tensor], Tensor]
 
 SMALL = 1 << 18
-"""Weights up to which products are cheaper than the calls around them."""
+"""The number of weights up to which products are cheaper than the calls around them."""
 STACKED = 5
-"""Sites of a round in one program at most: more gain little, and would leave cores without work."""
+"""The most sites in one program: more gain little and would leave cores idle."""
 EACH_NUMBER_BY_ITSELF = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.ELU, nn.SiLU, nn.Softplus, nn.LeakyReLU, nn.Identity)
 
 
 def stackable(spec: RunSpec, network: Network) -> bool:
-    """Say whether several sites of this run can be trained in one program."""
+    """Return whether several sites of this run can be trained in one program."""
     same_steps = spec.local.epochs == 0
     small = spec.layout.trainable == spec.layout.size <= SMALL
     by_rows = spec.objective.row_independent and not spec.objective.has_site_stats
@@ -39,9 +39,9 @@ def stackable(spec: RunSpec, network: Network) -> bool:
 
 
 def known(network: Network) -> bool:
-    """Whether the network is a chain of layers that can be computed for several sites at once.
+    """Return whether the network is a chain of layers that can be computed for several sites at once.
 
-    Exactly these types: a class of the user's own may compute otherwise. And no hooks, which would not be called.
+    Only these exact types count, since a subclass may compute something else; and no hooks, which would not be called.
     """
     plain = (
         type(network) is Network
@@ -53,12 +53,12 @@ def known(network: Network) -> bool:
 
 
 def flat(module: nn.Module) -> bool:
-    """Whether it makes one row of an example, whatever its shape."""
+    """Return whether a module flattens each example into one row."""
     return type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
 
 
 def chain(network: Network) -> list[nn.Module]:
-    """The network's layers in order; a module that is no chain itself stands for one layer."""
+    """Return the network's layers in order; a representation that is not a chain counts as one layer."""
     rep: list[nn.Module] = [network.rep]
     if isinstance(network.rep, Rectified):
         rep = [nn.Flatten(), *(m for layer in network.rep for m in (layer, nn.ReLU()))]
@@ -68,9 +68,9 @@ def chain(network: Network) -> list[nn.Module]:
 
 
 class StackedNet:
-    """M networks of one shape, used as one `Net` is: a batch holds the rows of all sites, one site after the other.
+    """M networks of one shape, used like one `Net`: a batch holds the rows of all sites, one site after another.
 
-    A site's numbers are a row of the matrix given, its gradient a row of the other.
+    A site's numbers are one row of `numbers`, its gradient one row of `gradients`.
     """
 
     def __init__(self, network: Network, layout: Layout, numbers: Tensor, gradients: Tensor) -> None:
@@ -104,16 +104,16 @@ class StackedNet:
         return self._apply(x, self.layers)
 
     def features(self, x: Tensor) -> Tensor:
-        """The representation of x."""
+        """Return the representation of x."""
         return self._apply(x, self.layers[: self.depth])
 
     def train(self, mode: bool) -> None:
-        """No layer here cares."""
+        """Do nothing: no layer here depends on the mode."""
 
     def backward(self, losses: Tensor) -> Tensor:
-        """The gradient of every site's loss at its own weights, a row a site (overwritten by the next call)."""
+        """Return the gradient of every site's loss at its weights, one row per site (overwritten by the next call)."""
         leaves = tuple(self.leaves.values())
-        # What torch.autograd.grad comes down to, without its checks, which small networks feel.
+        # This is torch.autograd.grad without its checks, which cost small networks time.
         parts = torch.autograd.Variable._execution_engine.run_backward(
             (losses,), (self.ones,), False, False, leaves, allow_unreachable=True, accumulate_grad=False
         )
@@ -123,14 +123,14 @@ class StackedNet:
 
 
 def train_stacked(population: Population, round: int, number: int, sites: Sequence[int]) -> list[SiteUpdate]:
-    """Train several sites in one round, as `SiteRuntime.train` does it for one."""
+    """Train several sites in one round, as `SiteRuntime.train` trains one."""
     spec, runtime, starts = population.spec, population.runtime, population.federation.starts
     exchange = spec.exchange(round, number)
     downs = [population.down(k, exchange) for k in sites]
     personal = population.state.personal
     rows = [spec.layout.join(d["w"], d["buffers"], personal[k]) for d, k in zip(downs, sites, strict=True)]
     W = torch.stack(rows)
-    # A stack stands in for a net: what a plain step asks of one, it has.
+    # A stack can replace a net: it has everything that a plain step uses.
     net = cast(Net, StackedNet(runtime.net.module, spec.layout, W, torch.zeros_like(W)))
     data = population.rows(starts[sites[0]], starts[sites[-1] + 1])
     steps = side_by_side(spec, starts, round, sites)
@@ -151,7 +151,7 @@ def train_stacked(population: Population, round: int, number: int, sites: Sequen
 def side_by_side(spec: RunSpec, starts: Sequence[int], round: int, sites: Sequence[int]) -> Plan:
     """Put the sites' plans side by side: every batch holds each site's batch of that step.
 
-    Rows are counted from the first site's first row; a padding slot holds the number of all rows up to the last site's.
+    Rows are counted from the first site's first row; a padding slot holds the number of rows up to the last site's end.
     """
     first, end = starts[sites[0]], starts[sites[-1] + 1]
     parts = []

@@ -1,4 +1,4 @@
-"""Where tasks run: in the calling process, or in worker processes of one thread each. The results are the same."""
+"""Pools that run tasks in the calling process or in worker processes of one thread each, with the same results."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from imperfed.core.threads import one_thread
 from imperfed.engine.failures import Crashed
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
-"""A function of the workers' context, and its further arguments."""
+"""A function whose first argument is the workers' context, and its further arguments."""
 
 
 class TaskPool(Protocol):
-    """Carries out tasks. A result comes with the number of its task, in whatever order they end."""
+    """Carries out tasks. Each result comes with the number of its task, in the order in which they end."""
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
         """Yield (task number, result or Failure)."""
@@ -37,7 +37,7 @@ class TaskPool(Protocol):
 
 
 def attempt(context: Any, task: Task) -> Any:
-    """Return a task's result, or what went wrong, as a value."""
+    """Return a task's result, or a `Crashed` that says what went wrong."""
     function, arguments = task
     try:
         return function(context, *arguments)
@@ -63,7 +63,7 @@ class InlinePool:
 
 @dataclass
 class Worker:
-    """A worker process, our end of its pipe, and the number of the task it is at."""
+    """A worker process, our end of its pipe, and the number of the task it is working on."""
 
     process: BaseProcess
     pipe: Connection
@@ -71,12 +71,12 @@ class Worker:
 
 
 class ProcessPool:
-    """Runs tasks in forked processes. They see the context as of the fork; later changes only in shared memory."""
+    """Runs tasks in forked processes. They see the context at the fork, and later changes in shared memory only."""
 
     def __init__(self, context: Any, workers: int) -> None:
         self.context = context
         self.forking = multiprocessing.get_context("fork")
-        # With a worker for every core each keeps to its own: left to the scheduler, two may share one while one idles.
+        # With one worker per core, each is pinned to its own: the scheduler may put two on one core and leave one idle.
         allowed = sorted(os.sched_getaffinity(0))
         self.places: list[set[int]] = (
             [{core} for core in allowed] if workers == len(allowed) else [set(allowed)] * workers
@@ -99,7 +99,7 @@ class ProcessPool:
                     if not worker.process.is_alive():
                         worker = self.workers[place] = self._start(place)
                     worker.task = waiting.popleft()
-                    with suppress(ConnectionError):  # one that died just now is found out when its answer is awaited
+                    with suppress(ConnectionError):  # a worker that has just died is noticed when its answer is read
                         worker.pipe.send(tasks[worker.task])
             busy = {w.pipe: w for w in self.workers if w.task is not None}
             for pipe in wait(list(busy)):
@@ -127,10 +127,10 @@ class ProcessPool:
 
 
 def _work(context: Any, pipe: Connection, parents_end: Connection, cores: set[int]) -> None:
-    """Serve tasks until the pipe ends, which it also does when the parent is killed."""
+    """Serve tasks until the pipe is closed, which also happens when the parent is killed."""
     parents_end.close()
     os.sched_setaffinity(0, cores)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interruption means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts
     torch.set_num_threads(1)
     try:
         while True:
@@ -140,27 +140,27 @@ def _work(context: Any, pipe: Connection, parents_end: Connection, cores: set[in
 
 
 def make_pool(context: Any, workers: int) -> TaskPool:
-    """Return processes where they help and can be forked safely, otherwise the calling process."""
+    """Return a pool of processes where they help and can be forked safely, otherwise one in the calling process."""
     if workers > 1 and sys.platform == "linux" and not unforkable():
         return ProcessPool(context, workers)
     return InlinePool(context)
 
 
 def unforkable() -> bool:
-    """Whether autograd has threads for a GPU here: a forked process lacks them and cannot train, not even on a CPU."""
+    """Return whether autograd has started GPU threads: a forked process lacks them and cannot even train on a CPU."""
     for thread in Path("/proc/self/task").glob("*/comm"):
-        with suppress(OSError):  # it has just ended
+        with suppress(OSError):  # the thread has just ended
             if thread.read_text().startswith("pt_autograd"):
                 return True
     return False
 
 
 def cores() -> int:
-    """The cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def portable(tree: dict[str, torch.Tensor]) -> dict[str, np.ndarray[Any, Any]]:
-    """Plain arrays: they cross a pipe as bytes, where tensors would cross as file handles."""
+    """Return plain arrays, which cross a pipe as bytes; tensors would cross as file handles."""
     # Copies: an answer may be a view of the network's gradient, and in the calling process the next site overwrites it.
     return {name: t.detach().clone().numpy() for name, t in tree.items()}

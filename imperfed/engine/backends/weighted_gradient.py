@@ -1,4 +1,4 @@
-"""One pass over all rows that stands for one pass per site: the weighted sum of the sites' mean gradients."""
+"""The weighted sum of the sites' mean gradients, by one pass over all rows instead of one pass per site."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ from imperfed.engine.local_training import SiteData
 from imperfed.engine.site import RunSpec
 
 PART = 4096
-"""Examples taken at once."""
+"""The number of distinct examples per forward pass."""
 
 
 @dataclass(frozen=True)
 class EachExampleOnce:
-    """A network that computes each distinct example once and answers for every row it appears in."""
+    """A network that computes each distinct example once and gives the result to every row that holds it."""
 
     net: Net
     examples: Tensor
     index: Tensor
-    """Which example each row of the batch is."""
+    """The example of each row of the batch."""
 
     @property
     def module(self) -> Any:
-        """The network's own modules."""
+        """The network's module."""
         return self.net.module
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.net(self.examples).index_select(0, self.index)
 
     def features(self, x: Tensor) -> Tensor:
-        """The representation of every row."""
+        """Return the representation of every row."""
         return self.net.features(self.examples).index_select(0, self.index)
 
 
 @dataclass(frozen=True)
 class RowChunk:
-    """The rows of at most `PART` distinct examples, rows of one example beside each other."""
+    """The rows of at most `PART` distinct examples; rows of the same example are adjacent."""
 
     rows: Tensor
     owner: Tensor
-    """The place among the sites on duty of the site that holds each row."""
+    """The site that holds each row, as its position among the sites on duty."""
     examples: Tensor
     index: Tensor
-    """Which of the examples each row is."""
+    """The position of each row's example in `examples`."""
     site_stats: Tree
-    """What the objective knows of all labels of each row's site."""
+    """What the objective knows about all labels of each row's site."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """The way through all rows of some sites: it stays the same as long as the same sites are on duty."""
+    """The order of a pass over all rows of some sites; it stays the same while the same sites are on duty."""
 
     sites: tuple[int, ...]
     sizes: Tensor
@@ -68,7 +68,7 @@ class Route:
 
     @classmethod
     def of(cls, fed: Federation, objective: Objective, sites: Sequence[int]) -> Route:
-        """Plan the way on the device of the inputs, so that following it needs nothing from the host."""
+        """Plan a pass on the device of the inputs, so that it needs nothing from the host."""
         device = fed.x.device
         sizes = torch.tensor([fed.starts[k + 1] - fed.starts[k] for k in sites], device=device)
         rows = torch.cat([torch.arange(fed.starts[k], fed.starts[k + 1], device=device) for k in sites])
@@ -80,14 +80,14 @@ class Route:
         ends = torch.arange(0, len(distinct) + PART, PART, device=device)
         stats, parts = _site_stats(fed, objective, sites), []
         for number, (a, b) in enumerate(pairwise(torch.searchsorted(index, ends).tolist())):
-            mine = distinct[number * PART : (number + 1) * PART]
+            examples = distinct[number * PART : (number + 1) * PART]
             site_stats = {name: t[owner[a:b]] for name, t in stats.items()}
-            parts.append(RowChunk(rows[a:b], owner[a:b], mine, index[a:b] - number * PART, site_stats))
+            parts.append(RowChunk(rows[a:b], owner[a:b], examples, index[a:b] - number * PART, site_stats))
         return cls(tuple(sites), sizes, tuple(parts))
 
     @classmethod
     def of_one(cls, data: SiteData) -> Route:
-        """Plan the way through the rows of a site that is alone."""
+        """Plan a pass over the rows of a single site."""
         n = len(data.x)
         parts = []
         for start in range(0, n, PART):
@@ -118,8 +118,8 @@ def weighted_gradient(
 
 
 def _site_stats(fed: Federation, objective: Objective, sites: Sequence[int]) -> Tree:
-    """Return what the objective knows of all labels of each site, one row per site."""
-    if not objective.has_site_stats:  # most know nothing, and sites may be many
+    """Return what the objective knows about all labels of each site, one row per site."""
+    if not objective.has_site_stats:  # true of most objectives, and there may be many sites
         return {}
     stats = [objective.site_stats(fed.labels.between(fed.starts[k], fed.starts[k + 1])) for k in sites]
     return {name: torch.stack([one[name] for one in stats]) for name in stats[0]}

@@ -17,28 +17,28 @@ from imperfed.engine.site import SiteUpdate
 
 @dataclass
 class WorkerContext:
-    """What a worker process holds: the population, and the shared matrix it writes a site's answer into."""
+    """What a worker process holds: the population, and the shared matrices into which it writes the sites' answers."""
 
     population: Population
     uploads: Tree
 
 
 def respond(worker: WorkerContext, round: int, number: int, sites: Sequence[int], slots: Sequence[int]) -> list[Any]:
-    """Return each site's loss and further answers, or why it failed; several sites train in one program."""
+    """Return each site's loss and the rest of its answer, or why it failed; several sites train in one program."""
     stacked = attempt(worker.population, (train_stacked, (round, number, sites))) if len(sites) > 1 else None
     if isinstance(stacked, list):
         return [hand_in(worker, round, number, *one) for one in zip(sites, slots, stacked, strict=True)]
-    # Where the program for all has failed, asking one by one shows which of them fails.
+    # If the program for all sites has failed, asking them one by one shows which of them fails.
     return [attempt(worker, (respond_alone, (round, number, k, slot))) for k, slot in zip(sites, slots, strict=True)]
 
 
 def respond_alone(worker: WorkerContext, round: int, number: int, k: int, slot: int) -> Any:
-    """Return one site's loss and further answers."""
+    """Return one site's loss and the rest of its answer."""
     return hand_in(worker, round, number, k, slot, respond_for_one(worker.population, round, number, k))
 
 
 def hand_in(worker: WorkerContext, round: int, number: int, k: int, slot: int, update: SiteUpdate) -> Any:
-    """Keep what stays at the site, leave its weights in the shared matrix, and return the rest of its answer."""
+    """Commit what stays at the site, write its weights to the shared matrices, and return the rest of its answer."""
     population = worker.population
     site, exchange = population.site(k), population.spec.exchange(round, number)
     if failure := update.check(site.memory, exchange, population.state.servers[0]):
@@ -51,16 +51,16 @@ def hand_in(worker: WorkerContext, round: int, number: int, k: int, slot: int, u
 
 
 def evaluate(worker: WorkerContext, k: int) -> Scores:
-    """Return figures of one site's model."""
+    """Return the scores of one site's model."""
     return worker.population.evaluate(k)
 
 
 def evaluate_global(worker: WorkerContext) -> Scores:
-    """Return figures of the global model."""
+    """Return the scores of the global model."""
     return worker.population.evaluate_global()
 
 
 def infer_labels(worker: WorkerContext, k: int) -> Any:
-    """Return the labels that a training site has worked out."""
+    """Return the labels that a site infers for its training rows."""
     labels = worker.population.infer_labels(k)
     return None if labels is None else labels.numpy()

@@ -1,4 +1,4 @@
-"""Which rows every site visits in which local step of a round, for a program that trains them all."""
+"""Which rows every site visits in each local step of a round, for a program that trains all sites."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from imperfed.engine.local_training import Plan, filled_slots
 
 @dataclass(frozen=True)
 class Assignment:
-    """A site's work in one round, its rows counted among those of all sites."""
+    """A site's work in one round, its rows numbered among those of all sites."""
 
     plan: Plan
     index: Tensor
     """[steps, B]; a slot that pads a batch holds the site's first row."""
     real: Tensor
-    """0 on slots that pad, 1 on others."""
+    """0 on padding slots, 1 on others."""
     share: Tensor
-    """1 / (real rows of the batch) on real rows, 0 on others."""
+    """1 / (number of real rows) on real rows, 0 on padding."""
 
     @classmethod
     def of(cls, plan: Plan, n: int, first: int) -> Assignment:
-        """From a plan for n rows, the first of which has this number."""
+        """Return the assignment for a plan of n rows, the first of which has the number `first`."""
         real, share = shares(n, *plan.rows.shape)
         return cls(plan, torch.where(plan.rows < n, plan.rows + first, first), real, share)
 
@@ -38,7 +38,7 @@ class Assignment:
 
 @lru_cache(maxsize=4096)
 def shares(n: int, steps: int, size: int) -> tuple[Tensor, Tensor]:
-    """1 on the slots of a plan for n rows that hold a row, 0 on others; and the same divided by a batch's rows."""
+    """Return 1 on real slots of a plan for n rows and 0 on padding, and the same divided by a batch's real rows."""
     cuts = -(-n // size)
     one_pass = torch.zeros(cuts * size)
     one_pass[filled_slots(n, size)] = 1.0
@@ -47,7 +47,7 @@ def shares(n: int, steps: int, size: int) -> tuple[Tensor, Tensor]:
 
 
 class BatchSchedule:
-    """Which rows every site visits in every step: a round's whole, and at fixed addresses the block now at work."""
+    """Which rows every site visits in every step: the current block of a round, at fixed addresses."""
 
     def __init__(self, block: int, like: Sequence[Assignment], device: torch.device) -> None:
         first, M = like[0], len(like)
@@ -55,32 +55,32 @@ class BatchSchedule:
         self.index = torch.zeros(shape, dtype=torch.int64, device=device)
         self.real, self.share = (torch.zeros(shape, device=device) for _ in range(2))
         self.active = torch.ones(block, M, dtype=torch.bool, device=device)
-        """Whether a site makes this step, or has made all of its steps."""
+        """Whether a site makes this step; not so once it has made all of its steps."""
         self.draws = {
             name: torch.zeros(block, M, *t.shape[1:], dtype=t.dtype, device=device)
             for name, t in first.plan.draws.items()
         }
         self.counts = torch.ones(M, device=device)
-        """Steps of every site."""
+        """The number of steps of every site."""
 
     @property
     def block(self) -> list[Tensor]:
-        """All tables of a block."""
+        """All tables of the current block."""
         return [self.index, self.real, self.share, self.active, *self.draws.values()]
 
-    def stage(self, given: Sequence[Assignment]) -> Staged:
-        """A round's work on the device, cut into blocks; what is at work now stays as it is."""
+    def stage(self, work: Sequence[Assignment]) -> Staged:
+        """Return a round's work on the device, cut into blocks; the current block stays as it is."""
         size, device = len(self.index), self.index.device
-        steps = [one.steps for one in given]
+        steps = [one.steps for one in work]
         length = -(-max(steps) // size) * size
-        parts = [[one.index for one in given], [one.real for one in given], [one.share for one in given]]
+        parts = [[one.index for one in work], [one.real for one in work], [one.share for one in work]]
         parts.append([torch.ones(count, dtype=torch.bool) for count in steps])
-        parts += [[one.plan.draws[name] for one in given] for name in self.draws]
+        parts += [[one.plan.draws[name] for one in work] for name in self.draws]
         tables = tuple(ahead(beside(part, length), device) for part in parts)
         return Staged(length // size, tables, ahead(torch.tensor(steps, dtype=torch.float32), device))
 
     def turn(self, staged: Staged, number: int) -> None:
-        """Put the block of this number to work."""
+        """Make the block of this number the current one."""
         size = len(self.index)
         for table, whole in zip(self.block, staged.tables, strict=True):
             table.copy_(whole[number * size : (number + 1) * size])
@@ -89,7 +89,7 @@ class BatchSchedule:
 
 @dataclass(frozen=True)
 class Staged:
-    """A round's timetable, ready to be put to work."""
+    """A round's work on the device, ready to be used block by block."""
 
     blocks: int
     tables: tuple[Tensor, ...]
@@ -97,7 +97,7 @@ class Staged:
 
 
 def beside(parts: Sequence[Tensor], length: int) -> Tensor:
-    """The sites' parts [steps, ...] side by side, [length, M, ...]; 0 beyond a part's end."""
+    """Return the sites' parts [steps, ...] side by side, [length, M, ...]; 0 beyond a part's end."""
     if all(len(part) == length for part in parts):
         return torch.stack(list(parts), 1)
     whole = parts[0].new_zeros(length, len(parts), *parts[0].shape[1:])
@@ -107,5 +107,5 @@ def beside(parts: Sequence[Tensor], length: int) -> Tensor:
 
 
 def ahead(t: Tensor, device: torch.device) -> Tensor:
-    """A copy on a device, for which the host does not wait."""
+    """Return a copy on a device, for which the host does not wait."""
     return t.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else t.clone()

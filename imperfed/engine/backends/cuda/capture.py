@@ -1,4 +1,4 @@
-"""Work for the GPU, recorded once as a CUDA graph and replayed without the host's asking for each of its operations."""
+"""GPU work captured once as a CUDA graph and replayed, so that the host need not launch each operation."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Any, Protocol
 import torch
 
 STREAMS = 32
-"""Pieces of work computed side by side; beyond that the GPU only switches more."""
+"""The number of streams for pieces of work side by side; with more, the GPU only switches more often."""
 TRIALS = 3
-"""Before the record: libraries choose their kernels and set memory aside."""
+"""The number of trial runs before the capture, in which libraries choose their kernels and reserve memory."""
 
 
 class Capturer(Protocol):
     """How a program's work is carried out."""
 
     def side_by_side(self, work: Callable[[int], Any], count: int) -> list[Any]:
-        """The results of work(0) .. work(count - 1), none of which needs another's."""
+        """Return the results of work(0) .. work(count - 1), which do not depend on each other."""
 
     def capture(self, work: Callable[[], None], trial: Callable[[], None]) -> Callable[[], None]:
-        """Return what stands for a call of `work` from now on; `trial` does everything that it does, but less of it."""
+        """Return a function that replaces `work`; `trial` does the same things as `work`, but fewer of them."""
 
 
 class CudaCapturer:
-    """Work as one graph, its pieces on streams of their own."""
+    """Captures work as one graph, with its pieces on several streams."""
 
     def __init__(self, device: torch.device) -> None:
         self.streams = [torch.cuda.Stream(device) for _ in range(STREAMS)]
 
     def side_by_side(self, work: Callable[[int], Any], count: int) -> list[Any]:
-        """Each piece on one of the streams."""
+        """Run each piece on one of the streams."""
         here, streams, results = torch.cuda.current_stream(), self.streams[:count], []
         for stream in streams:
             stream.wait_stream(here)
@@ -44,7 +44,7 @@ class CudaCapturer:
         return results
 
     def capture(self, work: Callable[[], None], trial: Callable[[], None]) -> Callable[[], None]:
-        """A graph of the work. In the trials before, a wait for the host is found out: it cannot be recorded."""
+        """Return the replay of a graph of the work. The trials reveal a wait of the host, which cannot be captured."""
         here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
         aside.wait_stream(here)
         with torch.cuda.stream(aside):
@@ -64,7 +64,7 @@ def no_waiting() -> Iterator[None]:
     """Make a wait of the host for the device an error."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it does not find out every wait: what it misses, the record finds
+        warnings.simplefilter("ignore")  # it warns that it may miss a wait; the capture itself then fails
         torch.cuda.set_sync_debug_mode("error")
     try:
         yield

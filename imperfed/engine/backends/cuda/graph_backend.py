@@ -2,7 +2,7 @@
 
 A step of a small network takes the GPU less time than the host needs to launch it. Here the host launches once per
 round: all steps of all sites are captured (`program.py`), and the graph is replayed in every round. An exchange other
-than local training, and a step that cannot be captured, run site by site; the log says so and why.
+than local training, and a step that cannot be captured, run site by site; the log says why.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Planned = tuple[list[Assignment], Staged | None]
 
 
 class CudaGraphBackend(SequentialBackend):
-    """Every site's answer from a program that trains them all at once."""
+    """A backend that trains all sites on duty in one captured program."""
 
     def __init__(self, population: Population, on_duty: int, capturer: Capturer, compiled: bool = False) -> None:
         super().__init__(population)
         self.on_duty, self.capturer, self.compiled = on_duty, capturer, compiled
         self.programs: dict[int, CapturedProgram] = {}
-        """By the number of sites in them."""
+        """The programs, by their number of sites."""
         self.planned: dict[tuple[int, tuple[int, ...]], Planned] = {}
         self.not_captured: str | None = None
-        """Why local steps are not captured, where they are not."""
+        """Why local steps are not captured; None as long as they are."""
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
-        """Train locally in one program; do anything else site by site."""
+        """Return the answers to an exchange: local training in one program, anything else site by site."""
         exchange = self.population.spec.exchange(round, number)
         if round != OPENING and self.not_captured is None and isinstance(exchange, Train):
             try:
@@ -58,7 +58,7 @@ class CudaGraphBackend(SequentialBackend):
         downs = [self._start(k, exchange, one) for k, one in zip(sites, work, strict=True)]
         program = self.programs.get(len(sites)) or self._capture(work, downs)
         program.train(sites, staged or program.table.stage(work), downs)
-        self._plan_ahead(round + 1, program)  # while the GPU is at work
+        self._plan_ahead(round + 1, program)  # while the GPU is busy
         return self._accept_all(program, exchange, sites, program.results(work))
 
     def _capture(self, work: list[Assignment], downs: list[Tree]) -> CapturedProgram:
@@ -71,7 +71,7 @@ class CudaGraphBackend(SequentialBackend):
             self.compiled = False
             return self._capture(work, downs)
         if self.compiled and not program.compiled:
-            self.notes.append("local steps are not compiled: the method makes a step of its own")
+            self.notes.append("local steps are not compiled: the method defines its own local step")
         self.programs[len(work)] = program
         self.notes.append(f"the local steps of {len(work)} sites are one captured graph")
         return program
@@ -100,7 +100,7 @@ class CudaGraphBackend(SequentialBackend):
     def _accept_all(
         self, program: CapturedProgram, exchange: Exchange, sites: tuple[int, ...], results: list[LocalResult]
     ) -> dict[int, Reply | Failure]:
-        """Check all answers with one look at the device; what stays at a site is kept if its answer is sound."""
+        """Check all answers with one transfer from the device; commit what stays at a site if its answer is sound."""
         updates = self._updates(program, sites, results)
         sound = torch.stack([program.sound(sites), *self._sound_beside(updates)]).all(0)
         ends = torch.stack([program.losses, sound.to(program.losses.dtype)], 1).tolist()
@@ -118,7 +118,7 @@ class CudaGraphBackend(SequentialBackend):
     def _updates(
         self, program: CapturedProgram, sites: tuple[int, ...], results: list[LocalResult]
     ) -> list[SiteUpdate]:
-        """As `SiteRuntime.update`, but of views: the program's matrix stays as it is until the next round."""
+        """Return the same as `SiteRuntime.update`, as views: the program's matrix is unchanged until the next round."""
         layout, updates = self.population.spec.layout, []
         w, buffers, personal = program.W[:, : layout.shared], layout.buffers(program.W), layout.personal(program.W)
         parts = zip(sites, results, w.unbind(), buffers.unbind(), personal.unbind(), strict=True)
@@ -129,6 +129,6 @@ class CudaGraphBackend(SequentialBackend):
         return updates
 
     def _sound_beside(self, updates: Sequence[SiteUpdate]) -> list[Tensor]:
-        """Say whether what sites send and remember beside their weights is finite, name by name."""
+        """Return whether what each site sends and remembers besides its weights is finite, name by name."""
         trees = [{f"up {n}": t for n, t in u.up.items() if n not in ("w", "buffers")} | u.memory for u in updates]
         return [torch.stack([torch.isfinite(one[name]).all() for one in trees]) for name in trees[0]]

@@ -1,10 +1,10 @@
 """The local steps of several sites, captured once and replayed.
 
-Every site's numbers are one row of a matrix, as are gradients and momenta. Small networks that are one chain of layers
-step together, as a stack; others each on one of a few streams, where a site's steps follow one another and wait for no
-other site. The algorithm's hooks are called as in the sequential backend. What changes from round to round lies in
-tensors at fixed addresses: which rows (an index into the resident data), the random numbers, what was received and what
-is remembered.
+Every site's numbers are one row of a matrix; gradients and momenta likewise. Small networks that are one chain of
+layers step together, as a stack. Others each run on one of a few streams, where a site's steps follow one another and
+wait for no other site. The algorithm's hooks are called as in the sequential backend. What changes from round to round
+is held in tensors at fixed addresses: which rows (an index into the resident data), the random numbers, what was
+received and what is remembered.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from imperfed.engine.backends.stacked import StackedNet, stackable
 from imperfed.engine.population import Population
 
 CAPTURED = 400
-"""Steps of a site in one graph at most: a longer one takes longer to capture than it saves."""
+"""The most steps in one graph: a longer one takes longer to capture than it saves."""
 ALIGNED = 64
-"""Numbers between addresses at which any kernel can start: 256 bytes."""
+"""The alignment of rows at which any kernel can start, in numbers: 256 bytes."""
 
 
 class NotCapturable(Exception):
@@ -40,18 +40,18 @@ class NotCapturable(Exception):
 def capture(
     population: Population, work: Sequence[Assignment], downs: Sequence[Tree], capturer: Capturer, compiled: bool
 ) -> CapturedProgram:
-    """Return a program for as many sites as `work` has entries; raises `NotCapturable`."""
+    """Return a program for as many sites as `work` has entries, or raise `NotCapturable`."""
     if reason := obstacle(population):
         raise NotCapturable(reason)
     try:
         return CapturedProgram(population, work, downs, capturer, compiled)
     except Exception as error:
-        # Whatever the step does that cannot be captured: running it site by site works, or says what is wrong with it.
+        # Whatever the reason, running the step site by site either works or shows what is wrong with it.
         raise NotCapturable(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
 
 
 def obstacle(population: Population) -> str | None:
-    """Say why the local steps of a run cannot be captured, as far as that is known without trying."""
+    """Return why the local steps of a run cannot be captured, as far as that is known without trying."""
     modules = list(population.runtime.net.module.modules())
     if any(map(draws, modules)):
         return "a layer draws random numbers of its own"
@@ -63,26 +63,26 @@ def obstacle(population: Population) -> str | None:
 
 
 def draws(layer: nn.Module) -> bool:
-    """Say whether a layer is known to draw random numbers in training."""
+    """Return whether a layer is known to draw random numbers in training."""
     if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
         return layer.dropout > 0
     return isinstance(layer, nn.modules.dropout._DropoutNd | nn.RReLU)
 
 
 def step_loss(algorithm: Algorithm, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
-    """Return the loss of a step. This is what is compiled: once, since the sites' networks differ in numbers alone."""
+    """Return the loss of a step. It is compiled once for all sites, whose networks differ only in their numbers."""
     return algorithm.step_loss(objective, step)
 
 
 class SiteNet(Net):
-    """A network in a program: its gradient is written at once, not accumulated tensor by tensor."""
+    """A network in a program: its gradient is written in one operation, not accumulated tensor by tensor."""
 
     def backward(self, loss: Tensor) -> Tensor:
         """Return the gradient of a scalar at the present weights, as one vector (overwritten by the next call)."""
         parts = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
         if all(part.is_contiguous() for part in parts):
             torch.cat([part.view(-1) for part in parts], out=self.grad)
-        else:  # cat would first copy what lies in another order
+        else:  # cat would first copy parts with another memory layout
             for parameter, part in zip(self.parameters, parts, strict=True):
                 cast(Tensor, parameter.grad).copy_(part)
         return self.grad
@@ -90,7 +90,7 @@ class SiteNet(Net):
 
 @dataclass(frozen=True)
 class SiteSlot:
-    """Sites that step as one, and views of what is theirs at fixed addresses: one site, or all of them as a stack."""
+    """Sites that step as one (one site, or all of them as a stack), with views of their tensors at fixed addresses."""
 
     first: int
     sites: int
@@ -107,7 +107,7 @@ class SiteSlot:
 
 
 class CapturedProgram:
-    """The local steps of M sites. `train` them, then read the `results`."""
+    """The local steps of M sites. Call `train`, then `results`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class CapturedProgram:
         self.losses = self.W.new_zeros(M)
         self.starts = torch.tensor(population.federation.starts, device=device)
         state = population.state
-        # One more row: what would be remembered of slots that pad a batch goes there.
+        # One extra row takes what would be remembered about padding slots.
         self.scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in state.rows.items()}
         self.down = stacked(downs)
         self.memory = {name: t[:1].repeat(M, *[1] * (t.ndim - 1)).to(device) for name, t in state.memory.items()}
@@ -142,7 +142,7 @@ class CapturedProgram:
         parts = enumerate(zip(nets, *(each(t, M) for t in trees), strict=True))
         self.slots = [SiteSlot(m, 1, *one) for m, one in parts]
         self.at_work = self.slots
-        if stacks:  # a stack stands in for a net: what a plain step asks of one, it has
+        if stacks:  # a stack can replace a net: it has everything that a plain step uses
             net = cast(Net, StackedNet(network, spec.layout, self.W, self.G))
             self.at_work = [SiteSlot(0, M, net, *trees)]
         self.replay = capturer.capture(lambda: self._block(size), lambda: self._block(1))
@@ -150,7 +150,7 @@ class CapturedProgram:
     # -- what is captured -------------------------------------------------------------------------------------------
 
     def _block(self, steps: int) -> None:
-        """Make the first steps of a block; their rows are gathered at once."""
+        """Make the first `steps` steps of a block; their rows are gathered at once."""
         fed, table = self.population.federation, self.table
         at = table.index[:steps].flatten()
         x = fed.x.index_select(0, at if fed.at is None else fed.at.index_select(0, at))
@@ -177,7 +177,7 @@ class CapturedProgram:
         return loss
 
     def _batch(self, slot: SiteSlot, h: int, x: Tensor, labels: Any) -> tuple[Batch, Tensor]:
-        """Return the rows of a step, and the index of what is remembered of them."""
+        """Return the rows of a step, and the index of what is remembered about them."""
         table, (M, B) = self.table, self.table.index.shape[1:]
         a, b = (h * M + slot.first) * B, (h * M + slot.first + slot.sites) * B
         index, real, share = (t.view(-1)[a:b] for t in (table.index, table.real, table.share))
@@ -189,7 +189,7 @@ class CapturedProgram:
         return Batch(x[a:b], labels.between(a, b), real, share, rows, drawn, slot.site_stats), at
 
     def _local(self, slot: SiteSlot, batch: Batch) -> tuple[Tensor, Any]:
-        """Make `Algorithm.local_step`, and copy the new optimizer state to its fixed addresses."""
+        """Make `Algorithm.local_step` and copy the new optimizer state to its fixed addresses."""
         spec, local, opt_state = self.population.spec, self.population.spec.local, dict(slot.opt_state)
         step = LocalStep(
             slot.net, batch, slot.down, slot.memory, opt_state, local.lr, local.momentum, local.weight_decay
@@ -214,7 +214,7 @@ class CapturedProgram:
     # -- a round ----------------------------------------------------------------------------------------------------
 
     def train(self, sites: Sequence[int], staged: Staged, downs: Sequence[Tree]) -> None:
-        """Make a round's steps; the host does not wait for them."""
+        """Launch a round's steps; the host does not wait for them."""
         self._load(sites, downs)
         for number in range(staged.blocks):
             self.table.turn(staged, number)
@@ -222,12 +222,12 @@ class CapturedProgram:
         self.losses /= self.table.counts
 
     def _load(self, sites: Sequence[int], downs: Sequence[Tree]) -> None:
-        """Put what the sites start from in place."""
+        """Copy what the sites start from to its fixed addresses."""
         state, layout = self.population.state, self.population.spec.layout
         for name, t in self.down.items():
             lay(t, [down[name] for down in downs])
         w, buffers, cut = self.down["w"], self.down["buffers"], layout.trainable - layout.shared
-        if layout.size > layout.shared:  # something stays at the sites, or is no weight
+        if layout.size > layout.shared:  # there are personal numbers or buffers
             personal = state.personal[list(sites)].to(self.W.device)
             torch.cat((w, personal[:, :cut], buffers, personal[:, cut:]), 1, out=self.W)
         else:
@@ -257,14 +257,14 @@ class CapturedProgram:
         return [LocalResult(s.net, s.opt_state, s.down, s.memory, one.steps, lr) for s, one in pairs]
 
     def rows_of(self, site: int) -> Tree:
-        """Return what is now remembered of a site's examples, as views."""
+        """Return what is now remembered about a site's examples, as views."""
         if not self.scratch:
             return {}
         a, b = self.population.federation.starts[site : site + 2]
         return {name: t[a:b] for name, t in self.scratch.items()}
 
     def sound(self, sites: Sequence[int]) -> Tensor:
-        """Say whether all numbers of a site, and of its examples, are finite."""
+        """Return whether all numbers of each site and of its examples are finite."""
         sound = torch.isfinite(self.W).all(1)
         for t in self.scratch.values():
             bad = (~torch.isfinite(t.flatten(1)).all(1)).cumsum(0)
@@ -274,13 +274,13 @@ class CapturedProgram:
 
 
 def block_size(steps: int, sites: int) -> int:
-    """Return the steps in one graph: all of a round, or a part of it where the graph would grow too large."""
+    """Return the number of steps in one graph: a whole round, or a part of it where the graph would grow too large."""
     most = max(1, min(steps, CAPTURED // sites))
     return next((size for size in range(most, most // 4, -1) if steps % size == 0), most)
 
 
 def matrix(rows: int, columns: int, device: torch.device) -> Tensor:
-    """Return zeros, every row of which begins at an address that the fastest kernels can read from."""
+    """Return a matrix of zeros whose rows begin at addresses from which the fastest kernels can read."""
     wide = -(-columns // ALIGNED) * ALIGNED
     return torch.zeros(rows, wide, device=device)[:, :columns]
 
@@ -296,7 +296,7 @@ def each(tree: Tree, count: int) -> list[Tree]:
 
 
 def lay(rows: Tensor, parts: list[Tensor]) -> None:
-    """Fill one row per part; where all are the same tensor, at once."""
+    """Fill one row per part; with one copy where all parts are the same tensor."""
     if all(part is parts[0] for part in parts):
         rows.copy_(parts[0])
     else:
