@@ -1,4 +1,4 @@
-# Two commands matter: `make demo` and `make test`. Both create the environment they need.
+# `make demo` and `make test` matter most; `make quick` is for the inner loop. All create the environment they need.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,7 +11,7 @@ ifneq ($(DATA),)
 export IMPERFED_DATA ?= $(abspath $(DATA))
 endif
 
-.PHONY: demo test fuzz lint bench docs clean
+.PHONY: demo test quick fuzz lint check bench docs clean
 
 demo: $(READY)
 	$(BIN)/imperfed run
@@ -19,16 +19,33 @@ demo: $(READY)
 test: $(READY) lint
 	$(BIN)/pytest -n auto --cov=imperfed --cov-report=term:skip-covered
 
+# The heart of every package in under a minute on two cores: what starts processes, trains for long, draws pages or
+# runs the whole catalogue is left to `make test`.
+SLOW := algorithms/test_drop_in algorithms/test_fedpsl algorithms/test_pfedmo core/test_new_kind engine/test_stacked
+QUICK := tests/core tests/engine tests/algorithms $(SLOW:%=--ignore=tests/%.py) \
+	tests/contract/test_clauses_can_fail.py tests/nn/test_embeddings.py tests/nn/test_optimizers.py tests/attacks \
+	tests/defences/test_robust_rules.py tests/defences/test_splitting.py tests/defences/test_evidence.py \
+	tests/repairs/test_correction.py tests/repairs/test_clusters.py tests/repairs/test_grouping.py \
+	tests/data/test_dataset.py tests/data/test_partitions.py tests/data/test_noise.py tests/data/test_annotations.py \
+	tests/data/test_tasks.py tests/data/test_npz.py tests/data/test_readers.py tests/files/test_sites.py \
+	tests/evaluation/test_evaluator.py tests/results tests/experiments/test_config.py tests/report/test_report.py \
+	tests/census/test_guess.py tests/census/test_figures.py tests/flower/test_store.py tests/flower/test_keys.py
+
+quick: $(READY) check
+	$(BIN)/pytest -n auto $(QUICK)
+
 fuzz: $(READY)
 	IMPERFED_FUZZ=500 $(BIN)/pytest -n auto tests/files/test_fuzz.py
 
-lint: $(READY)
+lint: check
+	$(BIN)/mkdocs build --strict --quiet
+
+check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/imports.py
 	$(BIN)/python tools/names.py
-	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.cpu
