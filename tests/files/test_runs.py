@@ -136,7 +136,7 @@ def test_all_problems_end_a_run_before_anything_is_written(tmp_path: Path) -> No
         ("sites=3", "split.sites = 3"),
         ("beta=0.1", "split.partition = dirichlet beta=0.1: the sites and their rows of animals"),
         ("split.standardise=true", "split.standardise"),
-        ("labels.candidates=flip", "labels.candidates = flip: the labels (candidates) of animals are fixed by its files"),
+        ("labels.candidates=flip", "labels.candidates = flip: the labels (candidates) of animals are fixed by"),
         ("labels.kind=exact", "labels.kind = exact"),
         ("attribute_flip=0.1", "labels.attribute_flip"),
         ("split.trusted=1.5", "trusted is a share"),
