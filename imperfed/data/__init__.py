@@ -1,1 +1,1 @@
-"""Data: reading it, splitting it over sites, and making its labels imperfect."""
+"""Reading data, splitting it across sites, and making its labels imperfect."""

@@ -1,4 +1,4 @@
-"""Sensitive attributes: columns of the input that say which groups a row may belong to, ambiguous as labels are."""
+"""Sensitive attributes: input columns that name the groups a row may belong to, and may be as ambiguous as labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from imperfed.data.generator import check_share
 def with_attribute(
     dataset: Dataset, members: Tensor | None, test_members: Tensor | None, groups: tuple[str, ...] | None, where: str
 ) -> Dataset:
-    """The dataset with the groups that its rows may belong to, where given, as further columns, the last ones."""
+    """Return the dataset with the groups of its rows, if there are any, appended as the last columns of its inputs."""
     if members is None:
         return dataset
     groups = groups or tuple(map(str, range(members.shape[1])))
@@ -28,7 +28,7 @@ def with_attribute(
     attribute, test_x = Attribute("attribute", groups, dataset.x.shape[-1]), dataset.test_x
     if test_x is not None:
         if test_members is None:
-            raise DataError(f"{where}: the test set lacks the groups of its rows; add attribute_test")
+            raise DataError(f"{where}: the groups of the test rows are missing; add attribute_test")
         test_x = _joined(test_x, test_members, len(groups), f"{where}, attribute_test")
     x = _joined(dataset.x, members, len(groups), f"{where}, attribute")
     return replace(dataset, x=x, test_x=test_x, attribute=attribute)
@@ -37,27 +37,27 @@ def with_attribute(
 def _joined(x: Tensor, members: Tensor, groups: int, where: str) -> Tensor:
     if x.ndim != 2 or members.shape != (len(x), groups):
         raise DataError(
-            f"{where}: shape {tuple(members.shape)}, expected a row for each of the {len(x)} rows of a table of "
-            f"features and a column for each of the {groups} groups"
+            f"{where}: shape {tuple(members.shape)}, expected one row for each of the {len(x)} rows of a table of "
+            f"features and one column for each of the {groups} groups"
         )
     return torch.cat([x, members.float()], 1)
 
 
 def true_groups(x: Tensor, attribute: Attribute | None) -> Tensor | None:
-    """int64 [n], the one group of every row; None where some row names several, so that nobody knows."""
+    """Return the one group of every row, int64 [n]; None if any row names several groups, so the truth is unknown."""
     members = None if attribute is None else attribute.of(x)
     return None if members is None or bool((members.sum(1) != 1).any()) else members.argmax(1)
 
 
 def spare(mean: Tensor, spread: Tensor, attribute: Attribute | None) -> None:
-    """Leave the columns of an attribute out of a table's standardisation: their 0 and 1 say who belongs to a group."""
+    """Exempt the columns of an attribute from standardisation, in place: they must stay 0 and 1."""
     if attribute is not None:
         attribute.of(mean[None]).zero_()
         attribute.of(spread[None]).fill_(1.0)
 
 
 def group_facts(x: Tensor, attribute: Attribute | None) -> dict[str, Any]:
-    """How many rows may belong to each group, and to how many a row may belong; empty without an attribute."""
+    """Return the rows per possible group and the mean number of groups per row; empty without an attribute."""
     if attribute is None:
         return {}
     groups = attribute.of(x)
@@ -66,9 +66,9 @@ def group_facts(x: Tensor, attribute: Attribute | None) -> dict[str, Any]:
 
 
 def blur(dataset: Dataset, q: float, generator: np.random.Generator) -> Dataset:
-    """The dataset as the sites see it: every other group joins a row's own with probability q.
+    """Return the dataset as the sites see it: each wrong group joins a row's true group with probability q.
 
-    Sets that came ambiguous with the data are left as they are. The test rows' groups are as ambiguous as all others.
+    Groups that are already ambiguous in the data are left as they are. Test rows are blurred like training rows.
     """
     attribute = dataset.attribute
     if attribute is None or true_groups(dataset.x, attribute) is None:
@@ -82,6 +82,6 @@ def blur(dataset: Dataset, q: float, generator: np.random.Generator) -> Dataset:
 def _blurred(x: Tensor, attribute: Attribute, q: float, generator: np.random.Generator) -> Tensor:
     groups = attribute.of(x).argmax(1).numpy()
     sets = FlippedSets(q, edge="raw").draw(groups, len(attribute.values), generator)
-    new = x.clone()
-    attribute.of(new).copy_(torch.from_numpy(sets))
-    return new
+    blurred = x.clone()
+    attribute.of(blurred).copy_(torch.from_numpy(sets))
+    return blurred

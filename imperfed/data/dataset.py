@@ -1,4 +1,4 @@
-"""A dataset in memory, as it came: what the readers produce and the partitions cut up."""
+"""A dataset in memory: what the readers produce and the partitions divide."""
 
 from __future__ import annotations
 
@@ -16,32 +16,31 @@ from imperfed.core.labels import Annotated, Candidates, Exact, Labels
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples as they came, before they are split over sites."""
+    """Examples as they were read, before they are split across sites."""
 
     name: str
     x: Tensor
     """float32 [n, ...]; images as [n, channels, height, width] scaled to 0 .. 1."""
     y: Tensor | None
-    """True classes, where known: int64 [n], or int8 [n, C] where a row may have several (1 present, 0 absent,
-    -1 unknown)."""
+    """True classes, if known: int64 [n], or int8 [n, C] if a row may have several (1 present, 0 absent, -1 unknown)."""
     candidates: Tensor | None
-    """bool [n, C], real candidate sets, where the data has them."""
+    """bool [n, C]; real candidate sets, if the data have them."""
     classes: tuple[str, ...]
     test_x: Tensor | None = None
-    """An official test set, where there is one."""
+    """The official test set, if there is one."""
     test_y: Tensor | None = None
     column: Tensor | None = None
-    """int64 [n], a natural site of every example, such as the person it was recorded from."""
+    """int64 [n]; the natural site of every example, such as the person it was recorded from."""
     group: Tensor | None = None
-    """int64 [n], rows that belong together, such as the images of one patient: never both trained and tested on."""
+    """int64 [n]; which rows belong together, such as the images of one patient: never both trained and tested on."""
     given: Tensor | None = None
-    """int64 [n], one class an example as annotators gave it, right or wrong, where the data has such labels."""
+    """int64 [n]; one class per example as annotators gave it, right or wrong, if the data have such labels."""
     trusted: Tensor | None = None
-    """bool [n], rows whose label is known to be right and that only the server holds, where the data mark some."""
+    """bool [n]; rows with a label known to be right, which only the server holds, if the data mark any."""
     ids: tuple[str, ...] = ()
-    """A stable name for every row; its position where nothing else was given."""
+    """A stable name for every row; by default its position."""
     attribute: Attribute | None = None
-    """A sensitive attribute; its columns are 1 for the group of a row, or for all it may belong to, and 0 elsewhere."""
+    """A sensitive attribute; its columns are 1 for the group, or all possible groups, of a row and 0 elsewhere."""
 
     def __post_init__(self) -> None:
         if not self.ids:
@@ -51,7 +50,7 @@ class Dataset:
         return len(self.x)
 
     def check(self, where: str = "") -> Dataset:
-        """The dataset itself, or a `DataError` that names `where` (a file; else the dataset) and the first bad row."""
+        """Return the dataset; a `DataError` names `where` (a file, or else the dataset) and the first bad row."""
         where = where or self.name
         self._check_shapes(where)
         check_finite(self.x, where)
@@ -78,7 +77,7 @@ class Dataset:
         if self.x.ndim < 2 or self.x.numel() == 0:
             raise DataError(f"{where}: no examples; the features have shape {tuple(self.x.shape)}, expected [n, ...]")
         if self.y is None and self.candidates is None and self.given is None:
-            raise DataError(f"{where}: neither true classes nor candidate sets nor labels; give at least one of them")
+            raise DataError(f"{where}: no true classes, candidate sets or labels; provide at least one of them")
         parts = {
             "true classes": self.y,
             "labels as given": self.given,
@@ -97,7 +96,7 @@ class Dataset:
             if len(self.test_x) != len(self.test_y):
                 raise DataError(f"{where}, test set: {len(self.test_x)} examples but {len(self.test_y)} true classes")
             if self.y is not None and self.test_y.ndim != self.y.ndim:
-                raise DataError(f"{where}, test set: true classes must be given as in the training set, one or several")
+                raise DataError(f"{where}, test set: true classes must be as in the training set, one or several")
             if self.test_x.shape[1:] != self.x.shape[1:]:
                 raise DataError(
                     f"{where}, test set: an example has shape {tuple(self.test_x.shape[1:])}, "
@@ -106,7 +105,7 @@ class Dataset:
 
 
 def label_matrix(array: np.ndarray[Any, np.dtype[Any]], where: str) -> Tensor:
-    """A matrix with one column a class, of 1 (present), 0 (absent) and -1 (not annotated), as int8."""
+    """Return a matrix of 1 (present), 0 (absent) and -1 (not annotated), one column per class, as int8."""
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise DataError(f"{where}: expected a matrix of 1, 0 and -1; found {array.dtype} of shape {array.shape}")
     odd = np.argwhere(~np.isin(array, (-1, 0, 1)))
@@ -120,8 +119,8 @@ def label_matrix(array: np.ndarray[Any, np.dtype[Any]], where: str) -> Tensor:
 
 
 def check_finite(x: Tensor, where: str) -> None:
-    """Refuse inputs that are not finite numbers, naming the first row that has one."""
-    if x.sum().isfinite():  # one pass over the numbers; a sum of finite numbers that overflows is looked at again
+    """Refuse inputs that are not finite numbers, naming the first such row."""
+    if x.sum().isfinite():  # one cheap pass; finite numbers whose sum overflows are checked again below
         return
     finite = torch.isfinite(x).flatten(1)
     if finite.all():
@@ -148,11 +147,11 @@ def _check_groups(x: Tensor, attribute: Attribute, where: str) -> None:
 
 def _check_covered(y: Tensor, candidates: Tensor, where: str) -> None:
     if y.ndim > 1:
-        raise DataError(f"{where}: candidate sets are of rows that have one class, and y is a matrix; give one of them")
+        raise DataError(f"{where}: candidate sets need rows with one class each, but y is a matrix; keep one of them")
     rows = (~candidates.gather(1, y[:, None]).flatten()).nonzero().flatten()
     if len(rows):
         row = int(rows[0])
         raise DataError(
             f"{where}, row {row}: the true class {int(y[row])} is not among the candidates ({len(rows)} such rows in "
-            "all); a candidate set must hold the true class"
+            "all); a candidate set must contain the true class"
         )

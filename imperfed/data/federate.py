@@ -1,4 +1,4 @@
-"""A dataset becomes a federation: what the sites see, what only evaluation may see, and the facts of the cut."""
+"""Turning a dataset into a federation: what the sites see, what only evaluation may see, and facts about the split."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from imperfed.data.split import SplitConfig
 from imperfed.data.trusted import set_apart, trust
 
 STREAMS = {"partition": 0, "test": 1, "public": 2, "sets": 3, "trusted": 4, "groups": 5, "noise": 6, "attribute": 9}
-"""Every purpose draws from its own stream, so that other candidate sets leave the split as it was."""
+"""Every purpose draws from its own stream, so that changing, say, the candidate sets leaves the split unchanged."""
 
 
 @dataclass(frozen=True)
 class FederatedData:
-    """A federation, its truth, JSON-able facts about both for the log and the report, and how inputs were scaled."""
+    """A federation, its truth, JSON-serialisable facts about both for log and report, and how inputs were scaled."""
 
     federation: Federation
     oracle: Oracle
@@ -50,18 +50,18 @@ class FederatedData:
 
 @dataclass(frozen=True)
 class RowSplit:
-    """Who gets which rows of the dataset, and what belongs to no site."""
+    """Which site gets which rows of the dataset, and what belongs to no site."""
 
     train: list[Tensor]
     """Row numbers, one tensor per site."""
     test: list[Tensor]
     public: Tensor
-    """Inputs."""
+    """The inputs themselves, not row numbers."""
     public_from: str
     common: Tensor | None = None
-    """Row numbers of the official test set, without the public inputs."""
+    """Row numbers in the official test set, without the public inputs."""
     common_test: bool = False
-    """Whether every site is measured on the official test set."""
+    """Whether every site is tested on the official test set."""
     trusted: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
     """Row numbers that only the server holds."""
 
@@ -69,7 +69,7 @@ class RowSplit:
 def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_seed: int) -> FederatedData:
     """Return sites, labels, test sets and public inputs; the same for the same arguments on any machine."""
     if data_seed < 0:
-        raise UsageError(f"data_seed must not be negative; given: {data_seed}")
+        raise UsageError(f"data_seed must not be negative; got {data_seed}")
     dataset.check()
     if isinstance(split.partition, LabelPartition):
         return federate_by_label(dataset, split, split.partition, stream(data_seed, "partition"))
@@ -77,7 +77,7 @@ def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_
     clear, dataset = dataset, blur(dataset, labelling.attribute_flip, stream(data_seed, "attribute"))
     cut = cut_rows(dataset, split, data_seed)
     tasks = split.partition.tasks_of(dataset.classes, split.sites)
-    labels, made = label(clear, labelling, cut.train, tasks, data_seed)
+    labels, label_origin = label(clear, labelling, cut.train, tasks, data_seed)
     scale = Scale.of(dataset.x, cut.train, split.standardise)
     spare(scale.mean, scale.spread, dataset.attribute)
     federation = gather(dataset, cut, labels, scale, site_names(len(cut.train)))
@@ -86,14 +86,14 @@ def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_
         tasks=() if tasks is None else tuple(tasks[1].tolist()),
         test_group=tested_groups(clear, cut),
     )
-    facts = made | facts_of(federation, oracle, cut, len(dataset))
+    facts = label_origin | facts_of(federation, oracle, cut, len(dataset))
     if dataset.column is not None and not isinstance(split.partition, ColumnPartition):
         facts["sites_not_used"] = len(dataset.column.unique())
     return FederatedData(federation, oracle, facts, scale)
 
 
 def tested_groups(dataset: Dataset, cut: RowSplit) -> tuple[Tensor, ...]:
-    """Return the true groups of the test rows, one tensor per site; none where rows name several groups."""
+    """Return the true groups of the test rows, one tensor per site; nothing if rows name several groups."""
     x, tested = dataset.x, cut.test
     if cut.common_test and dataset.test_x is not None and cut.common is not None:
         x, tested = dataset.test_x, [cut.common] * len(cut.test)
@@ -102,7 +102,7 @@ def tested_groups(dataset: Dataset, cut: RowSplit) -> tuple[Tensor, ...]:
 
 
 def gather(dataset: Dataset, cut: RowSplit, labels: Labels, scale: Scale, sites: tuple[str, ...]) -> Federation:
-    """Return what the sites hold: their rows of the cut, with what is told of them."""
+    """Return what the sites hold: their training rows with the labels they are given."""
     order = torch.cat(cut.train)
     return Federation(
         name=dataset.name,
@@ -121,7 +121,7 @@ def gather(dataset: Dataset, cut: RowSplit, labels: Labels, scale: Scale, sites:
 def federate_by_label(
     dataset: Dataset, split: SplitConfig, partition: LabelPartition, generator: np.random.Generator
 ) -> FederatedData:
-    """Return one site per label, with one label known of every row."""
+    """Return one site per label, where each row is known by that one label."""
     examples = partition.set_apart(dataset, split, generator)
     scale = Scale.of(dataset.x, (examples.train,))
     test_x = None if dataset.test_x is None else scale(dataset.test_x)
@@ -131,15 +131,15 @@ def federate_by_label(
 def label(
     dataset: Dataset, labelling: LabelConfig, sites: Sequence[Tensor], tasks: Tasks | None, data_seed: int
 ) -> tuple[Labels, Facts]:
-    """Return what is told about every row of the dataset, and how it came about."""
+    """Return the labels that the sites are given for every row of the dataset, and how they came about."""
     if labelling.kind not in KINDS:
         raise unknown("kind of labels", labelling.kind, KINDS)
     several = dataset.y is not None and dataset.y.ndim == 2
     if labelling.kind == "annotated" or (labelling.kind == "auto" and several):
         return annotate(dataset, labelling, sites, stream(data_seed, "sets"))
     if labelling.kind == "exact" or (labelling.kind == "auto" and has_noise(labelling, dataset)):
-        labels, made = tell_exactly(dataset, labelling, sites, tasks, stream(data_seed, "noise"))
-        return labels, made if dataset.candidates is None else made | {"instead_of": "candidates"}
+        labels, origin = tell_exactly(dataset, labelling, sites, tasks, stream(data_seed, "noise"))
+        return labels, origin if dataset.candidates is None else origin | {"instead_of": "candidates"}
     return generate_sets(dataset, labelling, data_seed, stream(data_seed, "sets"))
 
 
@@ -149,22 +149,19 @@ def cut_rows(dataset: Dataset, split: SplitConfig, data_seed: int) -> RowSplit:
     check_shares(split)
     if split.validation:
         raise UsageError(
-            "split.validation sets rows apart with partition = label only, not with "
-            f"{split.partition.name}; set it to 0"
+            f"split.validation holds rows out with partition = label only, not with {split.partition.name}; set it to 0"
         )
     if split.common_test and dataset.test_x is None:
-        raise DataError(
-            f"{dataset.name}: there is no official test set to measure every site on; set common_test = false"
-        )
+        raise DataError(f"{dataset.name}: there is no official test set to test every site on; set common_test = false")
     test_share = 0.0 if split.common_test else split.test
     if dataset.y is None and test_share:
         raise DataError(
-            f"{dataset.name}: a site is measured on rows whose true class is known, and the data hold none; "
+            f"{dataset.name}: a site is tested on rows whose true class is known, and the data hold none; "
             "set test = 0 to train without test sets"
         )
     y, column = (None if t is None else t.numpy() for t in (dataset.y, dataset.column))
     trusted, rest = set_apart(dataset, split.trusted, stream(data_seed, "trusted"))
-    # Where a row may have several classes, no partition can go by them.
+    # Where a row may have several classes, no partition can use them.
     y, column = (None if t is None or t.ndim > 1 else t[rest] for t in (y, column))
     unassigned = UnassignedRows(len(rest), dataset.classes, y, column)
     parts = split.partition.divide(unassigned, split.sites, stream(data_seed, "partition"))
@@ -175,10 +172,10 @@ def cut_rows(dataset: Dataset, split: SplitConfig, data_seed: int) -> RowSplit:
 
 
 def check_shares(split: SplitConfig) -> None:
-    """Refuse shares that leave nothing."""
+    """Refuse shares that leave nothing to train on."""
     for name, share in (("test", split.test), ("public", split.public), ("trusted", split.trusted)):
         if not 0 <= share < 1:
-            raise UsageError(f"{name} is a share and must lie in 0 .. 1 without 1; given: {share}")
+            raise UsageError(f"{name} is a share and must be at least 0 and below 1; got {share}")
 
 
 def keep_apart(
@@ -192,7 +189,7 @@ def keep_apart(
     train, test = [], []
     generator, tested = stream(data_seed, "test"), None
     if dataset.group is not None:
-        # Drawn for all sites together: two of them may hold rows of one group.
+        # Drawn once for all sites, because two of them may hold rows of the same group.
         groups = torch.from_numpy(stream(data_seed, "groups").permutation(np.unique(dataset.group.numpy())))
         tested = torch.isin(dataset.group, groups[: share_of(share, len(groups))])
     for name, held in zip(names, sites, strict=True):
@@ -208,35 +205,35 @@ def cut_site(
 ) -> tuple[Tensor, Tensor]:
     """Return the rows that a site trains on, in order, and those it is tested on, in random order.
 
-    `tested`: whether each row is tested on, where that is settled; otherwise a share of them is drawn. `fix` is said
-    where there are too few rows for both.
+    `tested` says for each row whether it is tested on, if that is already decided; otherwise a share of the rows is
+    drawn. `fix` is the advice in the error raised when there are too few rows for both.
     """
     order = torch.from_numpy(generator.permutation(len(rows)))
     count = max(1, share_of(share, len(rows))) if share else 0
-    out = torch.arange(len(rows)) < count if tested is None else tested[order]
-    if share and (out.all() or not out.any()):
+    held_out = torch.arange(len(rows)) < count if tested is None else tested[order]
+    if share and (held_out.all() or not held_out.any()):
         counted = "one row" if len(rows) == 1 else f"its {len(rows)} rows"
-        raise DataError(f"{where}: {counted} cannot serve for training and for testing; {fix}")
-    return rows[order[~out]].sort().values, rows[order[out]]
+        raise DataError(f"{where}: {counted} cannot serve both training and testing; {fix}")
+    return rows[order[~held_out]].sort().values, rows[order[held_out]]
 
 
 def take_public(
     dataset: Dataset, split: SplitConfig, train: list[Tensor], test: list[Tensor], generator: np.random.Generator
 ) -> RowSplit:
-    """Public inputs come from the official test set or, where there is none, from the test rows of every site."""
+    """Take the public inputs from the official test set or, if there is none, from the test rows of every site."""
     if dataset.test_x is not None and dataset.test_y is not None:
         rows = torch.from_numpy(generator.permutation(len(dataset.test_x)))
         public, common = rows.tensor_split([share_of(split.public, len(rows))])
         return RowSplit(train, test, dataset.test_x[public], "the official test set", common)
-    # A site's test rows lie in random order already.
+    # A site's test rows are in random order already.
     parts = [rows.tensor_split([share_of(split.public, len(rows))]) for rows in test]
-    public = torch.cat([taken for taken, _ in parts])
+    public = torch.cat([rows for rows, _ in parts])
     return RowSplit(train, [kept for _, kept in parts], dataset.x[public], "the test rows of the sites")
 
 
 def seal(dataset: Dataset, cut: RowSplit, scale: Scale) -> Oracle:
-    """All that is true and not for the sites."""
-    # Without truth every test set is empty, and any vector has the right empty part.
+    """Return all that is true and hidden from the sites."""
+    # Without truth every test set is empty, so any vector will do.
     y = torch.zeros(len(dataset), dtype=torch.int64) if dataset.y is None else dataset.y
     common = None
     if cut.common is not None and dataset.test_x is not None and dataset.test_y is not None:
@@ -255,7 +252,7 @@ def seal(dataset: Dataset, cut: RowSplit, scale: Scale) -> Oracle:
 
 
 def facts_of(federation: Federation, oracle: Oracle, cut: RowSplit, rows: int) -> Facts:
-    """The cut in numbers; all of training rows, where nothing else is said."""
+    """Return the split in numbers; they count training rows unless their name says otherwise."""
     at_sites = sum(map(len, cut.train)) + sum(map(len, cut.test)) + (len(cut.public) if cut.common is None else 0)
     at_sites += len(cut.trusted)
     facts: Facts = {
@@ -287,21 +284,21 @@ def label_facts(federation: Federation, oracle: Oracle) -> Facts:
 
 
 def held(y: Tensor, classes: int) -> Tensor:
-    """The number of rows of each class."""
+    """Return the number of rows of each class."""
     return y.bincount(minlength=classes) if y.ndim == 1 else (y == 1).sum(0)
 
 
 def site_names(sites: int) -> tuple[str, ...]:
-    """site-0, site-1, ...; padded with zeros so that they sort as they count."""
+    """Return site-0, site-1, ..., padded with zeros so that they sort in numerical order."""
     width = len(str(sites - 1))
     return tuple(f"site-{k:0{width}}" for k in range(sites))
 
 
 def share_of(share: float, rows: int) -> int:
-    """So many of the rows, never all of them."""
+    """Return how many rows the share amounts to, never all of them."""
     return max(0, min(round(share * rows), rows - 1))
 
 
 def stream(data_seed: int, purpose: str) -> np.random.Generator:
-    """The random numbers of one purpose."""
+    """Return the random number generator of one purpose."""
     return np.random.default_rng([data_seed, STREAMS[purpose]])

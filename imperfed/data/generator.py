@@ -1,4 +1,4 @@
-"""What partitions, noise, candidate sets and annotation patterns have in common: a name, and parameters as fields."""
+"""The common base of partitions, noise, candidate sets and annotation patterns: a name, and parameters as fields."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Index = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class DataGenerator(ABC):
-    """A step on the way from a dataset to a federation. It holds parameters only; random numbers are an argument."""
+    """A step from dataset to federation. It holds parameters only; its methods are passed the random generator."""
 
     name: ClassVar[str]
 
     def __str__(self) -> str:
-        """Return the name, and the parameters that are not at their defaults."""
+        """Return the name and the parameters that differ from their defaults."""
         values = ((spec, getattr(self, spec.name)) for spec in fields(self))
         return " ".join([self.name, *(f"{spec.name}={value}" for spec, value in values if value != spec.default)])
 
 
 def check_share(setting: str, value: float) -> None:
-    """Refuse what is neither a share nor a probability."""
+    """Refuse a value that is no share or probability."""
     if not 0 <= value <= 1:
-        raise UsageError(f"{setting} must lie in 0 .. 1; given: {value}")
+        raise UsageError(f"{setting} must lie in 0 .. 1; got {value}")

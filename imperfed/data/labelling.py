@@ -1,4 +1,4 @@
-"""What the sites are told about the classes of their rows: the truth, wrong labels, candidate sets, or some classes."""
+"""The labels that the sites are given: the truth, noisy labels, candidate sets, or annotations of some classes."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class LabelConfig:
-    """What the sites are told about the classes of their rows.
+    """The labels that the sites are given.
 
-    `kind`: "auto" takes the candidate sets that come with the data and generates some where none do; "candidates" takes
-    exactly those that `candidates` names; "exact" gives one class, the true one unless `noise` makes it wrong or the
-    data come with labels of their own ("auto" does so in either case); "annotated" gives, where a row may have several
-    classes, the truth about those that its site annotates. That is what "auto" does for such rows.
+    `kind`: "candidates" uses the candidate sets that `candidates` names; "exact" gives one class per row, the true one
+    unless `noise` corrupts it or the data come with labels of their own; "annotated" is for rows that may have several
+    classes and gives the truth about the classes that the row's site annotates. "auto" is "annotated" for such rows,
+    "exact" where there is noise or the data come with labels of their own, and otherwise "candidates": the sets that
+    come with the data, or generated ones.
     """
 
     kind: str = "auto"
-    candidates: CandidateGenerator = INSTANCE  # its parameters are the section [candidates]
-    noise: Noise = CLEAN  # of exact labels; its parameters are the section [noise]
-    annotates: AnnotationPattern = AUTO  # annotated; its parameters are the section [annotation]
-    classes: str = ""  # annotated: those to learn, with commas, or all; empty: those that `annotates` names, else all
-    attribute_flip: float = 0.3  # probability that another group joins a row's own, for data with a sensitive attribute
+    candidates: CandidateGenerator = INSTANCE  # parameters in the section [candidates]
+    noise: Noise = CLEAN  # of exact labels; parameters in the section [noise]
+    annotates: AnnotationPattern = AUTO  # annotated; parameters in the section [annotation]
+    classes: str = ""  # annotated: classes to learn, comma-separated, or all; empty: those `annotates` names, else all
+    attribute_flip: float = 0.3  # probability that a wrong group joins a row's own, for data with a sensitive attribute
 
 
 def has_noise(labelling: LabelConfig, dataset: Dataset) -> bool:
-    """Return whether the sites are told one class per row that may be wrong."""
+    """Return whether the sites are given one class per row, which may be wrong."""
     return not isinstance(labelling.noise, NoNoise) or dataset.given is not None
 
 
@@ -59,25 +60,25 @@ def tell_exactly(
     tasks: Tasks | None,
     generator: np.random.Generator,
 ) -> tuple[Exact, Facts]:
-    """Return one class per row; and for the record, what noise there is and the share of wrong labels at each site."""
-    told = dataset.y if dataset.given is None else dataset.given
-    if told is None:
-        raise DataError(f"{dataset.name}: exact labels were asked for, but the data hold candidate sets only")
-    labels = Exact(told, len(dataset.classes))
+    """Return one class per row and, for the record, the kind of noise and the share of wrong labels at each site."""
+    values = dataset.y if dataset.given is None else dataset.given
+    if values is None:
+        raise DataError(f"{dataset.name}: exact labels were requested, but the data hold candidate sets only")
+    labels = Exact(values, len(dataset.classes))
     if not has_noise(labelling, dataset):
         return labels, {"labels": "exact"}
     if dataset.given is not None and not isinstance(labelling.noise, NoNoise):
-        raise UsageError(f"the labels of {dataset.name} come with the errors of annotators; leave noise = none")
+        raise UsageError(f"the labels of {dataset.name} already contain annotators' errors; leave noise = none")
     if dataset.y is None and dataset.given is not None:
         return labels, {"labels": "exact", "noise": "given"}
     if dataset.y is None or dataset.y.ndim > 1:
-        raise UsageError(f"{dataset.name}: noise is made from one true class per row, which the data do not have")
+        raise UsageError(f"{dataset.name}: noise needs one true class per row, which the data do not have")
     if dataset.given is None:
         labels = replace(labels, values=corrupt(dataset.y, labelling.noise, labels.classes, sites, tasks, generator))
     wrong = (labels.values != dataset.y).numpy()
     rates = [float(wrong[rows.numpy()].mean()) for rows in sites]
-    made = labelling.noise.name if dataset.given is None else "given"
-    return labels, {"labels": "exact", "noise": made, "noise_rates": rates}
+    noise = labelling.noise.name if dataset.given is None else "given"
+    return labels, {"labels": "exact", "noise": noise, "noise_rates": rates}
 
 
 def corrupt(
@@ -88,7 +89,7 @@ def corrupt(
     tasks: Tasks | None,
     generator: np.random.Generator,
 ) -> Tensor:
-    """Return the labels of all rows: those of the sites' training rows corrupted, site by site."""
+    """Return the labels of all rows, with those of the sites' training rows corrupted site by site."""
     y = truth.numpy()
     labels = y.copy()
     for k, rows in enumerate(sites):
@@ -100,24 +101,24 @@ def corrupt(
 def generate_sets(
     dataset: Dataset, labelling: LabelConfig, data_seed: int, generator: np.random.Generator
 ) -> tuple[Candidates, Facts]:
-    """Return candidate sets of all rows, and how they came about."""
-    given = labelling.kind == "auto" and dataset.candidates is not None
-    chosen = GivenSets() if given else labelling.candidates
-    sets, more = chosen.generate(dataset, data_seed, generator)
-    return sets, {"labels": "candidates", "sets": chosen.name} | more
+    """Return the candidate sets of all rows, and how they came about."""
+    sets_in_data = labelling.kind == "auto" and dataset.candidates is not None
+    chosen = GivenSets() if sets_in_data else labelling.candidates
+    sets, facts = chosen.generate(dataset, data_seed, generator)
+    return sets, {"labels": "candidates", "sets": chosen.name} | facts
 
 
 def annotate(
     dataset: Dataset, labelling: LabelConfig, sites: Sequence[Tensor], generator: np.random.Generator
 ) -> tuple[Annotated, Facts]:
-    """Return what the site of every row knows of it, and how that came about."""
+    """Return what each row's site knows about its classes, and how that came about."""
     classes = dataset.classes
     known, title = labelling.annotates.annotate(label_matrix_of(dataset), classes, sites, generator)
     return Annotated(known, len(classes)), {"labels": "annotated", "annotates": title}
 
 
 def keep_wanted_classes(dataset: Dataset, labelling: LabelConfig) -> Dataset:
-    """Return the dataset with those of its classes that are to be learned, in the order of the data."""
+    """Return the dataset with only the classes that are to be learned, in the order of the data."""
     wanted = [name.strip() for name in labelling.classes.split(",") if name.strip() not in ("", "all")]
     if not labelling.classes:
         wanted = list(labelling.annotates.named_classes())
@@ -136,7 +137,7 @@ def label_matrix_of(dataset: Dataset) -> Tensor:
     """Return the truth of every class of every row, as far as it is known."""
     if dataset.y is None or dataset.y.ndim == 1:
         raise DataError(
-            f"{dataset.name}: missing labels need rows that may have several classes, y as a matrix [n, classes] of 1 "
+            f"{dataset.name}: missing labels need rows that may have several classes: y as a matrix [n, classes] of 1 "
             "(present), 0 (absent) and -1 (not annotated)"
         )
     return dataset.y

@@ -1,4 +1,4 @@
-"""The truth. Only `imperfed.data`, which makes it, and `imperfed.evaluation`, which reads it, may import this."""
+"""The truth. Only `imperfed.data`, which creates it, and `imperfed.evaluation`, which reads it, may import this."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from torch import Tensor
 class Oracle:
     """What no algorithm may see: true training labels and clean test sets.
 
-    Truth is int64 [n] where an example has one class and int8 [n, C] (1 present, 0 absent) where it may have several.
+    Truth is int64 [n] if an example has one class and int8 [n, C] (1 present, 0 absent) if it may have several.
     """
 
     truth: Tensor | None
-    """True labels of the federation's rows, in its order; None where nobody knows them."""
+    """True labels of the federation's rows, in its order; None if they are unknown."""
     test_x: tuple[Tensor, ...]
-    """One clean test set a site."""
+    """One clean test set per site."""
     test_y: tuple[Tensor, ...]
     common_x: Tensor | None = None
-    """A test set of no site in particular, where the dataset has one."""
+    """A test set that belongs to no site, if the dataset has one."""
     common_y: Tensor | None = None
     one_test: bool = False
-    """Whether the sites' test sets are one and the same, the common one."""
+    """Whether every site's test set is the common one."""
     tasks: tuple[int, ...] = ()
-    """The task of every site, where the split has tasks."""
+    """The task of every site, if the split has tasks."""
     test_group: tuple[Tensor, ...] = ()
-    """The true group of every test row, a site each; empty without a sensitive attribute, or where nobody knows."""
+    """The true groups of each site's test rows; empty without a sensitive attribute, or if they are unknown."""
     validation_x: Tensor | None = None
-    """Further rows of no site, on which settings are chosen so that the test set is looked at once."""
+    """Further rows of no site, for choosing settings, so that the test set is used only once."""
     validation_y: Tensor | None = None

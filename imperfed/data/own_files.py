@@ -1,7 +1,7 @@
-"""The user's own files: from rows as they were read to what each site and the server hold.
+"""The user's own files: from the rows of a file to what each site and the server hold.
 
-A site's rows are cut into training and test rows site by site, by the same function whether the site is one of many in
-this process or alone with its rows on a machine of its own. Nothing about rows or labels is made up.
+Each site's rows are split into training and test rows by the same function, whether the site is one of many in this
+process or runs alone on its own machine. No rows or labels are generated.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from imperfed.data.split import SplitConfig
 from imperfed.data.trusted import draw_rows
 
 COUNT = ("test", "public", "trusted")
-"""The settings of a split that mean something where sites come as files."""
+"""The settings of a split that apply to sites read from files."""
 
 
 def federate_files(reading: Reading, split: SplitConfig, labelling: LabelConfig, data_seed: int) -> FederatedData:
-    """Return the sites of a reading with their test sets, public inputs and rows at the server."""
+    """Return the sites that were read, with their test sets, the public inputs and the rows at the server."""
     if data_seed < 0:
         raise UsageError(f"data_seed must not be negative; got {data_seed}")
     check_shares(split)
@@ -51,7 +51,7 @@ def federate_files(reading: Reading, split: SplitConfig, labelling: LabelConfig,
 
 
 def refuse_settings(declaration: Declaration, split: SplitConfig, labelling: LabelConfig) -> None:
-    """Refuse settings of a split or of labels that the files settle."""
+    """Refuse settings of the split or the labels that the files already determine."""
     for section, config in (("split", split), ("labels", labelling)):
         for spec in fields(config):
             name, value = spec.name, getattr(config, spec.name)
@@ -61,7 +61,7 @@ def refuse_settings(declaration: Declaration, split: SplitConfig, labelling: Lab
                 continue
             what = "sites and their rows" if section == "split" else f"labels ({declaration.labels.kind})"
             raise UsageError(
-                f"{section}.{name} = {value}: the {what} of {declaration.name} are as its files say; leave it out, "
+                f"{section}.{name} = {value}: the {what} of {declaration.name} are fixed by its files; leave it out, "
                 f"or change {declaration.file}"
             )
 
@@ -72,16 +72,16 @@ def refuse_settings(declaration: Declaration, split: SplitConfig, labelling: Lab
 def site_files(
     declaration: Declaration, site: SiteReading, share: float, data_seed: int, tested: frozenset[str]
 ) -> SiteFiles:
-    """Return what a site holds. Without a declared test file, a share of its rows is kept apart for testing.
+    """Return what a site holds. Without a declared test file, a share of its rows is held out for testing.
 
-    `tested`: the groups of rows that are tested on, where rows are declared to belong together.
+    `tested`: the groups of rows to test on, if rows are declared to belong together.
     """
     rows, truth, group = site.rows, measured_by(site.rows), true_group(site.rows, declaration)
     train, test, test_group = torch.arange(len(rows)), None, None
     if share and declaration.measured and not declaration.test:
         assert truth is not None
         of_group = None if rows.together is None else torch.from_numpy(np.isin(rows.together, [*tested]))
-        fix = f"add rows to {rows.table.file}, take the site out, or declare a test file in federation.toml"
+        fix = f"add rows to {rows.table.file}, remove the site, or declare a test file in federation.toml"
         where = f"{declaration.name}, {site.name}"
         train, kept = cut_site(torch.arange(len(rows)), share, stream(data_seed, "test"), of_group, where, fix)
         test, test_group = (rows.x[kept], truth[kept]), None if group is None else group[kept]
@@ -104,20 +104,20 @@ def site_files(
 
 
 def measured_by(rows: FileRows) -> Tensor | None:
-    """Return what models are tested by: the truth, or else labels that can stand in for it."""
+    """Return what models are tested against: the truth, or else labels that can stand in for it."""
     if rows.truth is None and rows.labels is not None and rows.labels.measurable:
         return rows.labels.values
     return rows.truth
 
 
 def measured_on(rows: FileRows | None) -> tuple[Tensor, Tensor] | None:
-    """Return inputs and true classes; None where there are none."""
+    """Return inputs and true classes; None if there are none."""
     truth = None if rows is None else measured_by(rows)
     return None if rows is None or truth is None else (rows.x, truth)
 
 
 def true_group(rows: FileRows, declaration: Declaration) -> Tensor | None:
-    """Return the true group of every row, as a column says or as the rows themselves do; None where nobody knows."""
+    """Return the true group of every row, from its own column or from the inputs; None if it is unknown."""
     if declaration.attribute is None or declaration.attribute.truth:
         return rows.group
     return true_groups(rows.x, attribute_of(declaration, rows.x))
@@ -126,17 +126,17 @@ def true_group(rows: FileRows, declaration: Declaration) -> Tensor | None:
 def attribute_of(declaration: Declaration, x: Tensor | None) -> Attribute | None:
     """Return the sensitive attribute: its groups are the last columns, after the numbers and the categories.
 
-    `x`: any rows; None where all of them are elsewhere.
+    `x`: any rows; None if there are no rows in this process.
     """
-    if (said := declaration.attribute) is None:
+    if (column := declaration.attribute) is None:
         return None
     inputs = declaration.inputs
     first = len(inputs.numeric) + sum(map(len, inputs.categorical.values()))
-    return Attribute(said.column, said.values, first if x is None else x.shape[1] - len(said.values))
+    return Attribute(column.column, column.values, first if x is None else x.shape[1] - len(column.values))
 
 
 def tested_groups(parts: Iterable[FileRows], share: float, data_seed: int) -> frozenset[str]:
-    """Draw the groups of rows that are tested on, for all sites together: two of them may hold rows of one group."""
+    """Draw the groups of rows to test on, once for all sites, because two of them may hold rows of the same group."""
     names: list[npt.NDArray[np.str_]] = [
         np.full(len(rows), "") if rows.together is None else rows.together for rows in parts
     ]
@@ -149,7 +149,7 @@ def tested_groups(parts: Iterable[FileRows], share: float, data_seed: int) -> fr
 
 
 def server_files(reading: Reading) -> ServerFiles:
-    """Return what the server holds itself: a test set for all sites, public inputs, trusted rows."""
+    """Return what the server itself holds: a test set for all sites, public inputs, trusted rows."""
     declaration, parts = reading.declaration, [*all_rows(reading)]
     classes = declaration.labels.classes
     return ServerFiles(
@@ -166,7 +166,7 @@ def server_files(reading: Reading) -> ServerFiles:
 
 
 def all_rows(reading: Reading) -> Iterable[FileRows]:
-    """Yield all that was read, the sites' rows first."""
+    """Yield all rows that were read, the sites' training rows first."""
     for site in reading.sites:
         yield site.rows
     for rows in (*(site.test for site in reading.sites), reading.test, reading.public, reading.trusted):
@@ -175,7 +175,7 @@ def all_rows(reading: Reading) -> Iterable[FileRows]:
 
 
 def trusted_rows(rows: FileRows | None, classes: int) -> Trusted | None:
-    """Return rows at the server, each with its true class."""
+    """Return the rows at the server, each with its true class."""
     if rows is None:
         return None
     if rows.truth is None or rows.truth.ndim > 1:
@@ -183,7 +183,7 @@ def trusted_rows(rows: FileRows | None, classes: int) -> Trusted | None:
     return Trusted(rows.x, Exact(rows.truth, classes))
 
 
-# -- rows that simulated sites give away -------------------------------------------------------------------------------
+# -- rows that simulated sites lend to the server ----------------------------------------------------------------------
 
 
 def lend_trusted(reading: Reading, server: ServerFiles, share: float, data_seed: int) -> tuple[Reading, ServerFiles]:
@@ -208,7 +208,7 @@ def lend_trusted(reading: Reading, server: ServerFiles, share: float, data_seed:
     truth = torch.cat([part.truth for part in parts if part.truth is not None])
     if truth.ndim > 1:
         raise DataError(
-            f"{declaration.name}: rows at the server are labelled with their true class, and rows here may have "
+            f"{declaration.name}: rows at the server are labelled with one true class, but these rows may have "
             "several; leave split.trusted out"
         )
     trusted = Trusted(torch.cat([part.x for part in parts]), Exact(truth, len(server.classes)))
@@ -222,35 +222,35 @@ def lend_trusted(reading: Reading, server: ServerFiles, share: float, data_seed:
 def lend_public(
     server: ServerFiles, sites: Sequence[SiteFiles], share: float, generator: np.random.Generator
 ) -> tuple[ServerFiles, list[SiteFiles]]:
-    """Let the server look at a share of the test inputs, which are then no longer tested on, unless it has a file."""
+    """Move a share of the test inputs to the server as public inputs, unless it has a file of them."""
     file, share = server.public, share if server.public is None else 0.0
-    origin, taken, left = "the test rows of the sites", list[Tensor](), list[SiteFiles]()
+    origin, lent, remaining = "the test rows of the sites", list[Tensor](), list[SiteFiles]()
     if server.common is not None:
         origin, (x, y) = "the official test set", server.common
         public, common = torch.from_numpy(generator.permutation(len(x))).tensor_split([share_of(share, len(x))])
         group = None if server.common_group is None else server.common_group[common]
-        server, taken = replace(server, common=(x[common], y[common]), common_group=group), [x[public]]
-        left = list(sites)
+        server, lent = replace(server, common=(x[common], y[common]), common_group=group), [x[public]]
+        remaining = list(sites)
     for site in sites if server.common is None else ():
         if site.test is not None:
             x, y = site.test  # in random order already
             cut = share_of(share, len(x))
-            taken.append(x[:cut])
+            lent.append(x[:cut])
             group = None if site.test_group is None else site.test_group[cut:]
             site = replace(site, test=(x[cut:], y[cut:]), test_group=group)
-        left.append(site)
-    if file is None and taken:
-        server = replace(server, public=torch.cat(taken), public_from=origin)
-    return server, left
+        remaining.append(site)
+    if file is None and lent:
+        server = replace(server, public=torch.cat(lent), public_from=origin)
+    return server, remaining
 
 
 # -- all together ------------------------------------------------------------------------------------------------------
 
 
 def scale_of(declaration: Declaration, sites: Sequence[SiteFiles]) -> Scale:
-    """Return the scale that is declared: tables are standardised unless told otherwise, images where told so."""
-    wanted = declaration.inputs.standardise
-    if wanted is False or (wanted is None and sites[0].x.ndim != 2):
+    """Return the declared scale: by default tables are standardised and images are not."""
+    standardise = declaration.inputs.standardise
+    if standardise is False or (standardise is None and sites[0].x.ndim != 2):
         return Scale.none()
     scale = Scale.merged([Moments.of(site.x) for site in sites])
     spare(scale.mean, scale.spread, sites[0].attribute)
@@ -258,7 +258,7 @@ def scale_of(declaration: Declaration, sites: Sequence[SiteFiles]) -> Scale:
 
 
 def count_rows(server: ServerFiles, sites: Sequence[SiteFiles]) -> Facts:
-    """Return how many rows there are of each sort."""
+    """Return the numbers of training, test, public and trusted rows."""
     public = 0 if server.public is None else len(server.public)
     return {
         "rows": [len(site.x) for site in sites],

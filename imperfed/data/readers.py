@@ -1,6 +1,6 @@
-"""Readers of public file formats. Each is a pure function of the file and raises `DataError` naming it.
+"""Readers of public file formats. Each is a pure function of the file and raises a `DataError` that names it.
 
-Files are not trusted: sizes are compared with what the header promises, and nothing that is pickled is ever loaded.
+Files are not trusted: sizes are checked against the header, and pickled data is never loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NPZ_ARRAYS = (
 
 
 def existing(path: Path) -> Path:
-    """The path itself, if there is a readable file with something in it."""
+    """Return the path itself, or raise an error if it is not a readable file with something in it."""
     try:
         with path.open("rb") as file:
             empty = not file.read(1)
@@ -50,24 +50,24 @@ def existing(path: Path) -> Path:
 
 
 def contents(path: Path) -> bytes:
-    """The bytes of a file, unpacked where they are gzipped, whatever the file is called."""
+    """Return the bytes of a file, decompressed if they are gzipped, whatever the file is called."""
     raw = existing(path).read_bytes()
     if not raw.startswith(b"\x1f\x8b"):
         return raw
     try:
         return gzip.decompress(raw)
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip file is truncated or corrupt ({error}); fetch it again") from error
+        raise DataError(f"{path}: the gzip file is truncated or corrupt ({error}); download it again") from error
 
 
 @contextmanager
 def decoding(path: Path, what: str) -> Iterator[None]:
-    """Turn whatever a decoder raises on damaged bytes into one sentence."""
+    """Turn whatever a decoder raises on damaged bytes into one `DataError`."""
     try:
         yield
     except DataError:
         raise
-    except Exception as error:  # the decoders of NumPy and SciPy promise no common type on damaged input
+    except Exception as error:  # the decoders of NumPy and SciPy share no exception type
         raise DataError(f"{path}: cannot be read as {what} ({type(error).__name__}: {error})") from error
 
 
@@ -75,34 +75,34 @@ def decoding(path: Path, what: str) -> Iterator[None]:
 
 
 def pixels(array: Array, where: str) -> Tensor:
-    """uint8 images [n, h, w] or [n, h, w, channels] as float32 [n, channels, h, w] from 0 to 1."""
+    """Return uint8 images [n, h, w] or [n, h, w, channels] as float32 [n, channels, h, w] from 0 to 1."""
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
         raise DataError(f"{where}: expected uint8 images, [n, height, width(, channels)]; found {_shape(array)}")
     return scaled(array[:, None] if array.ndim == 3 else np.moveaxis(array, -1, 1))
 
 
 def scaled(array: Array) -> Tensor:
-    """uint8 values 0 .. 255 as float32 0 .. 1, in a tensor that owns its memory."""
+    """Return uint8 values 0 .. 255 as float32 0 .. 1, in a tensor that owns its memory."""
     return torch.from_numpy(np.array(array, dtype=np.float32, order="C")).div_(255)
 
 
 def features(array: Array, where: str) -> Tensor:
-    """Real numbers, one row an example, as float32; what float32 cannot hold becomes infinite and is caught later."""
+    """Return real numbers, one row per example, as float32; too large ones become infinite and are caught later."""
     if array.dtype.kind not in "biuf" or array.ndim < 2:
-        raise DataError(f"{where}: expected numbers with one row an example, [n, ...]; found {_shape(array)}")
+        raise DataError(f"{where}: expected numbers with one row per example, [n, ...]; found {_shape(array)}")
     with np.errstate(over="ignore"):
         return torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
 
 
 def integers(array: Array, where: str) -> Tensor:
-    """A vector of whole numbers as int64."""
+    """Return a vector of integers as int64."""
     if array.dtype.kind not in "iu" or array.ndim != 1:
         raise DataError(f"{where}: expected a vector of integers, [n]; found {_shape(array)}")
     return torch.from_numpy(array.astype(np.int64))
 
 
 def membership(array: Array, where: str) -> Tensor:
-    """A matrix of 0 and 1 as bool."""
+    """Return a matrix of 0 and 1 as bool."""
     if array.dtype.kind not in "biuf" or array.ndim != 2:
         raise DataError(f"{where}: expected a matrix of 0 and 1; found {_shape(array)}")
     odd = np.argwhere((array != 0) & (array != 1))
@@ -113,7 +113,7 @@ def membership(array: Array, where: str) -> Tensor:
 
 
 def names(array: Array, where: str) -> tuple[str, ...]:
-    """A vector of strings as a tuple."""
+    """Return a vector of strings as a tuple."""
     if array.dtype.kind != "U" or array.ndim != 1:
         raise DataError(f"{where}: expected a vector of strings; found {_shape(array)}")
     return tuple(map(str, array))
@@ -124,7 +124,7 @@ def _shape(array: Array) -> str:
 
 
 def numbered(classes: int) -> tuple[str, ...]:
-    """Names for classes that have none: "0", "1", ..."""
+    """Return names for classes that have none: "0", "1", ..."""
     return tuple(map(str, range(classes)))
 
 
@@ -132,7 +132,7 @@ def numbered(classes: int) -> tuple[str, ...]:
 
 
 def read_idx(path: Path) -> Array:
-    """The array in an IDX file, plain or gzipped."""
+    """Return the array in an IDX file, plain or gzipped."""
     data = contents(path)
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_TYPES or not 1 <= data[3] <= 4:
         raise DataError(f"{path}: not an IDX file; it starts with the bytes {data[:4].hex(' ')}")
@@ -143,14 +143,14 @@ def read_idx(path: Path) -> Array:
     stop = start + math.prod(shape) * dtype.itemsize
     if len(data) != stop:
         raise DataError(
-            f"{path}: {len(data)} bytes where the header, {dtype.name} of shape {shape}, asks for {stop}; "
+            f"{path}: {len(data)} bytes, but the header ({dtype.name} of shape {shape}) promises {stop}; "
             "the file is truncated or corrupt"
         )
     return np.frombuffer(data, dtype, offset=start).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
 
 
 def read_idx_images(images: Path, labels: Path) -> tuple[Tensor, Tensor]:
-    """Images [n, 1, h, w] and their classes from a pair of IDX files."""
+    """Return images [n, 1, h, w] and their classes from a pair of IDX files."""
     x = pixels(read_idx(images), str(images))
     y = integers(read_idx(labels), str(labels))
     if len(x) != len(y):
@@ -162,22 +162,25 @@ def read_idx_images(images: Path, labels: Path) -> tuple[Tensor, Tensor]:
 
 
 def read_mat(path: Path) -> Dataset:
-    """The classic candidate-label sets: `data` instances x features, `partial_target`, `target` classes x instances."""
+    """Read a classic candidate-label file.
+
+    `data` is instances x features; `partial_target` and `target` are classes x instances.
+    """
     import scipy.io
 
     wanted = "data", "partial_target", "target"
     with decoding(path, "a MATLAB file of version 7 or older"):
         file = scipy.io.loadmat(existing(path), appendmat=False, variable_names=wanted)
-        found = {name: _dense(file[name]) for name in wanted if name in file}
+        variables = {name: _dense(file[name]) for name in wanted if name in file}
     for name in wanted:
-        if name not in found:
+        if name not in variables:
             raise DataError(f"{path}: no variable {name!r}; a candidate-label file holds {', '.join(wanted)}")
-    data, candidates, truth = (found[name] for name in wanted)
+    data, candidates, truth = (variables[name] for name in wanted)
     x = features(data, f"{path}, data")
     for name, matrix in (("partial_target", candidates), ("target", truth)):
         if matrix.shape != (len(candidates), len(x)):
-            turned = "; it seems to be turned: transpose it" if matrix.shape[0] == len(x) else ""
-            raise DataError(f"{path}, {name}: {_shape(matrix)}, expected classes x {len(x)} instances{turned}")
+            hint = "; it seems to be the other way round: transpose it" if matrix.shape[0] == len(x) else ""
+            raise DataError(f"{path}, {name}: {_shape(matrix)}, expected classes x {len(x)} instances{hint}")
     y, sets = _one_hot(truth, path), membership(candidates.T, f"{path}, partial_target")
     return Dataset(path.stem, x, y, sets, numbered(len(candidates))).check(str(path))
 
@@ -185,7 +188,7 @@ def read_mat(path: Path) -> Dataset:
 def _dense(matrix: Any) -> Array:
     if hasattr(matrix, "toarray"):
         matrix = matrix.tocsc()
-        matrix.check_format(full_check=True)  # toarray trusts the indices and would write outside its memory
+        matrix.check_format(full_check=True)  # toarray trusts the indices and would write out of bounds
         matrix = matrix.toarray()
     return np.asarray(matrix)
 
@@ -203,7 +206,7 @@ def _one_hot(matrix: Array, path: Path) -> Tensor:
 
 
 def read_arrays(path: Path, *required: str) -> dict[str, Array]:
-    """All arrays of an .npz archive, among them the required ones. Python objects in it are refused, not loaded."""
+    """Return all arrays of an .npz archive that holds the required ones. Python objects are refused, not loaded."""
     if not zipfile.is_zipfile(existing(path)):
         raise DataError(f"{path}: not an .npz archive, or a truncated one; write it with numpy.savez")
     arrays: dict[str, Array] = {}
@@ -218,30 +221,30 @@ def read_arrays(path: Path, *required: str) -> dict[str, Array]:
 
 
 def read_npz(path: Path) -> Dataset:
-    """A dataset of the user's own: `x`, one of `y`, `candidates` and `given`, optionally the other `NPZ_ARRAYS`."""
+    """Read the user's own dataset: `x`, at least one of `y`, `candidates` and `given`, and any other `NPZ_ARRAYS`."""
     arrays = read_arrays(path, "x")
-    for name in sorted(arrays.keys() - NPZ_ARRAYS):  # a misspelt name must not be passed over in silence
-        raise DataError(f"{path}: array {name!r} has no meaning here; known: {', '.join(NPZ_ARRAYS)}")
+    for name in sorted(arrays.keys() - NPZ_ARRAYS):  # a misspelt name must not be ignored silently
+        raise DataError(f"{path}: unknown array {name!r}; known: {', '.join(NPZ_ARRAYS)}")
 
     def part(name: str, convert: Callable[[Array, str], T]) -> T | None:
         return convert(arrays[name], f"{path}, {name}") if name in arrays else None
 
     x = inputs(arrays["x"], f"{path}, x")
-    truth = label_matrix if "y" in arrays and arrays["y"].shape[1:] > (1,) else integers  # a column is no matrix
+    truth = label_matrix if "y" in arrays and arrays["y"].shape[1:] > (1,) else integers  # one column is no matrix
     y, test_y, given = part("y", truth), part("y_test", truth), part("given", integers)
     candidates, classes = part("candidates", membership), part("classes", names)
     known = [t for t in (y, test_y, given) if t is not None]
     if classes is None:
         classes = numbered(candidates.shape[1] if candidates is not None else _count_classes(known, len(x), path))
     trusted = part("trusted", lambda array, where: membership(array.reshape(-1, 1), where).flatten())
-    more = part("x_test", inputs), test_y, part("site", integers), part("group", integers), given, trusted
-    dataset = Dataset(path.stem, x, y, candidates, classes, *more)
+    optional = part("x_test", inputs), test_y, part("site", integers), part("group", integers), given, trusted
+    dataset = Dataset(path.stem, x, y, candidates, classes, *optional)
     attribute = part("attribute", membership), part("attribute_test", membership), part("attribute_values", names)
     return with_attribute(dataset, *attribute, str(path)).check(str(path))
 
 
 def inputs(array: Array, where: str) -> Tensor:
-    """Features as they are, or, where they are uint8 with two or three axes an example, images with channels first."""
+    """Return features as they are; uint8 with two or three axes per example become images with channels first."""
     if array.ndim == 4 and array.shape[1] == array.shape[2] > 3 and array.shape[3] in (1, 3):
         raise DataError(f"{where}: {_shape(array)} seems to have channels last; images are [n, channels, h, w]")
     if array.dtype != np.uint8 or array.ndim not in (3, 4):
@@ -253,9 +256,9 @@ def _count_classes(known: list[Tensor], n: int, path: Path) -> int:
     if known and known[0].ndim == 2:
         return known[0].shape[1]
     highest = max([0, *(int(v.max()) for v in known if len(v))])
-    if highest >= max(n, 1):  # most likely not class numbers; also bounds the names that are made up
+    if highest >= max(n, 1):  # most likely not class numbers; also limits how many class names are generated
         raise DataError(
-            f"{path}, y: class {highest} among {n} examples; number classes from 0, or name them: `classes`"
+            f"{path}, y: class {highest} among {n} examples; number classes from 0, or name them in `classes`"
         )
     return highest + 1
 
@@ -264,7 +267,7 @@ def _count_classes(known: list[Tensor], n: int, path: Path) -> int:
 
 
 def read_cifar_npz(path: Path) -> Dataset:
-    """CIFAR-10 or a subset of it; `train_index` holds the official positions, which become the row names."""
+    """Read CIFAR-10 or a subset of it; `train_index` holds the official positions, which become the row names."""
     arrays = read_arrays(path, "x_train", "y_train", "train_index", "x_test", "y_test", "class_names")
     return Dataset(
         "cifar10",
@@ -279,7 +282,7 @@ def read_cifar_npz(path: Path) -> Dataset:
 
 
 def read_cifar_batch(path: Path) -> tuple[Array, Array]:
-    """One original binary batch: uint8 images [n, 3, 32, 32] and classes [n]."""
+    """Read one original binary batch: uint8 images [n, 3, 32, 32] and classes [n]."""
     data = contents(path)
     if len(data) % CIFAR_ROW:
         row = len(data) // CIFAR_ROW
@@ -292,7 +295,7 @@ def read_cifar_batch(path: Path) -> tuple[Array, Array]:
 
 
 def read_cifar_binary(folder: Path) -> Dataset:
-    """CIFAR-10 as published: five training batches and one test batch."""
+    """Read CIFAR-10 as published: five training batches and one test batch."""
     batches = [read_cifar_batch(folder / f"data_batch_{i}.bin") for i in range(1, 6)]
     test_x, test_y = read_cifar_batch(folder / "test_batch.bin")
     return Dataset(

@@ -1,4 +1,4 @@
-"""Standardisation of inputs with statistics that sites can add up without showing a row."""
+"""Standardisation of inputs with statistics that can be added up across sites without revealing a row."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 
 CONSTANT = 1e-12
-"""Variance, relative to the squared mean, up to which a column is constant: sums of squares carry no more digits."""
+"""Variance relative to the squared mean up to which a column is constant: sums of squares are no more precise."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """What a site tells of its inputs: how many values each feature has, their sum and their sum of squares."""
+    """What a site reports about its inputs: the number of values per feature, their sum and their sum of squares."""
 
     n: int
     total: Tensor
@@ -24,7 +24,7 @@ class Moments:
 
     @classmethod
     def of(cls, x: Tensor) -> Moments:
-        """Of a table: a sum a column. Of images: a sum a channel, over all pixels."""
+        """Return the sums of a table per column, and of images per channel over all pixels."""
         if x.ndim == 2:
             x = x.double()
             return cls(len(x), x.sum(0), x.square().sum(0))
@@ -35,41 +35,41 @@ class Moments:
 
 @dataclass(frozen=True)
 class Scale:
-    """Mean and spread of each feature over all training rows; empty for inputs left as they are."""
+    """Mean and standard deviation of each feature over all training rows; empty for inputs that are not scaled."""
 
     mean: Tensor
     spread: Tensor
 
     @classmethod
     def none(cls) -> Scale:
-        """Leave inputs as they are."""
+        """Return the scale that leaves inputs as they are."""
         return cls(torch.empty(0), torch.empty(0))
 
     @classmethod
     def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
-        """Of the rows that each site trains on; those of tables always, those of images where asked for."""
+        """Return the scale of the sites' training rows: of tables always, of images only if `images`."""
         return cls.merged([Moments.of(x[rows]) for rows in sites]) if x.ndim == 2 or images else cls.none()
 
     @classmethod
     def merged(cls, sites: Sequence[Moments]) -> Scale:
-        """From counts, sums and sums of squares, which are all that has to leave a site for it."""
+        """Return the scale from counts, sums and sums of squares, which are all that has to leave a site."""
         n = sum(site.n for site in sites)
         mean = torch.stack([site.total for site in sites]).sum(0) / n
         variance = torch.stack([site.squares for site in sites]).sum(0) / n - mean.square()
         spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
-        return cls(mean, spread) if mean.ndim == 1 else cls(mean.float(), spread.float())  # images are many: no doubles
+        return cls(mean, spread) if mean.ndim == 1 else cls(mean.float(), spread.float())  # to save memory
 
     @staticmethod
     def sums(x: Tensor, images: bool = False) -> Tree:
-        """A site's moments as they travel; empty for images left as they are."""
+        """Return a site's moments as they are sent; empty for images that are not scaled."""
         if x.ndim != 2 and not images:
             return {}
-        told = Moments.of(x)
-        return {"count": torch.tensor(told.n), "sum": told.total, "square": told.squares}
+        moments = Moments.of(x)
+        return {"count": torch.tensor(moments.n), "sum": moments.total, "square": moments.squares}
 
     @classmethod
     def of_sums(cls, parts: Sequence[Tree]) -> Scale:
-        """From what travelled, of all sites."""
+        """Return the scale from the moments that all sites sent."""
         if not parts[0]:
             return cls.none()
         return cls.merged([Moments(int(part["count"]), part["sum"], part["square"]) for part in parts])

@@ -1,4 +1,4 @@
-"""Federated data taken apart: what each site holds, what the coordinator holds, and what sites tell of themselves."""
+"""Federated data in parts: what each site holds, what the coordinator holds, and what sites report about themselves."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from imperfed.data.sparse import same_length, width
 
 @dataclass(frozen=True)
 class SiteInfo:
-    """What a site tells of itself before a run: numbers of rows, what kind of labels, sums for scaling. No row."""
+    """What a site reports about itself before a run: row counts, kind of labels, sums for scaling. Never a row."""
 
     name: str
     rows: int
     kind: str
     classes: tuple[str, ...]
     shape: tuple[int, ...]
-    """Of one input."""
+    """The shape of one input."""
     features: int
-    """Of sparse inputs; 0 where they are not sparse."""
+    """The number of features of sparse inputs; 0 if they are not sparse."""
     tests: int
-    """Test rows; -1 where it has no test set."""
+    """The number of test rows; -1 without a test set."""
     several: bool
     """Whether a test row may have several classes."""
     sums: Tree
-    """Count, sum and sum of squares of every feature; empty where inputs stay as they are."""
+    """Count, sum and sum of squares of every feature; empty if inputs are not scaled."""
     annotated: Tree
-    """Which classes it annotates, where labels may be missing."""
+    """The classes that the site annotates, if labels may be missing."""
 
 
 @dataclass(frozen=True)
 class SiteFiles:
-    """What one site holds, as its files say it."""
+    """What one site holds, according to its files."""
 
     name: str
     x: Tensor
@@ -52,16 +52,16 @@ class SiteFiles:
     ids: tuple[str, ...]
     classes: tuple[str, ...]
     test: tuple[Tensor, Tensor] | None = None
-    """Inputs and true classes of its own test rows."""
+    """Inputs and true classes of the site's own test rows."""
     test_group: Tensor | None = None
     truth: Tensor | None = None
     attribute: Attribute | None = None
     scales: bool = True
-    """Whether the inputs are still to be scaled by the sums of all sites."""
+    """Whether the inputs have yet to be scaled by the sums of all sites."""
 
     def info(self, standardise: bool = False) -> SiteInfo:
-        """What leaves the site before a run; `standardise` also images."""
-        known = {"classes": self.labels.annotated_classes()} if self.labels.partial else {}
+        """Return what leaves the site before a run; with `standardise`, images are scaled as well."""
+        annotated = {"classes": self.labels.annotated_classes()} if self.labels.partial else {}
         return SiteInfo(
             self.name,
             len(self.x),
@@ -72,11 +72,11 @@ class SiteFiles:
             -1 if self.test is None else len(self.test[1]),
             self.test is not None and self.test[1].ndim > 1,
             Scale.sums(self.x, standardise) if self.scales else {},
-            known,
+            annotated,
         )
 
     def data(self, scale: Scale, annotated: Tree | None = None) -> FederatedData:
-        """Return the site as a federation of one; `annotated`: the classes that any site of the run annotates."""
+        """Return the site as a federation of one; `annotated`: the classes that at least one site annotates."""
         federation = Federation(
             f"the data of {self.name}",
             scale(self.x),
@@ -97,7 +97,7 @@ class SiteFiles:
         )
 
     def _annotators(self, annotated: Tree | None) -> Tensor | None:
-        """Return which classes the site annotates, and in a second row which ones any site does."""
+        """Return which classes this site annotates and, in a second row, which ones at least one site does."""
         if not self.labels.partial or not annotated:
             return None
         return torch.stack([self.labels.annotated_classes(), annotated["classes"]])
@@ -105,26 +105,26 @@ class SiteFiles:
 
 @dataclass(frozen=True)
 class ServerFiles:
-    """What the coordinator holds itself, as its files say it."""
+    """What the coordinator itself holds, according to its files."""
 
     name: str
     classes: tuple[str, ...]
     public: Tensor | None = None
     trusted: Trusted | None = None
     common: tuple[Tensor, Tensor] | None = None
-    """A test set of no site in particular."""
+    """A test set that belongs to no site."""
     validation: tuple[Tensor, Tensor] | None = None
     attribute: Attribute | None = None
     tasks: tuple[int, ...] = field(default=())
     one_test: bool = False
-    """Whether the sites' test sets are all the common one."""
+    """Whether every site's test set is the common one."""
     common_group: Tensor | None = None
-    """The true group of every row of the common test set, where it is known."""
+    """The true group of every row of the common test set, if it is known."""
     public_from: str = ""
     """Where the public inputs come from, in words."""
 
     def scale(self, infos: Sequence[SiteInfo]) -> Scale:
-        """From the sums of all sites."""
+        """Return the scale of the inputs from the sums of all sites."""
         check_alike(infos, self.classes)
         scale = Scale.of_sums([info.sums for info in infos])
         if len(scale.mean):
@@ -132,7 +132,7 @@ class ServerFiles:
         return scale
 
     def data(self, infos: Sequence[SiteInfo], scale: Scale, groups: tuple[int, ...] = ()) -> FederatedData:
-        """The federation as far as the coordinator knows it: so many rows at each site, and none of them here."""
+        """Return the federation as the coordinator knows it: the number of rows at each site, but none of the rows."""
         first = infos[0]
         nothing = torch.empty(0, *first.shape)
         public = nothing if self.public is None else scale(self.public)
@@ -172,12 +172,12 @@ class ServerFiles:
 
 
 def check_alike(infos: Sequence[SiteInfo], classes: tuple[str, ...]) -> None:
-    """Refuse sites whose data cannot be learned from together, by name."""
+    """Refuse sites whose data cannot be combined in one run, naming the site."""
     first = infos[0]
     for info in infos:
         if info.rows < 1:
             raise DataError(f"{info.name}: the site has no training rows")
-        for what, mine, wanted in (
+        for what, value, expected in (
             ("classes", info.classes, classes),
             ("kind of labels", info.kind, first.kind),
             ("shape of an input", info.features or info.shape, first.features or first.shape),
@@ -185,28 +185,28 @@ def check_alike(infos: Sequence[SiteInfo], classes: tuple[str, ...]) -> None:
             ("sums", shapes(info.sums), shapes(first.sums)),
             ("annotated classes", shapes(info.annotated), shapes(first.annotated)),
         ):
-            if mine != wanted:
-                raise DataError(f"{info.name}: its {what} ({mine}) differ from the other sites' ({wanted})")
+            if value != expected:
+                raise DataError(f"{info.name}: its {what} ({value}) differ from the other sites' ({expected})")
 
 
 def shapes(tree: Tree) -> dict[str, tuple[int, ...] | str]:
-    """What must be alike of tensors that are to be added up; one that holds no numbers is like no other."""
+    """Return what tensors must share to be added up: their shapes; tensors that are not finite match none."""
     return {name: tuple(t.shape) if torch.isfinite(t).all() else "not finite" for name, t in tree.items()}
 
 
 def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
-    """What the coordinator and each site would hold of a scene whose rows are all here, scaled as they are."""
+    """Return what the coordinator and each site would hold of federated data, which are already scaled."""
     fed, oracle = data.federation, data.oracle
     common, validation = (
         None if x is None or y is None else (x, y)
         for x, y in ((oracle.common_x, oracle.common_y), (oracle.validation_x, oracle.validation_y))
     )
-    about = fed.attribute, oracle.tasks, oracle.one_test
-    central = ServerFiles(fed.name, fed.classes, fed.public, fed.trusted, common, validation, *about)
-    holdings = []
+    facts = fed.attribute, oracle.tasks, oracle.one_test
+    server = ServerFiles(fed.name, fed.classes, fed.public, fed.trusted, common, validation, *facts)
+    sites = []
     for k, name in enumerate(fed.sites):
         a, b = fed.starts[k], fed.starts[k + 1]
-        holdings.append(
+        sites.append(
             SiteFiles(
                 name,
                 fed.inputs(a, b),
@@ -220,13 +220,13 @@ def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
                 scales=False,
             )
         )
-    return central, holdings
+    return server, sites
 
 
 def put_together(server: ServerFiles, sites: Sequence[SiteFiles], scale: Scale) -> tuple[Federation, Oracle]:
-    """Return what all hold as one federation in this process and the truth about it, every input scaled.
+    """Return what server and sites hold as one federation in this process, its inputs scaled, and the truth about it.
 
-    Labels of sites whose classes are ranked are tested on one list for all, and no site has a test set of its own.
+    Ranked labels are tested on one common test set, and no site has its own.
     """
     inputs = [site.x for site in sites]
     x = scale(torch.cat(same_length(inputs) if width(inputs[0]) else inputs))

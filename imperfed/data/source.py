@@ -1,4 +1,4 @@
-"""A built-in dataset on disk: which files it is read from, where they are looked for, and where they come from."""
+"""A built-in dataset on disk: its files, the folder in which they are looked for, and where they come from."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class Source:
     title: str
     read: Callable[[Path], Dataset]
     origin: str
-    """Where a missing file comes from, and its licence, in words."""
+    """Where to get a missing file, and its licence, in words."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Path in the data folder -> SHA-256 of the contents, unpacked where gzipped: how it was packed does not matter."""
+    """Path in the data folder -> SHA-256 of the contents, decompressed first if gzipped, however that was done."""
     any_of: tuple[str, ...] = ()
-    """Paths of which one is enough; all other `files` are needed."""
+    """Paths of which one is enough; all other `files` are required."""
 
     def missing(self, folder: Path) -> list[str]:
-        """What is looked for in the data folder and not there."""
+        """Return the required files that are not in the data folder."""
         needed = [path for path in self.files if path not in self.any_of and not (folder / path).exists()]
         return needed + ([] if any((folder / path).exists() for path in self.any_of) else [*self.any_of])
 
     def present(self, folder: Path) -> bool:
-        """Whether the dataset can be read from this data folder."""
+        """Return whether the dataset can be read from this data folder."""
         return not self.missing(folder)
 
     def verify(self, folder: Path) -> list[str]:
-        """The files in the data folder whose contents are not the known ones."""
-        there = [path for path in self.files if (folder / path).exists()]
-        return [path for path in there if _digest(folder / path) != self.files[path]]
+        """Return the files in the data folder whose checksums are wrong."""
+        existing = [path for path in self.files if (folder / path).exists()]
+        return [path for path in existing if _digest(folder / path) != self.files[path]]
 
 
 def data_folder() -> Path:
     """Return `$IMPERFED_DATA`, or else `imperfed` in the user's cache folder."""
-    own = os.environ.get("IMPERFED_DATA")
-    return Path(own).expanduser() if own else cache_folder()
+    chosen = os.environ.get("IMPERFED_DATA")
+    return Path(chosen).expanduser() if chosen else cache_folder()
 
 
 def _digest(path: Path) -> str:

@@ -1,7 +1,7 @@
-"""Sparse rows and labels that come several to an example: MATLAB files and the Extreme Classification text format.
+"""Sparse multi-label data: MATLAB files and the Extreme Classification text format.
 
-An input row is float32 [2, L]: feature numbers over their values. The slots left over, at least one a row, hold the
-number of features and the value 0, so that a row says by itself how many features there are.
+An input row is float32 [2, L]: feature numbers above their values. Unused slots, of which every row has at least one,
+hold the number of features and the value 0, so that each row tells how many features there are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Whole = npt.NDArray[np.int64]
 Real = npt.NDArray[np.float32]
 
 MOST_FEATURES = 1 << 24
-"""Feature numbers are stored as float32, which holds whole numbers up to this one."""
+"""Feature numbers are stored as float32, which represents integers exactly up to this one."""
 
 LAYOUTS = (
     (("dataset", "class"),),
@@ -37,7 +37,7 @@ LAYOUTS = (
 
 
 def pack(first: Whole, at: Whole, values: Real, features: int, where: str) -> Tensor:
-    """Sparse rows, row r the slots first[r] .. first[r + 1] - 1 of `at` and `values`, as one tensor [n, 2, L]."""
+    """Return sparse rows as one tensor [n, 2, L]; row r is `at` and `values` from first[r] up to first[r + 1] - 1."""
     if features >= MOST_FEATURES:
         raise DataError(f"{where}: {features} features; sparse inputs hold fewer than {MOST_FEATURES}")
     lengths = np.diff(first)
@@ -50,7 +50,7 @@ def pack(first: Whole, at: Whole, values: Real, features: int, where: str) -> Te
 
 
 def width(x: Tensor) -> int:
-    """The number of features that sparse rows count; 0 where these are not sparse rows."""
+    """Return the number of features of sparse rows; 0 if `x` does not hold sparse rows."""
     if x.ndim != 3 or x.shape[1] != 2 or not len(x):
         return 0
     number, value = x[:, 0], x[:, 1]
@@ -64,33 +64,33 @@ def width(x: Tensor) -> int:
 
 
 def names_in(path: Path) -> set[str]:
-    """The variables of a MATLAB file."""
+    """Return the names of the variables in a MATLAB file."""
     import scipy.io
 
     with decoding(path, "a MATLAB file of version 7 or older"):
         return {name for name, _, _ in scipy.io.whosmat(existing(path), appendmat=False)}
 
 
-def layout_of(there: set[str]) -> tuple[tuple[str, str], ...] | None:
-    """The layout that these variables make up, if any."""
-    return next((pairs for pairs in LAYOUTS if {name for pair in pairs for name in pair} <= there), None)
+def layout_of(variables: set[str]) -> tuple[tuple[str, str], ...] | None:
+    """Return the layout whose variables are all present, if any."""
+    return next((pairs for pairs in LAYOUTS if {name for pair in pairs for name in pair} <= variables), None)
 
 
 def read_own_mat(path: Path) -> Dataset:
-    """A MATLAB file of the user's own: several labels an example, or candidate sets."""
-    there = names_in(path)
-    return read_mat(path) if "partial_target" in there or not layout_of(there) else read_multilabel_mat(path)
+    """Read the user's own MATLAB file: several labels per example, or candidate sets."""
+    variables = names_in(path)
+    return read_mat(path) if "partial_target" in variables or not layout_of(variables) else read_multilabel_mat(path)
 
 
 def read_multilabel_mat(path: Path) -> Dataset:
-    """Features and several labels an example, under any of the names that such files use."""
+    """Read features and several labels per example, under any of the names that such files use."""
     import scipy.io
 
-    there = names_in(path)
-    layout = layout_of(there)
+    variables = names_in(path)
+    layout = layout_of(variables)
     if layout is None:
         known = " or ".join(", ".join(name for pair in pairs for name in pair) for pairs in LAYOUTS)
-        raise DataError(f"{path}: found {', '.join(sorted(there)) or 'nothing'}; a multi-label file holds {known}")
+        raise DataError(f"{path}: found {', '.join(sorted(variables)) or 'nothing'}; a multi-label file holds {known}")
     with decoding(path, "a MATLAB file of version 7 or older"):
         file = scipy.io.loadmat(path, appendmat=False, variable_names=[name for pair in layout for name in pair])
     parts = [(_features(file[x], f"{path}, {x}"), _labels(file[y], f"{path}, {y}")) for x, y in layout]
@@ -105,7 +105,7 @@ def read_multilabel_mat(path: Path) -> Dataset:
 
 
 def _features(matrix: Any, where: str) -> Tensor:
-    """A matrix of numbers, dense or sparse, as sparse rows."""
+    """Return a matrix of numbers, dense or sparse, as sparse rows."""
     from scipy.sparse import csr_matrix
 
     if matrix.dtype.kind not in "biuf" or matrix.ndim != 2:
@@ -118,7 +118,7 @@ def _features(matrix: Any, where: str) -> Tensor:
 
 
 def _labels(matrix: Any, where: str) -> Tensor:
-    """Classes x instances of 0 / 1 or -1 / 1 as int8 [n, C]."""
+    """Return classes x instances of 0 / 1 or -1 / 1 as int8 [n, C]."""
     values = np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix).T
     if values.dtype.kind not in "biuf" or values.ndim != 2:
         raise DataError(f"{where}: expected classes x instances of 0 and 1; found {values.dtype} of {values.shape}")
@@ -130,28 +130,28 @@ def _labels(matrix: Any, where: str) -> Tensor:
 
 
 def same_length(parts: Sequence[Tensor]) -> list[Tensor]:
-    """All with as many slots as the longest has."""
+    """Return all parts padded to the number of slots of the longest."""
     slots = max(x.shape[2] for x in parts)
-    return [_longer(x, slots) for x in parts]
+    return [_padded(x, slots) for x in parts]
 
 
-def _longer(x: Tensor, slots: int) -> Tensor:
-    more = torch.zeros(len(x), 2, slots - x.shape[2])
-    more[:, 0] = x[:1, 0, -1]
-    return torch.cat([x, more], 2)
+def _padded(x: Tensor, slots: int) -> Tensor:
+    padding = torch.zeros(len(x), 2, slots - x.shape[2])
+    padding[:, 0] = x[:1, 0, -1]
+    return torch.cat([x, padding], 2)
 
 
 # -- Extreme Classification ------------------------------------------------------------------------------------------
 
 
 SMALL = 1 << 20
-"""Bytes below which lines are read before scikit-learn is even imported."""
+"""Bytes up to which a file is read line by line: importing scikit-learn would take longer."""
 DIGITS = b"0123456789"
 PLAIN = DIGITS + b",:.eE+- \n"
-"""All that the fast reader is given: comments, tabs and words such as nan mean something of their own to it."""
+"""The only bytes passed to the fast reader: comments, tabs and words such as nan have a special meaning to it."""
 ODD = re.compile(rb"[ ,\n][.eE+-]|\n,*:")
-"""With all digits left out: a label or a feature number such as 1.0 or +1, which it would take; a line without labels
-that does not begin with a space."""
+"""With all digits removed: a label or feature number such as 1.0 or +1, which the fast reader would accept; or a line
+without labels that does not begin with a space."""
 
 
 def read_xc(path: Path) -> Dataset:
@@ -162,14 +162,14 @@ def read_xc(path: Path) -> Dataset:
 
 
 def _read_fast(raw: bytes, path: Path) -> tuple[Tensor, Tensor] | None:
-    """Return inputs and labels by scikit-learn's reader, or None where anything is odd, which only lines can tell."""
+    """Return inputs and labels by scikit-learn's reader; None if anything is odd, so that the lines must be checked."""
     from sklearn.datasets import load_svmlight_file
 
     head, _, body = raw.partition(b"\n")
     if body.translate(None, PLAIN) or ODD.search((b"\n" + body).translate(None, DIGITS)):
         return None
     rows, features, classes = _header(head.decode("utf-8", "replace"), path)
-    if len(body.splitlines()) != rows:  # those without anything would be passed over
+    if len(body.splitlines()) != rows:  # the fast reader would skip blank lines
         return None
     try:
         matrix, labels = load_svmlight_file(
@@ -187,7 +187,7 @@ def _read_fast(raw: bytes, path: Path) -> tuple[Tensor, Tensor] | None:
 
 
 def _read_line_by_line(raw: bytes, path: Path) -> tuple[Tensor, Tensor]:
-    """Return inputs and labels, or say in which line what is wrong."""
+    """Return inputs and labels, or raise an error naming the line and what is wrong with it."""
     with decoding(path, "text"):
         lines = raw.decode("utf-8").splitlines()
     rows, features, classes = _header(lines[0], path)

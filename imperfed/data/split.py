@@ -1,4 +1,4 @@
-"""How a dataset is divided into sites, and what is kept apart from training."""
+"""How a dataset is divided into sites, and what is held out from training."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ DIRICHLET = DirichletPartition()
 
 @dataclass(frozen=True)
 class SplitConfig:
-    """How a dataset is divided into sites, and what of each site is kept apart from training."""
+    """How a dataset is divided into sites, and what is held out from training."""
 
     sites: int = 4  # K
-    partition: Partition = DIRICHLET  # who gets which rows; its parameters are the section [partition]
-    test: float = 0.2  # share of each site's rows on which it is measured; 0 for data without true classes
-    validation: float = 0.0  # label: share of all rows, at no site, on which settings are chosen
-    standardise: bool = False  # images: every channel to mean 0 and spread 1, as the columns of tables always are
-    common_test: bool = False  # every site is measured on the official test set, and `test` is not used
+    partition: Partition = DIRICHLET  # which site gets which rows; parameters in the section [partition]
+    test: float = 0.2  # share of each site's rows on which it is tested; 0 for data without true classes
+    validation: float = 0.0  # label: share of all rows, at no site, for choosing settings
+    standardise: bool = False  # images: scale every channel to mean 0 and deviation 1, as is always done with tables
+    common_test: bool = False  # every site is tested on the official test set, and `test` is not used
     trusted: float = 0.0  # share of all rows, drawn i.i.d., that only the server holds, with their true classes
-    public: float = 0.2  # share of the test inputs that the server may look at, taken away from evaluation
+    public: float = 0.2  # share of the test inputs that the server may see, removed from evaluation

@@ -1,4 +1,4 @@
-"""Labelled rows that only the server holds: those that the data mark, or a share of all rows."""
+"""Labelled rows that only the server holds: those marked in the data, or a share of all rows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Index = npt.NDArray[np.int64]
 
 
 def set_apart(dataset: Dataset, share: float, generator: np.random.Generator) -> tuple[Index, Index]:
-    """The rows that only the server holds, and all others, both in order."""
+    """Return the rows that only the server holds, and all others, both in order."""
     rows = np.arange(len(dataset))
     if dataset.trusted is not None:
         if share:
-            raise UsageError(f"{dataset.name} says itself which rows are the server's; leave split.trusted at 0")
+            raise UsageError(f"{dataset.name} marks the server's rows itself; leave split.trusted at 0")
         marked = dataset.trusted.numpy()
         return rows[marked], rows[~marked]
     if not share:
         return rows[:0], rows
     if dataset.y is None or dataset.y.ndim > 1:
         raise DataError(
-            f"{dataset.name}: rows at the server are labelled with their true class, which is not known; mark rows "
+            f"{dataset.name}: rows at the server are labelled with their true class, which is unknown; mark rows "
             "whose labels are right as `trusted` in the file"
         )
     return draw_rows(len(rows), share, generator)
@@ -40,7 +40,7 @@ def draw_rows(rows: int, share: float, generator: np.random.Generator) -> tuple[
 
 
 def trust(dataset: Dataset, rows: Tensor, x: Tensor) -> Trusted | None:
-    """The server's own rows, x their inputs, with their true classes or the labels that the data say to trust."""
+    """Return the server's own rows, with inputs x and their true classes or else the labels that come with the data."""
     labels = dataset.given if dataset.y is None else dataset.y
     if labels is None or not len(rows):
         return None

@@ -39,7 +39,7 @@ def test_models_predict_and_labels_are_a_table(tmp_path: Path) -> None:
     assert float((probability.argmax(1).numpy() == arrays()["y"]).mean()) > 0.8
     assert torch.allclose(probability.sum(1), torch.ones(len(x)))
     assert torch.equal(result.predict("site-2", arrays()["x"]), probability)
-    with pytest.raises(UsageError, match=r"one row an example, \[n, \.\.\.\]; found float32 of shape \(4,\)"):
+    with pytest.raises(UsageError, match=r"one row per example, \[n, \.\.\.\]; found float32 of shape \(4,\)"):
         result.predict("site-2", x[0])
     with pytest.raises(UsageError, match=r"rows of shape \[4\], \[n, \.\.\.\]; got \[40, 3\]"):
         result.predict("site-2", x[:, :3])

@@ -44,7 +44,7 @@ def with_row(name: str, row: int, value: Any) -> dict[str, Any]:
         ({"x": np.zeros((0, 4), np.float32)}, ["no examples"]),
         ({"x": arrays()["x"][:30]}, ["30 examples but 40 true classes"]),
         ({"candidates": arrays()["candidates"] * 2}, ["neither 0 nor 1", "row 0"]),
-        ({"labels": np.zeros(40, int)}, ["array 'labels' has no meaning here", "candidates"]),
+        ({"labels": np.zeros(40, int)}, ["unknown array 'labels'", "candidates"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -117,4 +117,4 @@ def test_a_name_of_two_lists_must_say_which() -> None:
     said = imperfed("show", "uniform")
     assert said.code == 2
     assert "'uniform' could be candidates.uniform or noise.uniform: say which" in said.err
-    assert "beta = 0.5    # the smaller, the less alike the sites" in done("show", "dirichlet").out
+    assert "beta = 0.5    # the smaller, the more the sites differ" in done("show", "dirichlet").out

@@ -222,7 +222,7 @@ def test_a_declaration_that_cannot_be_is_told(folder: Path) -> None:
     path.write_text(path.read_text().replace('column = "choice"', 'columns = ["cat", "dog", "owl"]\nmissing = ["?"]'))
     with pytest.raises(DataError) as caught:
         read_declaration(folder)
-    assert "labels.columns: found one column a class, expected one column: labels are ranked" in str(caught.value)
+    assert "labels.columns: found one column per class, expected one column: labels are ranked" in str(caught.value)
     assert "labels.missing: found ranked labels, expected annotated ones" in str(caught.value)
 
 

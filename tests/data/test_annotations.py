@@ -86,7 +86,7 @@ def test_the_papers_tables() -> None:
 
 @pytest.mark.parametrize("pattern", [TableOne(), TableThree()])
 def test_a_table_is_called_by_its_name_where_the_sites_do_not_fit(pattern: AnnotationPattern) -> None:
-    with pytest.raises(UsageError, match=f"annotates = '{pattern.name}' says what . sites annotate, and there are 2"):
+    with pytest.raises(UsageError, match=f"annotates = '{pattern.name}' lists classes for . sites, but there are 2"):
         pattern.annotate(torch.zeros(12, 5, dtype=torch.int8), CLASSES, SITES, rng())
 
 
@@ -131,9 +131,9 @@ def test_a_class_that_is_not_there_is_named_with_the_nearest(labelling: LabelCon
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(UsageError, match="3 sites annotate, and there are 2"):
+    with pytest.raises(UsageError, match="3 sites, but there are 2"):
         annotate(data(), listed("cough; flu; rash"), SITES, rng())
-    with pytest.raises(UsageError, match="every site must annotate some class"):
+    with pytest.raises(UsageError, match="every site must annotate at least one class"):
         annotate(data(), listed("cough;"), SITES, rng())
     with pytest.raises(UsageError, match="share of the classes"):
         DrawnAnnotation(annotated=0.0)

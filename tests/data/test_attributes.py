@@ -129,7 +129,7 @@ def test_a_file_of_ones_own(tmp_path):
     ("arrays", "words"),
     [
         ({"attribute_values": np.array(["p", "q"])}, "attribute_values: 2 names, but attribute has 3 columns"),
-        ({"attribute": np.eye(3)}, r"attribute: shape \(3, 3\), expected a row for each of the 4 rows"),
+        ({"attribute": np.eye(3)}, r"attribute: shape \(3, 3\), expected one row for each of the 4 rows"),
         ({"attribute": np.zeros((4, 2))}, r"row 0: the columns of attribute hold \[0.0, 0.0\] \(4 such rows"),
         ({"attribute": np.full((4, 2), 0.5)}, "row 0, column 0: 0.5 is neither 0 nor 1"),
         ({"x_test": np.ones((1, 2)), "y_test": np.array([1])}, "add attribute_test"),

@@ -109,7 +109,7 @@ def test_tables_are_standardised_and_sparse_rows_are_not():
     [
         ({"test": 0.8, "validation": 0.2}, "leave something to train on"),
         ({"validation": -0.1}, "leave something to train on"),
-        ({"trusted": 0.1}, "leaves no rows to the server"),
+        ({"trusted": 0.1}, "leaves no rows for the server"),
     ],
 )
 def test_bad_settings(split: dict[str, float], complaint: str):

@@ -294,11 +294,11 @@ def test_the_true_class_is_always_a_candidate(generator, classes, seed):
     ("generator", "settings", "message"),
     [
         (UniformSets, {"uniform": "exat"}, "Did you mean 'exact'"),
-        (FlippedSets, {"flip": 1.5}, r"flip must lie in 0 \.\. 1; given: 1.5"),
+        (FlippedSets, {"flip": 1.5}, r"flip must lie in 0 \.\. 1; got 1.5"),
         (FlippedSets, {"edge": "min3"}, "Did you mean 'min2'"),
         (MatrixSets, {"matrix": "bnad"}, "Did you mean 'band'"),
         (MatrixSets, {"matrix": "pair", "matrix_q": -0.1}, "matrix_q must lie in"),
-        (MatrixSets, {"matrix": "band"}, "more than 6 classes, the data have 4; use pair"),
+        (MatrixSets, {"matrix": "band"}, "more than 6 classes; the data have 4; use pair"),
         (InstanceSets, {"rho": -1.0}, "rho must lie in"),
         (InstanceSets, {"normalise": "mena"}, "Did you mean 'mean'"),
         (InstanceSets, {"temperature": 0.0}, "temperature must be positive"),

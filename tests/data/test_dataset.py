@@ -51,7 +51,7 @@ def test_large_finite_features_are_no_error() -> None:
         ({"candidates": torch.tensor([[1, 1], [0, 1], [0, 0]]).bool()}, r"row 2: the candidate set is empty"),
         ({"candidates": torch.tensor([[1, 1], [1, 0], [1, 1]]).bool()}, r"row 1: the true class 1 is not among"),
         ({"candidates": torch.ones(3, 3).bool()}, r"one column per class \(2\)"),
-        ({"y": None, "candidates": None}, r"neither true classes nor candidate sets"),
+        ({"y": None, "candidates": None}, r"no true classes, candidate sets or labels"),
         ({"test_y": None}, r"needs both"),
         ({"test_x": None}, r"needs both"),
         ({"test_y": torch.tensor([0, 1, 1])}, r"test set: 2 examples but 3 true classes"),

@@ -62,7 +62,7 @@ def test_a_matrix_says_what_is_present_absent_and_not_annotated(tmp_path: Path) 
     [
         ({"y": np.array([[1, 2], [0, 1]])}, r"own\.npz, y, row 0, column 1: 2 is none of 1 \(present\)"),
         ({"y": np.array([["a", "b"], ["c", "d"]])}, "expected a matrix of 1, 0 and -1"),
-        ({"y": np.eye(2), "candidates": np.eye(2)}, "candidate sets are of rows that have one class"),
+        ({"y": np.eye(2), "candidates": np.eye(2)}, "candidate sets need rows with one class each"),
         ({"y": np.eye(2), "x_test": np.ones((1, 2)), "y_test": np.array([0])}, "y_test: expected a matrix"),
         ({"y": np.eye(2), "group": np.array([1])}, "2 examples but 1 groups"),
     ],

@@ -116,5 +116,5 @@ def test_labels_of_another_task_need_another_task(own: np.ndarray | None) -> Non
     ],
 )
 def test_rates_are_shares(noise: type, key: str) -> None:
-    with pytest.raises(UsageError, match=rf"noise\.{key} must lie in 0 \.\. 1; given: 1.5"):
+    with pytest.raises(UsageError, match=rf"noise\.{key} must lie in 0 \.\. 1; got 1.5"):
         noise(**{key: 1.5})

@@ -72,8 +72,8 @@ def test_npz_with_little(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"x": None}, "no array 'x'; found y"),
-        ({"y": None}, "neither true classes nor candidate sets"),
-        ({"candidate": np.ones((6, 3))}, "array 'candidate' has no meaning here"),
+        ({"y": None}, "no true classes, candidate sets or labels"),
+        ({"candidate": np.ones((6, 3))}, "unknown array 'candidate'"),
         ({"x": np.array([[1, 2], [3]], dtype=object)}, "'x' is ragged, pickled or damaged"),
         ({"y": np.array([0, None] * 3, dtype=object)}, "'y' is ragged, pickled or damaged"),
         ({"x": np.array([["a", "b"]] * 6)}, "x: expected numbers"),

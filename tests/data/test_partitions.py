@@ -185,7 +185,7 @@ def test_a_column_has_one_site_per_value():
         (DirichletPartition, {"beta": 0.0}, 4, "beta must be a positive number"),
         (DirichletPartition, {"beta": float("nan")}, 4, "beta must be a positive number"),
         (DirichletPartition, {"beta": float("inf")}, 4, "beta must be a positive number"),
-        (ClassesPartition, {"per_site": 4}, 4, r"1 \.\. 3, the classes in the data; given: 4"),
+        (ClassesPartition, {"per_site": 4}, 4, r"1 \.\. 3, the classes in the data; got 4"),
         (ClassesPartition, {"per_site": 0}, 4, r"1 \.\. 3"),
         (ClassesPartition, {"per_site": 3}, 30, "would share the 20 rows of class 0; lower sites"),
         (QuantityPartition, {"sizes": (1, 2)}, 4, "4 positive numbers"),

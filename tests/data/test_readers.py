@@ -71,7 +71,7 @@ def test_idx_round_trip_and_truncation(
         (b"\0\0\x0a\1" + bytes(4), "not an IDX file"),  # no such type
         (b"\0\0\x08\0" + bytes(4), "not an IDX file"),  # no dimensions
         (b"\0\0\x08\3" + bytes(5), "truncated in its header, at byte 9 of 16"),
-        (idx(numbers(2, 3)) + b"\0", r"19 bytes where the header, uint8 of shape \(2, 3\), asks for 18"),
+        (idx(numbers(2, 3)) + b"\0", r"19 bytes, but the header \(uint8 of shape \(2, 3\)\) promises 18"),
         (gzip.compress(idx(numbers(2, 3)), mtime=0)[:-9], "gzip file is truncated or corrupt"),
         (gzip.compress(idx(numbers(2, 3)), mtime=0)[:-8] + bytes(8), "gzip file is truncated or corrupt"),  # wrong CRC
         (gzip.compress(b"", mtime=0), "not an IDX file"),

@@ -93,7 +93,7 @@ def test_unknown_names(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"unknown dataset 'fashon-mnist'\. Did you mean 'fashion-mnist'\?"):
         sources.load("fashon-mnist")
     (folder / "table.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(UsageError, match=r"table\.csv: a dataset of your own is one file ending in \.npz or \.mat"):
+    with pytest.raises(UsageError, match=r"table\.csv: your own dataset must be one file ending in \.npz or \.mat"):
         sources.load(str(folder / "table.csv"))
 
 

@@ -43,7 +43,7 @@ def test_sites_are_spread_evenly_over_tasks(sites: int, tasks: int) -> None:
 
 
 def test_fewer_sites_than_tasks() -> None:
-    with pytest.raises(UsageError, match="2 tasks need as many sites"):
+    with pytest.raises(UsageError, match="2 tasks need at least as many sites"):
         TasksPartition(2).task_of_sites(1)
 
 

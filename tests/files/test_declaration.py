@@ -121,7 +121,7 @@ BROKEN = {
     "inputs.categorical = {sex = []}": ["inputs.categorical.sex", "0 names"],
     'labels.kind = "exakt"': ["labels.kind", "did you mean 'exact'?"],
     'labels.classes = ["a"]': ["labels.classes", "at least 2"],
-    'labels.classes = ["a", " b"]': ["without blanks around them"],
+    'labels.classes = ["a", " b"]': ["without surrounding blanks"],
     'labels.columns = ["a", "b"]': ["column and columns", "labels are exact"],
     'labels.truth = ["a", "b"]': ["labels.truth", "the true class"],
     'labels = {kind = "candidates", classes = ["a|b", "c"], column = "y"}': ["labels.separator", "class 'a|b'"],
@@ -129,7 +129,7 @@ BROKEN = {
     "labels.uncertain = {values = [-1]}": ["labels.uncertain", "annotated"],
     "labels.uncertain = 3": ["labels.uncertain", "a table of keys"],
     "attribute = {values = [0, 1]}": ["attribute.column"],
-    'attribute = {column = "a", values = [0]}': ["attribute.values", "no other input"],
+    'attribute = {column = "a", values = [0]}': ["attribute.values", "not also an input"],
     "labels = 3": ["key labels"],
 }
 

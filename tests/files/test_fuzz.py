@@ -61,7 +61,7 @@ OF_THE_FILE = (
     "no such column",
     "columns of this name",
     "of shape",
-    "one value a row",
+    "one value per row",
     "no file",
     " rows",
     "a column of",
@@ -88,7 +88,7 @@ def looked_at(folder: Path) -> str:
         read(folder)
     except DataError as error:
         said = str(error)
-        assert str(folder) in said or "cannot serve for training and for testing" in said
+        assert str(folder) in said or "cannot serve both training and testing" in said
         return said
     return ""
 

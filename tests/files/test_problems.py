@@ -68,7 +68,7 @@ def test_a_bad_cell(row: str, problem: str, tmp_path: Path) -> None:
 def test_rows_that_are_too_short_or_too_long(tmp_path: Path) -> None:
     small.candidates(tmp_path)
     changed(tmp_path / "sites/north.csv", lambda text: text.replace(ROW, f"{ROW},more").replace("north 3,23.5,", ""))
-    fix = "expected 6 as in the header; add or take away cells, or quote the row's text"
+    fix = "expected 6 as in the header; add or remove cells, or quote the row's text"
     assert told(tmp_path) == [
         f"sites/north.csv, line 4: found 7 cells, {fix}",
         f"sites/north.csv, line 5: found 4 cells, {fix}",
@@ -101,7 +101,7 @@ def test_an_open_quote(tmp_path: Path) -> None:
     lines = told(tmp_path)
     assert (
         lines[-1]
-        == "sites/north.csv, line 4: found unexpected end of data, expected rows of cells; mend the quotes of this row"
+        == "sites/north.csv, line 4: found unexpected end of data, expected rows of cells; fix the quotes of this row"
     )
 
 
@@ -159,8 +159,8 @@ def test_test_files_and_sites_must_match(tmp_path: Path) -> None:
     small.candidates(tmp_path)
     (tmp_path / "test/north.csv").rename(tmp_path / "test/nord.csv")
     assert told(tmp_path) == [
-        "federation.toml, key test: found no test file of north, expected one for every site; add it",
-        "test/nord.csv: found a test file of no site, expected a site of this name; rename or drop it",
+        "federation.toml, key test: found no test file for north, expected one for every site; add it",
+        "test/nord.csv: found a test file of no site, expected a site of this name; rename or remove it",
     ]
 
 
@@ -197,8 +197,8 @@ def test_classes_that_no_site_has_and_those_that_are_misspelt(tmp_path: Path) ->
 def test_another_delimiter_is_told_once_a_file(tmp_path: Path) -> None:
     folder = small.candidates(tmp_path)
     changed(folder / "sites/north.csv", lambda text: text.replace(",", ";"))
-    line = "sites/north.csv, line 1: found cells apart by ';', expected cells apart by ','; write delimiter = \";\" in"
-    first(line, folder)
+    found = "found cells separated by ';', expected cells separated by ','"
+    first(f'sites/north.csv, line 1: {found}; write delimiter = ";" in', folder)
 
 
 def test_rows_of_parquet_files_count_from_0(tmp_path: Path) -> None:

@@ -132,11 +132,11 @@ def test_all_problems_end_a_run_before_anything_is_written(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ("partition=iid", "split.partition = iid: the sites and their rows of animals are as its files say"),
+        ("partition=iid", "split.partition = iid: the sites and their rows of animals are fixed by its files"),
         ("sites=3", "split.sites = 3"),
         ("beta=0.1", "split.partition = dirichlet beta=0.1: the sites and their rows of animals"),
         ("split.standardise=true", "split.standardise"),
-        ("labels.candidates=flip", "labels.candidates = flip: the labels (candidates) of animals are as its files say"),
+        ("labels.candidates=flip", "labels.candidates = flip: the labels (candidates) of animals are fixed by"),
         ("labels.kind=exact", "labels.kind = exact"),
         ("attribute_flip=0.1", "labels.attribute_flip"),
         ("split.trusted=1.5", "trusted is a share"),
@@ -197,7 +197,7 @@ def test_a_site_of_one_row_is_told_with_its_file_and_what_can_be_done(tmp_path: 
     said = imperfed("run", "masked-bce", "--data", folder, "--out", tmp_path / "runs")
     assert said.code == 3
     assert "one row cannot serve" in said.err
-    assert f"add rows to {folder / 'all.csv'}, take the site out, or declare a test file" in said.err
+    assert f"add rows to {folder / 'all.csv'}, remove the site, or declare a test file" in said.err
 
 
 def test_rows_of_one_group_stay_together(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""What the sites are told instead of the truth: wrong labels, candidate sets, missing annotations."""
+"""What the sites are given instead of the truth: noisy labels, candidate sets, missing annotations."""

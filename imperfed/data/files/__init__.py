@@ -1,1 +1,1 @@
-"""Data in files of the user's own: a declaration says which column is what, and readers turn files into sites."""
+"""The user's own files: a declaration says what each column means, and readers turn files into sites."""

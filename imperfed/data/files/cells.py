@@ -1,6 +1,6 @@
-"""Cells of a column become numbers, classes, sets of classes or marks; those that cannot are noted.
+"""Conversion of a column's cells to numbers, classes, sets of classes or marks; unreadable cells are noted.
 
-Where values repeat, each distinct one is looked at once and the rows follow by its code.
+Each distinct value of a column is converted only once, and rows look up the result by its code.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Sets = npt.NDArray[np.bool_]
 
 NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 LIST_SEPARATOR = "\x1f"
-"""Stands between the names of a list column once it is text; no name that can be declared holds it."""
+"""Separates the names of a list column once it is text; no name that can be declared contains it."""
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
 
 
 def numbers(table: FileTable, columns: Sequence[str], problems: Problems) -> Floats:
-    """Columns of numbers as float32 [n, columns]; every value that is not finite is noted."""
+    """Return columns of numbers as float32 [n, columns]; every value that is not finite is noted."""
     x = np.zeros((table.rows, len(columns)), np.float32)
     for j, name in enumerate(columns):
         column = table.columns.get(name)
@@ -42,7 +42,7 @@ def numbers(table: FileTable, columns: Sequence[str], problems: Problems) -> Flo
 def _numbers(table: FileTable, name: str, column: Any, problems: Problems) -> Floats:
     if isinstance(column, np.ndarray):
         found = f"{column.dtype} of shape {column.shape}"
-        problems.add(table.file, None, name, found, "one number a row", "use `array` for a matrix of inputs")
+        problems.add(table.file, None, name, found, "one number per row", "use `array` for a matrix of inputs")
         return np.zeros(table.rows, np.float32)
     doubles = _floats(column)
     with np.errstate(over="ignore"):
@@ -50,12 +50,12 @@ def _numbers(table: FileTable, name: str, column: Any, problems: Problems) -> Fl
     for row in np.flatnonzero(~np.isfinite(values)).tolist():
         cell = column[row].as_py()
         found = "a blank" if cell in (None, "") else shown(cell)
-        table.note(problems, row, name, found, "a finite number", "fill the value, or drop the row")
+        table.note(problems, row, name, found, "a finite number", "fill in the value, or drop the row")
     return values
 
 
 def _floats(column: Any) -> npt.NDArray[np.float64]:
-    """A column as float64, NaN where a cell is no number."""
+    """Return a column as float64, NaN where a cell is no number."""
     import pyarrow
 
     kind = column.type
@@ -80,7 +80,7 @@ def _float(cell: Any) -> float:
 
 
 def codes_of(table: FileTable, name: str, problems: Problems) -> tuple[Index, list[Any]] | None:
-    """Every row's code, and the value that each code stands for, None among them; None without such a column."""
+    """Return the code of every row, and the value of every code, the last one None; None without such a column."""
     import pyarrow
 
     column = table.columns.get(name)
@@ -96,14 +96,14 @@ def codes_of(table: FileTable, name: str, problems: Problems) -> tuple[Index, li
 
 
 def encoded(column: Any) -> tuple[Index, Any]:
-    """Every row's code (nulls have the next one) and the distinct values in pyarrow's memory; lists as text."""
+    """Return the code of every row (nulls have the next free one) and the distinct values; lists become text."""
     import pyarrow
     from pyarrow import compute
 
     if pyarrow.types.is_nested(column.type):
         column = compute.binary_join(column.cast(pyarrow.list_(pyarrow.string())), LIST_SEPARATOR)
     if isinstance(column, pyarrow.ChunkedArray):
-        column = column.unify_dictionaries().combine_chunks()  # before encoding: a dictionary a chunk is slow
+        column = column.unify_dictionaries().combine_chunks()  # one dictionary per chunk would be slow
     if not pyarrow.types.is_dictionary(column.type):
         column = compute.dictionary_encode(column)
     codes = column.indices.cast(pyarrow.int64()).fill_null(len(column.dictionary))
@@ -111,7 +111,7 @@ def encoded(column: Any) -> tuple[Index, Any]:
 
 
 def text_of(table: FileTable, name: str, problems: Problems) -> Any:
-    """A column as text in pyarrow's memory, such as ids, of which there are many; None without such a column."""
+    """Return a column with many distinct values, such as ids, as pyarrow text; None without such a column."""
     import pyarrow
 
     column = table.columns.get(name)
@@ -125,35 +125,35 @@ def text_of(table: FileTable, name: str, problems: Problems) -> Any:
 
 
 def _is_matrix(table: FileTable, name: str, problems: Problems) -> bool:
-    """Whether a column has several values a row, which is then noted."""
+    """Return whether a column has several values per row, and note it if so."""
     column = table.columns[name]
     if isinstance(column, np.ndarray):
         found = f"{column.dtype} of shape {column.shape}"
-        problems.add(table.file, None, name, found, "one value a row", "write one array of it")
+        problems.add(table.file, None, name, found, "one value per row", "store one value per row")
     return isinstance(column, np.ndarray)
 
 
 def read_values(
     table: FileTable, name: str, read: Callable[[Any], Any], blank: Any, problems: Problems
 ) -> npt.NDArray[Any] | None:
-    """Each row's value as `read` gives it, `blank` where it refuses; None where there is no such column."""
-    found = codes_of(table, name, problems)
-    if found is None:
+    """Return the value of each row as converted by `read`, `blank` where that fails; None without such a column."""
+    coded = codes_of(table, name, problems)
+    if coded is None:
         return None
-    codes, values = found
+    codes, values = coded
     used = np.bincount(codes, minlength=len(values)) > 0
-    meanings, refused = [], {}
+    converted, refused = [], {}
     for code, value in enumerate(values):
         try:
-            meanings.append(read(value) if used[code] else blank)
+            converted.append(read(value) if used[code] else blank)
         except UnreadableError as refusal:
-            meanings.append(blank)
+            converted.append(blank)
             refused[code] = refusal
     for row in np.flatnonzero(np.isin(codes, [*refused])).tolist() if refused else ():
-        why, value = refused[codes[row]], values[codes[row]]
+        reason, value = refused[codes[row]], values[codes[row]]
         cell = "a blank" if value is None or value == "" else shown(_as_text(value))
-        table.note(problems, row, name, cell, why.expected, why.fix)
-    return np.array(meanings)[codes]
+        table.note(problems, row, name, cell, reason.expected, reason.fix)
+    return np.array(converted)[codes]
 
 
 def _as_text(value: Any) -> Any:
@@ -163,7 +163,7 @@ def _as_text(value: Any) -> Any:
 
 
 def word(value: Any) -> str:
-    """A value as a name: numbers as they are written, whole ones without a point, true as 1; empty for no value."""
+    """Return a value as a name: numbers as written, integers without a point, true as 1; empty for no value."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -172,41 +172,41 @@ def word(value: Any) -> str:
 
 
 def one_of(names: Sequence[str], what: str, numbered: bool = False) -> Callable[[Any], int]:
-    """Return a reader of a name as its place among the declared ones; where `numbered`, also the place itself."""
-    known = {str(place): place for place in range(len(names))} if numbered else {}
+    """Return a reader that turns a declared name into its position; if `numbered`, the position itself is also read."""
+    positions = {str(position): position for position in range(len(names))} if numbered else {}
     if any(name.isdecimal() for name in names):
-        known = {}
-    known |= {name: place for place, name in enumerate(names)}
+        positions = {}
+    positions |= {name: position for position, name in enumerate(names)}
 
     def read(value: Any) -> int:
         name = word(value)
-        if name not in known:
+        if name not in positions:
             raise UnreadableError(f"a declared {what}", nearest(name, names) if name else f"known: {listed(names)}")
-        return known[name]
+        return positions[name]
 
     return read
 
 
 def several_of(names: Sequence[str], what: str, separator: str) -> Callable[[Any], list[int]]:
-    """Return a reader of names with separators between them as their places among the declared ones, in order."""
+    """Return a reader that turns separated names into their positions among the declared ones, in order."""
     read_one = one_of(names, what)
 
     def read(value: Any) -> list[int]:
         text = word(value)
-        apart = LIST_SEPARATOR if LIST_SEPARATOR in text else separator
-        return [read_one(part) for part in text.split(apart) if part.strip()]
+        between = LIST_SEPARATOR if LIST_SEPARATOR in text else separator
+        return [read_one(part) for part in text.split(between) if part.strip()]
 
     return read
 
 
 def set_of(names: Sequence[str], what: str, separator: str) -> Callable[[Any], Sets]:
-    """Return a reader of names with separators between them, at least one, as a row of 0 and 1."""
+    """Return a reader that turns separated names, at least one, into a row of 0 and 1."""
     read_several = several_of(names, what, separator)
 
     def read(value: Any) -> Sets:
         members = read_several(value)
         if not members:
-            fix = "name all that may be true; all of them where nothing is known"
+            fix = "name all that may be true, or all of them if nothing is known"
             raise UnreadableError(f"at least one {what}", fix)
         row = np.zeros(len(names), np.bool_)
         row[members] = True
@@ -216,9 +216,9 @@ def set_of(names: Sequence[str], what: str, separator: str) -> Callable[[Any], S
 
 
 def mark(missing: Sequence[str] = (), uncertain: Sequence[str] = (), read_as: str = "refuse") -> Callable[[Any], int]:
-    """Return a reader of marks: 1 is present, 0 absent, a blank or a `missing` value not annotated.
+    """Return a reader of marks: 1 means present, 0 absent, a blank or a `missing` value not annotated.
 
-    An `uncertain` value counts as `read_as` says.
+    An `uncertain` value is read according to the policy `read_as`.
     """
     unknown = {_plain(value) for value in missing} | {""}
     unsure = {_plain(value) for value in uncertain}
@@ -231,7 +231,7 @@ def mark(missing: Sequence[str] = (), uncertain: Sequence[str] = (), read_as: st
         if name in unsure and read_as in policies:
             return policies[read_as]
         if name in unsure:
-            raise UnreadableError("no uncertain value (read_as is refuse)", "settle it, or choose another policy")
+            raise UnreadableError("no uncertain value (read_as is refuse)", "resolve it, or choose another policy")
         if name not in ("0", "1"):
             raise UnreadableError(
                 "1 (present), 0 (absent) or a blank (not annotated)", "or declare it: missing, uncertain"
@@ -242,6 +242,6 @@ def mark(missing: Sequence[str] = (), uncertain: Sequence[str] = (), read_as: st
 
 
 def _plain(value: Any) -> str:
-    """A value as a word, numbers in one way of writing: 1.0 is 1."""
+    """Return a value as a name, with numbers in a canonical form: 1.0 is 1."""
     name = word(value)
     return word(float(name)) if NUMBER.fullmatch(name) and math.isfinite(float(name)) else name

@@ -1,6 +1,6 @@
-"""`federation.toml`: which files are the sites, which column is what, and how labels are to be read.
+"""`federation.toml`: which files hold the sites, what each column means, and how labels are read.
 
-A declaration is the same at every site and holds nothing of their rows, so that it can travel: `parse(text)` and
+A declaration is the same at every site and contains none of their rows, so that it can be sent: `parse(text)` and
 `Declaration.toml()` are each other's inverse.
 """
 
@@ -32,34 +32,34 @@ Places = str | Mapping[str, str]
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a model sees: columns of a table, or images, or sparse text features, or one array of an .npz file."""
+    """What a model sees: columns of a table, images, sparse features, or one array of an .npz file."""
 
     numeric: Names = ()
     categorical: Choices = field(default_factory=dict)
-    """Column -> all of its categories; each becomes a column of 0 and 1."""
+    """Column -> all of its categories, each of which becomes a column of 0 and 1."""
     image: str = ""
-    """The column of image paths, relative to its file; not needed where sites are folders of images by class."""
+    """The column of image paths, relative to its file; not needed if sites are folders of images by class."""
     size: Sizes = ()
-    """Height and width that every image is brought to."""
+    """Height and width to which every image is resized."""
     channels: int = 3
     sparse: str = ""
-    """The column of `index:value` pairs with spaces between them; indices count from 0."""
+    """The column of `index:value` pairs separated by spaces; indices count from 0."""
     features: int = 0
-    """How many features sparse inputs count."""
+    """The number of features of sparse inputs."""
     array: str = ""
     """The array of inputs in .npz files, [n, ...]."""
     standardise: bool | None = None
-    """Mean 0 and spread 1 over all sites, from sums; None: tables yes, images no."""
+    """Scale inputs to mean 0 and deviation 1 over all sites, from sums; None: tables yes, images no."""
 
     @property
     def in_folders(self) -> bool:
-        """Whether inputs are the images of folders by class."""
+        """Whether inputs are images in one folder per class."""
         return bool(self.size) and not self.image
 
 
 @dataclass(frozen=True)
 class Uncertain:
-    """Values that are neither present nor absent, and what they count as."""
+    """Values that mean neither present nor absent, and the policy by which they are read."""
 
     values: Names = ()
     read_as: str = ""
@@ -67,25 +67,25 @@ class Uncertain:
 
 @dataclass(frozen=True)
 class LabelColumns:
-    """The label space, declared once for all sites, and where the labels stand."""
+    """The label space, declared once for all sites, and the columns of the labels."""
 
     kind: str = ""
     classes: Names = ()
     column: str = ""
-    """One class, a set of classes with separators between them, a list, or an array of an .npz file."""
+    """A column of one class, of a set of classes with separators, or of lists; or an array of an .npz file."""
     columns: Names = ()
-    """One column of 0 and 1 a class, in the order of `classes`."""
+    """One column of 0 and 1 per class, in the order of `classes`."""
     separator: str = "|"
     missing: Names = ()
     """Values that mean "not annotated", besides blank cells and nulls."""
     uncertain: Uncertain = field(default_factory=Uncertain)
     truth: str | Names = ""
-    """True labels, for evaluation only: a column, or one a class."""
+    """True labels, for evaluation only: one column, or one column per class."""
 
 
 @dataclass(frozen=True)
 class SensitiveColumn:
-    """A sensitive attribute: a column with one group, or with several that a row may belong to."""
+    """A sensitive attribute: a column of one group per row, or of several that the row may belong to."""
 
     column: str = ""
     values: Names = ()
@@ -96,59 +96,59 @@ class SensitiveColumn:
 
 @dataclass(frozen=True)
 class Declaration:
-    """All that is said of a federation's files."""
+    """Everything that is declared about a federation's files."""
 
     name: str = ""
     sites: Places = ""
-    """A path with one `*`, which stands for the site's name; or name -> path; or one file, with `site_column`."""
+    """A path with one `*` for the site's name; or name -> path; or one file, with `site_column`."""
     site_column: str = ""
     id: str = ""
     group: str = ""
-    """The column of what rows belong to, such as a patient: rows of one group are never both trained and tested on."""
+    """The column of what rows belong to, such as a patient: no group is both trained and tested on."""
     delimiter: str = ","
-    """Between the cells of .csv files; those of .tsv files are tabulators."""
+    """Between the cells of .csv files; .tsv files use tabs."""
     test: Places = ""
-    """Clean test files: one a site, as `sites`, or one for all."""
+    """Clean test files: one per site, declared like `sites`, or one for all."""
     public: str = ""
-    """A file of inputs that the server may look at."""
+    """A file of inputs that the server may see."""
     trusted: str = ""
     """A file of rows with true labels that only the server holds."""
     inputs: Inputs = field(default_factory=Inputs)
     labels: LabelColumns = field(default_factory=LabelColumns)
     attribute: SensitiveColumn | None = None
     folder: Path = Path()
-    """Where the file lies; paths are relative to it. Does not travel."""
+    """The folder of the file, to which paths are relative. Not part of the text."""
 
     @property
     def measured(self) -> bool:
-        """Whether there are rows to measure models on, or rows of the sites that can be kept apart for it."""
+        """Whether there are rows to test models on, or rows of the sites that can be held out for it."""
         return bool(self.test or self.labels.truth) or KINDS[self.labels.kind].measurable
 
     @property
     def file(self) -> Path:
-        """The file itself."""
+        """The path of the declaration itself."""
         return self.folder / FILE
 
     def toml(self) -> str:
-        """Return the text of the file; what is as usual is left out."""
-        return tomli_w.dumps(_unusual(self))
+        """Return the text of the file; defaults are left out."""
+        return tomli_w.dumps(_non_defaults(self))
 
 
 def is_federation(data: str) -> bool:
-    """Whether what was given as data is a federation.toml, or a folder that holds one."""
+    """Return whether the data argument is a federation.toml, or a folder that contains one."""
     path = Path(data).expanduser()
     return path.suffix == ".toml" or os.path.isfile(path / FILE)
 
 
 def called(data: str) -> str:
-    """A short name for what was given as data: a dataset's name, a file's without its ending, a federation's folder."""
+    """Return a short name for the data argument: a dataset's, a file's without its suffix, or a federation's folder."""
     path = Path(data).expanduser()
     path = path.parent if path.name == FILE else path
     return path.stem or path.resolve().name
 
 
 def read_declaration(path: str | Path) -> Declaration:
-    """A federation.toml, or the one in a folder; a `DataError` tells all that is wrong with it."""
+    """Read a federation.toml, or the one in a folder; a `DataError` lists everything that is wrong with it."""
     path = Path(path).expanduser()
     path = path / FILE if path.is_dir() else path
     try:
@@ -161,7 +161,7 @@ def read_declaration(path: str | Path) -> Declaration:
 
 
 def parse(text: str, path: Path = Path(FILE)) -> Declaration:
-    """A declaration from its text, as it lies in `path` or came from elsewhere."""
+    """Return a declaration from its text, whether read from `path` or received from elsewhere."""
     try:
         entries = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -181,7 +181,7 @@ def parse(text: str, path: Path = Path(FILE)) -> Declaration:
 
 
 def _filled(schema: type[Any], entries: Mapping[str, Any], at: str, path: Path, problems: Problems) -> Any:
-    """The dataclass with what the entries say; what is wrong with them is noted and left at its default."""
+    """Return the dataclass filled from the entries; wrong ones are noted and left at their defaults."""
     hints = {name: hint for name, hint in typing.get_type_hints(schema).items() if name != "folder"}
     for key in entries.keys() - hints.keys():
         where = f"{at}{key}" if not at or key.isidentifier() else f"{at}{shown(key)}"
@@ -197,8 +197,8 @@ def _filled(schema: type[Any], entries: Mapping[str, Any], at: str, path: Path, 
         try:
             values[key] = _typed(entry, kinds[0])
         except (TypeError, ValueError):
-            wanted = WANTED.get(kinds[0], "a table of keys")
-            problems.add(path, None, f"{at}{key}", shown(entry), wanted, "change the value or leave the key out")
+            expected = WANTED.get(kinds[0], "a table of keys")
+            problems.add(path, None, f"{at}{key}", shown(entry), expected, "change the value or leave the key out")
     return schema(**values)
 
 
@@ -211,7 +211,7 @@ WANTED: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     Names: "a list of names",
-    Sizes: "height and width, as [64, 64]",
+    Sizes: "height and width, such as [64, 64]",
     Choices: "a table: column = [categories]",
     Places: "a path, or a table: site = path",
     str | Names: "a column, or a list of them",
@@ -219,7 +219,7 @@ WANTED: dict[Any, str] = {
 
 
 def _typed(entry: Any, kind: Any) -> Any:
-    """A value of the field's type, or an error."""
+    """Return the entry as a value of the field's type, or raise an error."""
     if kind is Places:
         return {k: _typed(v, str) for k, v in entry.items()} if isinstance(entry, Mapping) else _typed(entry, str)
     if kind == str | Names:
@@ -239,16 +239,16 @@ def _typed(entry: Any, kind: Any) -> Any:
     return entry
 
 
-def _unusual(part: Any) -> dict[str, Any]:
+def _non_defaults(part: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from their defaults, by name; its own keys before its tables."""
     keys, tables = {}, {}
     for spec in fields(part):
         value = getattr(part, spec.name)
-        usual = spec.default if spec.default_factory is MISSING else spec.default_factory()
-        if value == usual or spec.name == "folder":
+        default = spec.default if spec.default_factory is MISSING else spec.default_factory()
+        if value == default or spec.name == "folder":
             continue
         if is_dataclass(value):
-            tables[spec.name] = _unusual(value)
+            tables[spec.name] = _non_defaults(value)
         else:
             keys[spec.name] = value
     return keys | tables

@@ -1,4 +1,4 @@
-"""What a model sees, from a table: columns of numbers and categories, images, sparse features, or one array."""
+"""Reading a model's inputs from a table: columns of numbers and categories, images, sparse features, or one array."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def wanted_inputs(declaration: Declaration) -> dict[str, Role]:
-    """The columns that inputs are made of, the sensitive attribute's among them."""
+    """Return the columns that make up the inputs, including that of the sensitive attribute."""
     inputs, attribute = declaration.inputs, declaration.attribute
     wanted: dict[str, Role] = dict.fromkeys(inputs.numeric, "number")
     wanted |= dict.fromkeys(inputs.categorical, "code")
@@ -34,7 +34,7 @@ def wanted_inputs(declaration: Declaration) -> dict[str, Role]:
 
 
 def read_inputs(table: FileTable, declaration: Declaration, problems: Problems) -> Tensor | None:
-    """float32 [n, ...]; None where the columns are not there."""
+    """Return the inputs, float32 [n, ...]; None if their columns are missing."""
     inputs = declaration.inputs
     if inputs.size:
         return _images(table, inputs, problems)
@@ -54,7 +54,7 @@ def _table(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor:
 
 
 def _with_groups(x: Tensor | None, table: FileTable, attribute: SensitiveColumn, problems: Problems) -> Tensor | None:
-    """The inputs with one more column for every group."""
+    """Return the inputs with one more column per group."""
     read = set_of(attribute.values, "group", attribute.separator)
     members = read_values(table, attribute.column, read, np.zeros(len(attribute.values), np.bool_), problems)
     if x is not None and x.ndim != 2:
@@ -80,18 +80,18 @@ def _array(table: FileTable, name: str, problems: Problems) -> Tensor | None:
         return None
     flat = x.flatten(1)
     for row in (~flat.isfinite().all(1)).nonzero().flatten().tolist():
-        at = int((~flat[row].isfinite()).nonzero()[0])
-        found = f"{float(flat[row, at])} at position {at} of the row"
-        table.note(problems, row, name, found, "finite numbers", "fill the value, or drop the row")
+        position = int((~flat[row].isfinite()).nonzero()[0])
+        found = f"{float(flat[row, position])} at position {position} of the row"
+        table.note(problems, row, name, found, "finite numbers", "fill in the value, or drop the row")
     return x
 
 
-def _one_a_row(table: FileTable, name: str, problems: Problems) -> bool:
-    """Whether there is such a column; a matrix is noted."""
+def _one_per_row(table: FileTable, name: str, problems: Problems) -> bool:
+    """Return whether there is such a column with one value per row; a matrix is noted."""
     column = table.columns.get(name)
     if isinstance(column, np.ndarray):
         found = f"{column.dtype} of shape {column.shape}"
-        problems.add(table.file, None, name, found, "one text a row", "use `array` for a matrix of inputs")
+        problems.add(table.file, None, name, found, "one text per row", "use `array` for a matrix of inputs")
         return False
     return column is not None
 
@@ -101,7 +101,7 @@ def _one_a_row(table: FileTable, name: str, problems: Problems) -> bool:
 
 def _images(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor | None:
     name = IMAGE if table.is_folder else inputs.image
-    if not _one_a_row(table, name, problems):
+    if not _one_per_row(table, name, problems):
         return None
     folder = table.file if table.is_folder else table.file.parent
     pixels: Pixels = np.zeros((table.rows, inputs.channels, *inputs.size), np.uint8)
@@ -109,14 +109,14 @@ def _images(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor | No
         image = read_image(folder / str(path or ""), inputs.size, inputs.channels)
         if isinstance(image, str):
             found = image if table.is_folder else f"{shown(path)}: {image}"
-            table.note(problems, row, name, found, "an image", "mend the path, or replace the image")
+            table.note(problems, row, name, found, "an image", "fix the path, or replace the image")
         else:
             pixels[row] = image
     return readers.scaled(pixels)
 
 
 def read_image(path: Path, size: Sequence[int], channels: int) -> Pixels | str:
-    """An image file as uint8 [channels, height, width], or why it cannot be read."""
+    """Return an image file as uint8 [channels, height, width], or why it cannot be read."""
     from PIL import Image
 
     height, width = size
@@ -124,7 +124,7 @@ def read_image(path: Path, size: Sequence[int], channels: int) -> Pixels | str:
         with warnings.catch_warnings(), Image.open(path) as opened:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             image: Any = opened
-            if image.mode.startswith("I"):  # 16 bits a pixel: Pillow would cut values off above 255
+            if image.mode.startswith("I"):  # 16 bits per pixel: Pillow would clip values above 255
                 image = Image.fromarray((np.asarray(image).clip(0, 65535) // 257).astype(np.uint8))
             image = image.convert("L" if channels == 1 else "RGB")
             if image.size != (width, height):
@@ -132,7 +132,7 @@ def read_image(path: Path, size: Sequence[int], channels: int) -> Pixels | str:
             array = np.asarray(image)
     except FileNotFoundError:
         return "no such file"
-    except Exception as error:  # Pillow's decoders promise no common type on damaged input
+    except Exception as error:  # Pillow's decoders share no exception type
         return f"not readable as an image ({type(error).__name__})"
     return array[None] if channels == 1 else np.moveaxis(array, -1, 0)
 
@@ -141,18 +141,18 @@ def read_image(path: Path, size: Sequence[int], channels: int) -> Pixels | str:
 
 
 def _sparse(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor | None:
-    """Sparse rows [n, 2, L] as `imperfed.data.sparse` holds them."""
+    """Return sparse rows [n, 2, L] in the format of `imperfed.data.sparse`."""
     column = text_of(table, inputs.sparse, problems)
     if column is None:
         return None
-    found = _pairs(column, inputs.features)
-    if found is None:
-        found = _pairs_one_by_one(table, inputs, column, problems)
-    return pack(*found, inputs.features, str(table.file))
+    pairs = _pairs(column, inputs.features)
+    if pairs is None:
+        pairs = _pairs_one_by_one(table, inputs, column, problems)
+    return pack(*pairs, inputs.features, str(table.file))
 
 
 def _pairs(column: Any, features: int) -> tuple[Any, Any, Any] | None:
-    """Where each row begins, all indices and all values; None where some cell is not as expected."""
+    """Return where each row begins, all indices and all values; None if any cell is malformed."""
     import pyarrow
     from pyarrow import compute
 
@@ -162,7 +162,7 @@ def _pairs(column: Any, features: int) -> tuple[Any, Any, Any] | None:
         words = compute.utf8_split_whitespace(column)
         counts = compute.list_value_length(words).to_numpy(zero_copy_only=False)
         flat = words.flatten()
-        keep = compute.not_equal(flat, "")  # a blank cell holds one word, which is empty
+        keep = compute.not_equal(flat, "")  # a blank cell yields one empty word
         blank = compute.equal(column, "").to_numpy(zero_copy_only=False)
         pairs = compute.split_pattern(flat.filter(keep), ":")
         if not compute.all(compute.equal(compute.list_value_length(pairs), 2)).as_py() and len(pairs):
@@ -181,7 +181,7 @@ def _pairs(column: Any, features: int) -> tuple[Any, Any, Any] | None:
 
 
 def _pairs_one_by_one(table: FileTable, inputs: Inputs, column: Any, problems: Problems) -> tuple[Any, Any, Any]:
-    """The same; the first wrong pair of every row that has one is noted."""
+    """Return the same; the first malformed pair of each row is noted."""
     expected = f"index:value with an index from 0 to {inputs.features - 1}, each once, and finite values"
     first, at, values = [0], [], []
     for row, cell in enumerate(column.to_pylist()):
@@ -190,7 +190,7 @@ def _pairs_one_by_one(table: FileTable, inputs: Inputs, column: Any, problems: P
             index, _, value = pair.partition(":")
             right = index.isascii() and index.isdecimal() and int(index) < inputs.features and int(index) not in seen
             if not (right and NUMBER.fullmatch(value) and abs(float(value)) <= LARGEST):
-                table.note(problems, row, inputs.sparse, shown(pair), expected, "mend the pair")
+                table.note(problems, row, inputs.sparse, shown(pair), expected, "fix the pair")
                 break
             seen[int(index)] = float(value)
         at += [*seen]

@@ -1,4 +1,4 @@
-"""Labels and truth from a table. Truth is for evaluation only and never becomes a label."""
+"""Reading labels and truth from a table. Truth is for evaluation only and never becomes a label."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ Marks = npt.NDArray[np.int8] | npt.NDArray[np.float32]
 
 
 def label_columns(labels: LabelColumns) -> tuple[str, ...]:
-    """Return the columns in which labels stand; one per class is called as its class where nothing is said."""
+    """Return the columns of the labels; by default there is one per class, named after the class."""
     if labels.column or not KINDS[labels.kind].from_columns:
         return (labels.column,) if labels.column else ()
     return labels.columns or labels.classes
 
 
 def scattered_columns(labels: LabelColumns) -> tuple[str, ...]:
-    """Return the columns that a file may lack, which says that the site never annotates the class."""
+    """Return the columns that a file may lack, which means that the site never annotates the class."""
     return label_columns(labels) if KINDS[labels.kind].partial and not labels.column else ()
 
 
 def truth_columns(labels: LabelColumns) -> tuple[str, ...]:
-    """Return the columns in which the truth stands."""
+    """Return the columns of the truth."""
     return labels.truth if isinstance(labels.truth, tuple) else tuple(filter(None, (labels.truth,)))
 
 
 def wanted_labels(labels: LabelColumns) -> dict[str, Role]:
-    """Return the columns of labels and of truth."""
+    """Return the columns of labels and truth."""
     return dict.fromkeys((*label_columns(labels), *truth_columns(labels)), "code")
 
 
 def read_labels(table: FileTable, labels: LabelColumns, problems: Problems) -> Labels | None:
-    """Return the labels of all rows as the declared kind; None where the columns are not there."""
+    """Return the labels of all rows as the declared kind; None if their columns are missing."""
     return _read(KINDS[labels.kind], table, labels, label_columns(labels), problems)
 
 
 def read_truth(table: FileTable, labels: LabelColumns, problems: Problems) -> Tensor | None:
-    """Return true classes, int64 [n], or true marks, int8 [n, C], where rows may have several; None without `truth`."""
+    """Return true classes, int64 [n], or true marks, int8 [n, C], if rows may have several; None without `truth`."""
     columns = truth_columns(labels)
     if not columns or not all(column in table.columns for column in columns):
         return None
@@ -58,7 +58,7 @@ def read_truth(table: FileTable, labels: LabelColumns, problems: Problems) -> Te
 
 
 def true_labels(table: FileTable, labels: LabelColumns, problems: Problems) -> Tensor | None:
-    """Return the truth about rows of a clean file: `truth` where the file has it, else its labels, which are true."""
+    """Return the truth about the rows of a clean file: `truth` if the file has it, else its labels, which are true."""
     truth, columns = truth_columns(labels), label_columns(labels)
     if truth and all(column in table.columns for column in truth):
         return read_truth(table, labels, problems)
@@ -74,16 +74,16 @@ def true_labels(table: FileTable, labels: LabelColumns, problems: Problems) -> T
 def note_contradictions(
     table: FileTable, columns: Sequence[str], labels: Labels | None, truth: Tensor | None, problems: Problems
 ) -> None:
-    """Note rows whose truth their labels rule out, such as a true class that is no candidate."""
+    """Note rows whose labels rule out their truth, such as a true class that is no candidate."""
     if truth is None or labels is None:
         return
     for row in labels.contradicted_by(truth).nonzero().flatten().tolist():
         found, expected = f"what the {labels.kind} labels rule out", "a truth that they allow"
-        table.note(problems, row, listed(columns, 3), found, expected, "mend the label or the truth")
+        table.note(problems, row, listed(columns, 3), found, expected, "fix the label or the truth")
 
 
 def _truth_kind(labels: LabelColumns) -> type[Labels]:
-    """Return the kind as which `truth` is read."""
+    """Return the kind of labels as which `truth` is read."""
     if not KINDS[labels.kind].several:
         return Exact
     in_cells = isinstance(labels.truth, str) and KINDS[labels.kind].from_cells
@@ -91,7 +91,7 @@ def _truth_kind(labels: LabelColumns) -> type[Labels]:
 
 
 def _noting(table: FileTable, column: str, problems: Problems) -> NoteRow:
-    """Return what a kind calls to note a problem of one row."""
+    """Return the function that a kind of labels calls to note a problem of one row."""
 
     def note(row: int, found: str, expected: str, fix: str) -> None:
         table.note(problems, row, column, found, expected, fix)
@@ -105,7 +105,7 @@ def _noting(table: FileTable, column: str, problems: Problems) -> NoteRow:
 def _read(
     kind: type[Labels], table: FileTable, labels: LabelColumns, columns: Sequence[str], problems: Problems
 ) -> Labels | None:
-    """Return labels of a kind from these columns; None where they are not there."""
+    """Return labels of a kind from these columns; None if the columns are missing."""
     cells, classes = _cells(table, labels), len(labels.classes)
     if not kind.from_columns and table.is_folder:
         columns = (CLASS,)
@@ -121,7 +121,7 @@ def _read(
 
 
 def _in_cells(kind: type[Labels], table: FileTable, labels: LabelColumns, columns: Sequence[str]) -> bool:
-    """Return whether one column holds all of a row's label."""
+    """Return whether one column holds the whole label of a row."""
     if not (kind.from_cells and kind.from_columns):
         return kind.from_cells
     matrix = isinstance(table.columns.get(columns[0]), np.ndarray)
@@ -129,7 +129,7 @@ def _in_cells(kind: type[Labels], table: FileTable, labels: LabelColumns, column
 
 
 def _cells(table: FileTable, labels: LabelColumns) -> Cells:
-    """Return how cells are read; classes may stand there by number in an archive of arrays."""
+    """Return how cells are read; an archive of arrays may give classes by number."""
     uncertain = labels.uncertain
     return Cells(
         labels.classes,
@@ -149,7 +149,7 @@ def _marks(
     cells: Cells,
     problems: Problems,
 ) -> Marks | None:
-    """Return a mark for every class of every row, from one column per class or from a matrix."""
+    """Return one mark per class of every row, from one column per class or from a matrix."""
     read = partial(kind.read_mark, cells=cells)
     dtype: Any = np.float32 if kind.dtype.is_floating_point else np.int8
     matrix = table.columns.get(columns[0]) if len(columns) == 1 else None
@@ -159,8 +159,8 @@ def _marks(
         return None if values is None else values.astype(dtype).reshape(matrix.shape)
     if len(columns) != len(labels.classes):
         if columns[0] in table.columns:
-            expected = f"a matrix with {len(labels.classes)} columns, or one column a class"
-            problems.add(table.file, None, columns[0], "one value a row", expected, "write `columns`")
+            expected = f"a matrix with {len(labels.classes)} columns, or one column per class"
+            problems.add(table.file, None, columns[0], "one value per row", expected, "write `columns`")
         return None
     marks = np.full((table.rows, len(columns)), UNKNOWN, dtype)
     scattered = scattered_columns(labels)
@@ -177,12 +177,12 @@ def _marks(
 def _flattened(
     table: FileTable, classes: int, name: str, matrix: npt.NDArray[Any], problems: Problems
 ) -> FileTable | None:
-    """Return a matrix of an archive as one long column, so that each distinct value is looked at once."""
+    """Return a matrix of an archive as one long column, so that each distinct value is converted only once."""
     import pyarrow
 
     if matrix.shape != (table.rows, classes) or matrix.dtype.kind not in "biufU":
         found = f"{matrix.dtype} of shape {matrix.shape}"
-        problems.add(table.file, None, name, found, f"a row an example, {classes} columns", "write it anew")
+        problems.add(table.file, None, name, found, f"one row per example, {classes} columns", "write it again")
         return None
     cells = pyarrow.array(matrix.reshape(-1))
     return FileTable(table.file, matrix.size, {name: cells}, np.repeat(np.arange(table.rows), matrix.shape[1]))

@@ -1,4 +1,4 @@
-"""What is wrong with files: every problem is noted with its place and its fix, and all are told in one error."""
+"""What is wrong with files: every problem is noted with its place and its fix, and one error reports them all."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pathlib import Path
 from imperfed.core.errors import DataError
 
 ALIKE = 5
-"""Problems of one file and column that expect the same thing, of which so many are told one by one."""
+"""How many problems of one file and column with the same expectation are listed individually."""
 LINES = 50
-"""Problems told one by one in all."""
+"""How many problems are listed individually in all."""
 ONE_NAME = 0.8
-"""How alike two names are that are taken for one, as difflib counts."""
+"""Similarity, as difflib computes it, from which two names are taken to be the same."""
 LONGEST = 60
-"""Characters of a cell that are shown."""
+"""The number of characters of a cell that are shown."""
 
 LINED = (".csv", ".tsv")
-"""Endings of files whose rows have line numbers; the rows of others are counted from 0."""
+"""Suffixes of files whose rows have line numbers; the rows of others are counted from 0."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that must be mended before anything can be trained."""
+    """One thing that must be fixed before anything can be trained."""
 
     file: Path
     row: int | None
-    """The line an editor shows in text files, where quoted cells may span lines; a count from 0 in all others."""
+    """In text files the line that an editor shows, as quoted cells may span lines; in all others a count from 0."""
     column: str | None
     """A column, an array, or a key of federation.toml."""
     found: str
@@ -53,7 +53,7 @@ class Problem:
 
 @dataclass
 class Problems:
-    """All problems of a federation: those of a kind are kept up to a number, and all are counted."""
+    """All problems of a federation: similar ones are kept up to a limit, and all are counted."""
 
     kept: list[Problem] = field(default_factory=list)
     counts: Counter[tuple[Path, str | None, str]] = field(default_factory=Counter)
@@ -72,26 +72,26 @@ class Problems:
             self.kept.append(Problem(file, row, column, found, expected, fix))
 
     def take(self, others: Problems) -> None:
-        """Note the problems of another list as well, in the order of rows."""
+        """Add the problems of another list, in the order of rows."""
         self.kept += sorted(others.kept, key=lambda problem: -1 if problem.row is None else problem.row)
         self.counts += others.counts
 
     def lines(self) -> list[str]:
-        """One line a problem, and how many more there are."""
-        told, shown = [], self.kept[:LINES]
+        """Return one line per problem, and how many more there are."""
+        lines: list[str] = []
         seen: Counter[tuple[Path, str | None, str]] = Counter()
-        for problem in shown:
+        for problem in self.kept[:LINES]:
             alike = problem.file, problem.column, problem.expected
             seen[alike] += 1
-            told.append(str(problem))
+            lines.append(str(problem))
             if seen[alike] == ALIKE and (more := self.counts[alike] - ALIKE):
-                told.append(f"{problem.file}: {more:,} more like the last {ALIKE}")
+                lines.append(f"{problem.file}: {more:,} more like the last {ALIKE}")
                 seen[alike] += more
         rest = len(self) - seen.total()
-        return told + ([f"and {rest:,} more"] if rest else [])
+        return lines + ([f"and {rest:,} more"] if rest else [])
 
     def check(self, name: str) -> None:
-        """Raise one `DataError` that tells all problems, if there are any."""
+        """Raise one `DataError` that lists all problems, if there are any."""
         if self:
             count = "one problem" if len(self) == 1 else f"{len(self):,} problems"
             lines = "".join(f"\n  {line}" for line in self.lines())
@@ -99,31 +99,31 @@ class Problems:
 
 
 def row_name(file: Path, row: int) -> str:
-    """How a row of this file is called."""
+    """Return the name of a row in this file: its line or its number."""
     return f"{'line' if file.suffix.lower() in LINED else 'row'} {row}"
 
 
 def shown(value: object) -> str:
-    """A value as it stands in a message: quoted, what cannot be printed escaped, and not too long."""
+    """Return a value for a message: quoted, with unprintable characters escaped, and not too long."""
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at the nearest known name, or the whole choice where none is near."""
+    """Return a hint at the nearest known name, or a list of all known ones if none is near."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {shown(near[0])}?" if near else f"known: {listed(names)}"
 
 
 def alike(name: str, known: Iterable[str]) -> str:
-    """The known name that is this one but for its case or a slip of the pen; empty where none is."""
+    """Return the known name that differs from this one only in case or by a typo; empty if there is none."""
     names = {other.lower(): other for other in known}
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=ONE_NAME)
     return names[near[0]] if near else ""
 
 
 def listed(names: Sequence[str], most: int = 12) -> str:
-    """Names with commas between them, the first of them where there are many."""
+    """Return names separated by commas, only the first few if there are many."""
     more = f", and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -1,10 +1,10 @@
 """The sites of a declaration, read from their files.
 
     declaration = read_declaration("clinics")
-    found = read_sites(declaration)         every site that can be read, and all problems of those that cannot
-    found.check()                           one error that tells them
+    reading = read_sites(declaration)       every site that can be read, and all problems of those that cannot
+    reading.check()                         one error that lists the problems
 
-One site alone, by a declaration that came from elsewhere: `read_site("north", Path("north.csv"), None, parse(text))`.
+One site alone, with a declaration received from elsewhere: `read_site("north", Path("north.csv"), None, parse(text))`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SiteReading:
 
 @dataclass(frozen=True)
 class Reading:
-    """All that a declaration names and that could be read, and what is wrong with the rest."""
+    """Everything that a declaration names and that could be read, and what is wrong with the rest."""
 
     declaration: Declaration
     sites: tuple[SiteReading, ...] = ()
@@ -46,13 +46,13 @@ class Reading:
     problems: Problems = field(default_factory=Problems)
 
     def check(self) -> Reading:
-        """The reading itself, or one `DataError` with all problems."""
+        """Return the reading itself, or raise one `DataError` with all problems."""
         self.problems.check(self.declaration.name)
         return self
 
 
 def read_sites(declaration: Declaration) -> Reading:
-    """Every file of a declaration."""
+    """Read every file of a declaration."""
     problems = Problems()
     files, tests, common = _files(declaration, problems)
     held = dict(_held(files, declaration, problems))
@@ -68,7 +68,7 @@ def read_sites(declaration: Declaration) -> Reading:
 
 
 def read_server(declaration: Declaration) -> Reading:
-    """Read the files that are no site's; one `DataError` tells all problems."""
+    """Read the files that belong to no site; one `DataError` lists all problems."""
     problems = Problems()
     common = declaration.test if isinstance(declaration.test, str) and "*" not in declaration.test else ""
     parts = _server_parts(declaration, common, problems)
@@ -78,7 +78,7 @@ def read_server(declaration: Declaration) -> Reading:
 def _server_parts(
     declaration: Declaration, common: str, problems: Problems
 ) -> tuple[FileRows | None, FileRows | None, FileRows | None]:
-    """Read the test file of all sites, the public inputs and the trusted rows, where they are declared."""
+    """Read the common test file, the public inputs and the trusted rows, as far as they are declared."""
     files = ((common, CLEAN), (declaration.public, PUBLIC), (declaration.trusted, CLEAN))
     test, public, trusted = (
         read_rows(declaration.folder / path, declaration, use, problems) if path else None for path, use in files
@@ -87,7 +87,7 @@ def _server_parts(
 
 
 def read_site(name: str, path: Path, test: Path | None, declaration: Declaration) -> SiteReading:
-    """Read the files of one site, by a declaration that may come from elsewhere; one `DataError` tells all problems."""
+    """Read the files of one site, with a declaration from anywhere; one `DataError` lists all problems."""
     problems = Problems()
     rows = read_rows(path, declaration, SITE, problems)
     clean = read_rows(test, declaration, CLEAN, problems) if test else None
@@ -97,7 +97,7 @@ def read_site(name: str, path: Path, test: Path | None, declaration: Declaration
 
 
 def places(where: Places, folder: Path) -> dict[str, Path]:
-    """The files behind a declared path, by the names of sites: what `*` stands for; "" for a single path."""
+    """Return the files of a declared path by site name, which is what `*` stands for; "" for a single path."""
     if isinstance(where, Mapping):
         return {name: folder / path for name, path in where.items()}
     if "*" not in where:
@@ -106,43 +106,44 @@ def places(where: Places, folder: Path) -> dict[str, Path]:
     root = folder / pattern.anchor
     pattern = pattern.relative_to(pattern.anchor)
     before, after = pattern.as_posix().split("*")
-    found = {}
+    files = {}
     for path in sorted(root.glob(str(pattern))):
         name = path.relative_to(root).as_posix().removeprefix(before)
         name = name.removesuffix(after) if after or path.is_dir() else PurePath(name).stem
         if not name.startswith("."):
-            found[name] = path
-    return found
+            files[name] = path
+    return files
 
 
 def _files(declaration: Declaration, problems: Problems) -> tuple[dict[str, Path], dict[str, Path], str]:
-    """The files of the sites, the test files of the sites, and that of all sites."""
+    """Return the files of the sites, the test files of the sites, and the common test file."""
     where: Places = declaration.test
     common = where if isinstance(where, str) and "*" not in where else ""
     where = {} if common or not where else where
     files, tests = (places(part, declaration.folder) for part in (declaration.sites, where))
-    for key, said, found in (("sites", declaration.sites, files), ("test", where, tests)):
-        if said and not found:
-            problems.add(declaration.file, None, key, "no file", f"files at {said}", "mend the path")
+    for key, declared, paths in (("sites", declaration.sites, files), ("test", where, tests)):
+        if declared and not paths:
+            problems.add(declaration.file, None, key, "no file", f"files at {declared}", "fix the path")
     return files, tests, common
 
 
 def _held(files: Mapping[str, Path], declaration: Declaration, problems: Problems) -> Iterator[tuple[str, FileRows]]:
-    """Name and rows of every site that can be read."""
+    """Yield the name and rows of every site that can be read."""
     for name, path in files.items():
         if name and (trouble := name_trouble(name)):
-            problems.add(path, None, None, trouble, "a site's name that a file can have", "rename it")
+            problems.add(path, None, None, trouble, "a site name that is valid as a file name", "rename it")
         rows = read_rows(path, declaration, SITE, problems)
         if rows is not None:
             yield from _by_column(rows, declaration.site_column) if declaration.site_column else [(name, rows)]
 
 
 def _by_column(rows: FileRows, column: str) -> Iterator[tuple[str, FileRows]]:
-    """The sites of one file, in the order of their names."""
-    found = codes_of(rows.table, column, Problems())
-    assert found is not None  # looked at when the rows were read
-    names, site = np.unique([word(value) for value in found[1]], return_inverse=True)
-    of_row = site[found[0]]
+    """Yield the sites of one file, in the order of their names."""
+    coded = codes_of(rows.table, column, Problems())
+    assert coded is not None  # checked when the rows were read
+    codes, values = coded
+    names, site = np.unique([word(value) for value in values], return_inverse=True)
+    of_row = site[codes]
     ends = np.bincount(of_row, minlength=len(names)).cumsum()
     for name, held in zip(names.tolist(), np.split(np.argsort(of_row, kind="stable"), ends[:-1]), strict=True):
         if len(held):
@@ -150,30 +151,30 @@ def _by_column(rows: FileRows, column: str) -> Iterator[tuple[str, FileRows]]:
 
 
 def _note_nowhere(tables: list[FileTable], declaration: Declaration, problems: Problems) -> None:
-    """Note columns of labels that no site has, once all sites could be read."""
+    """Note label columns that no site has, if all sites could be read."""
     key = "labels.columns" if declaration.labels.columns else "labels.classes"
     for column in scattered_columns(declaration.labels) if not problems else ():
         if not any(column in table.columns for table in tables):
             found, expected = f"{shown(column)}, which no file has", "a column of at least one site"
-            problems.add(declaration.file, None, key, found, expected, "mend the name, or leave the class out")
+            problems.add(declaration.file, None, key, found, expected, "fix the name, or leave the class out")
 
 
 def _note_unlike(
     sites: Mapping[str, object], tests: Mapping[str, Path], declaration: Declaration, problems: Problems
 ) -> None:
-    """Note sites without a test file where others have one, and test files of nobody."""
+    """Note sites without a test file if others have one, and test files that belong to no site."""
     for name in sites if tests else ():
         if name not in tests:
-            problems.add(declaration.file, None, "test", f"no test file of {name}", "one for every site", "add it")
+            problems.add(declaration.file, None, "test", f"no test file for {name}", "one for every site", "add it")
     for name, path in tests.items():
         if name not in sites:
-            problems.add(path, None, None, "a test file of no site", "a site of this name", "rename or drop it")
+            problems.add(path, None, None, "a test file of no site", "a site of this name", "rename or remove it")
 
 
 def _note_shapes(parts: list[FileRows], problems: Problems) -> None:
-    """Note inputs of another shape than those of the first file. Sparse rows may be of any length."""
+    """Note inputs whose shape differs from those of the first file. Sparse rows may have any length."""
     for rows in parts[1:]:
-        usual, shape = tuple(parts[0].x.shape[1:]), tuple(rows.x.shape[1:])
-        if shape != usual and not rows.sparse:
-            expected = f"{usual} as in {parts[0].table.file}"
-            problems.add(rows.table.file, None, None, f"inputs of shape {shape}", expected, "make them alike")
+        first, shape = tuple(parts[0].x.shape[1:]), tuple(rows.x.shape[1:])
+        if shape != first and not rows.sparse:
+            expected = f"{first} as in {parts[0].table.file}"
+            problems.add(rows.table.file, None, None, f"inputs of shape {shape}", expected, "use one shape")

@@ -1,4 +1,4 @@
-"""The rows of one file: inputs, labels and ids, and for evaluation alone the truth."""
+"""The rows of one file: inputs, labels and ids, and the truth, which is for evaluation only."""
 
 from __future__ import annotations
 
@@ -31,49 +31,49 @@ from imperfed.data.files.rules import name_trouble
 from imperfed.data.files.table import IMAGE, FileTable, Role, Wanted, read_table
 
 SITE, CLEAN, PUBLIC, NEW = "site", "clean", "public", "new"
-"""What a file is for: rows of sites; rows whose labels are true; inputs alone; inputs and ids, to be predicted."""
+"""What a file is for: rows of sites; rows whose labels are true; inputs only; inputs and ids to predict."""
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """Examples as a file holds them, nothing standardised."""
+    """Examples as a file holds them, not standardised."""
 
     table: FileTable
     x: Tensor
     """float32 [n, ...]; the groups of a sensitive attribute are the last columns."""
     labels: Labels | None
-    """None for public inputs and for clean rows, of which `truth` is all that counts."""
+    """None for public inputs and for clean rows, for which only `truth` matters."""
     truth: Tensor | None
-    """For evaluation: int64 [n], or int8 [n, C] where rows may have several classes."""
+    """For evaluation: int64 [n], or int8 [n, C] if rows may have several classes."""
     group: Tensor | None
-    """For evaluation: the true group of every row, int64 [n], where a column names it."""
+    """For evaluation: the true sensitive group of every row, int64 [n], if a column names it."""
     at: npt.NDArray[np.int64]
-    """The rows of the table."""
+    """The positions of the rows in the table."""
     names: Any = None
-    """The ids of all rows of the table, as a pyarrow array of text; None: rows are called by their numbers."""
+    """The ids of all rows of the table, as a pyarrow array of text; None: rows are named by their numbers."""
     together: npt.NDArray[np.str_] | None = None
-    """The group of every row, where a column names it."""
+    """What every row belongs to, such as a patient, if a column names it."""
     features: int = 0
-    """How many features sparse rows count; 0: they are not sparse."""
+    """The number of features of sparse rows; 0 if they are not sparse."""
 
     def __len__(self) -> int:
         return len(self.x)
 
     @property
     def sparse(self) -> bool:
-        """Whether inputs are sparse rows, [n, 2, L], whose length may differ from file to file."""
+        """Whether inputs are sparse rows, [n, 2, L], whose length may differ between files."""
         return bool(self.features)
 
     def ids(self) -> tuple[str, ...]:
-        """A name for every row."""
+        """Return a name for every row."""
         return tuple(map(str, self.at.tolist()) if self.names is None else self.names.take(self.at).to_pylist())
 
     def place(self, row: int) -> tuple[Path, int | None]:
-        """The file and the line or row in which an example stands; a text file is read once more for it."""
+        """Return the file and the line or row of an example; a text file is read again for it."""
         return self.table.numbered.at(int(self.at[row]))
 
     def take(self, rows: npt.NDArray[np.int64]) -> FileRows:
-        """Some of the rows."""
+        """Return the chosen rows."""
         chosen = torch.from_numpy(rows)
         truth, group = (None if t is None else t[chosen] for t in (self.truth, self.group))
         labels = None if self.labels is None else self.labels.take(chosen)
@@ -84,15 +84,15 @@ class FileRows:
 
 
 def read_rows(path: Path, declaration: Declaration, part: str, problems: Problems) -> FileRows | None:
-    """The rows of one file; None where something is wrong with it.
+    """Return the rows of one file; None if anything is wrong with it.
 
-    What is wrong with a text file is looked for once more with line numbers.
+    A text file with problems is read again to find their line numbers.
     """
     wanted, spare = _wanted(declaration, part)
-    folder = os.path.isdir(path)  # False, not an error, for a path that cannot be
+    folder = os.path.isdir(path)  # False, not an error, for an invalid path
     if folder != declaration.inputs.in_folders and os.path.exists(path):
         found, expected = ("a folder", "a file") if folder else ("a file", "a folder of images by class")
-        problems.add(path, None, None, found, expected, "mend the path, or write inputs.image for a column of paths")
+        problems.add(path, None, None, found, expected, "fix the path, or write inputs.image for a column of paths")
         return None
     for slowly in (False, True):
         noted = Problems()
@@ -105,7 +105,7 @@ def read_rows(path: Path, declaration: Declaration, part: str, problems: Problem
 
 
 def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]]:
-    """The columns to read, and those that a file may lack."""
+    """Return the columns to read, and those that a file may lack."""
     wanted: dict[str, Role] = wanted_inputs(declaration)
     if part == PUBLIC:
         return wanted, frozenset()
@@ -124,7 +124,7 @@ def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]
 
 
 def _convert(table: FileTable, declaration: Declaration, part: str, problems: Problems) -> FileRows | None:
-    """Inputs and labels of a table."""
+    """Return the inputs and labels of a table; None if anything is wrong with it."""
     x = read_inputs(table, declaration, problems)
     labels = truth = group = None
     if part == SITE:
@@ -148,18 +148,19 @@ def _convert(table: FileTable, declaration: Declaration, part: str, problems: Pr
 
 
 def _together(table: FileTable, column: str, problems: Problems) -> npt.NDArray[np.str_] | None:
-    """The group of every row; a blank is noted."""
-    found = codes_of(table, column, problems)
-    if found is None:
+    """Return what every row belongs to; a blank is noted."""
+    coded = codes_of(table, column, problems)
+    if coded is None:
         return None
-    names = np.array([word(value) for value in found[1]])[found[0]]
+    codes, values = coded
+    names = np.array([word(value) for value in values])[codes]
     for row in np.flatnonzero(names == "").tolist():
-        table.note(problems, row, column, "a blank", "what the row belongs to", "give rows of their own a name")
+        table.note(problems, row, column, "a blank", "what the row belongs to", "name it, even for a single row")
     return names
 
 
 def _note_twice(ids: Any, table: FileTable, declaration: Declaration, problems: Problems) -> None:
-    """Note ids that are blank or that a site has twice."""
+    """Note ids that are blank or that occur twice at a site."""
     from pyarrow import compute
 
     if ids is None:
@@ -174,17 +175,17 @@ def _note_twice(ids: Any, table: FileTable, declaration: Declaration, problems: 
     pairs = codes if sites is None else codes * len(sites[1]) + sites[0]
     _, first, where = np.unique(pairs, return_index=True, return_inverse=True)
     for row in np.flatnonzero((first[where] != np.arange(table.rows)) & ~blank[codes]).tolist():
-        told = f"{shown(ids[row].as_py())}, as in {table.row_name(int(first[where[row]]))}"
-        table.note(problems, row, declaration.id, told, "every id once at a site", "rename or drop one of them")
+        found = f"{shown(ids[row].as_py())}, as in {table.row_name(int(first[where[row]]))}"
+        table.note(problems, row, declaration.id, found, "every id once at a site", "rename or drop one of them")
 
 
 def _note_sites(table: FileTable, declaration: Declaration, problems: Problems) -> None:
-    """Note rows whose site has a name that no file can have."""
-    found = codes_of(table, declaration.site_column, problems)
-    if found is None:
+    """Note rows whose site has a name that is invalid as a file name."""
+    coded = codes_of(table, declaration.site_column, problems)
+    if coded is None:
         return
-    codes, values = found
+    codes, values = coded
     for code, value in enumerate(values):
         if trouble := name_trouble(word(value)):
             for row in np.flatnonzero(codes == code).tolist():
-                table.note(problems, row, declaration.site_column, trouble, "a site's name", "rename the site")
+                table.note(problems, row, declaration.site_column, trouble, "a site name", "rename the site")

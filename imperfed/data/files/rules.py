@@ -1,4 +1,4 @@
-"""What a declaration must say, and what cannot go together; every broken rule is noted."""
+"""What a declaration must contain, and what excludes what; every broken rule is noted."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from imperfed.data.files.declaration import POLICIES, Declaration, Inputs, Label
 from imperfed.data.files.problems import Problems, listed, nearest, shown
 
 RESERVED = ("global", "scale", "pooled")
-"""Names of files in a run's folder beside those of the sites, and of all sites together."""
+"""Names of other files in a run's folder, and of all sites together."""
 
 Note = Callable[[str, str, str, str], None]
-"""Key, what was found, what was expected, the fix."""
+"""Called with the key, what was found, what was expected, and the fix."""
 
 
 def note_broken(declaration: Declaration, path: Path, problems: Problems) -> None:
-    """Note all that is wrong with a declaration whose values have the right types."""
+    """Note everything that is wrong with a declaration whose values have the right types."""
     note: Note = partial(problems.add, path, None)
     _places(declaration, note)
     if len(declaration.delimiter) != 1 or declaration.delimiter in '"\r\n':
@@ -30,9 +30,9 @@ def note_broken(declaration: Declaration, path: Path, problems: Problems) -> Non
 
 
 def name_trouble(name: str) -> str:
-    """What forbids this as the name of a site, whose files are called after it; empty where nothing does."""
+    """Return what rules this out as a site name, after which files are named; empty if nothing does."""
     if not name.strip() or not name.isprintable():
-        return "a name without text, or with characters that cannot be printed"
+        return "a name that is blank or has unprintable characters"
     if name in RESERVED:
         return f"{shown(name)}, which is the name of another file of a run"
     if name.startswith(".") or any(mark in name for mark in '/\\:*?"<>|'):
@@ -41,21 +41,21 @@ def name_trouble(name: str) -> str:
 
 
 def _places(declaration: Declaration, note: Note) -> None:
-    usual = 'write sites = "sites/*.csv", one file a site; or [sites] with name = "path"'
+    fix = 'write sites = "sites/*.csv", one file per site; or [sites] with name = "path"'
     if not declaration.sites:
-        note("sites", "nothing", "the files of the sites", usual)
+        note("sites", "nothing", "the files of the sites", fix)
     for key, places in (("sites", declaration.sites), ("test", declaration.test)):
         if isinstance(places, Mapping):
             for name, path in places.items():
                 if trouble := name_trouble(name):
-                    note(f"{key}.{shown(name)}", trouble, "a name that a file can have", "choose another name")
+                    note(f"{key}.{shown(name)}", trouble, "a name that is valid as a file name", "choose another name")
                 if not path or "*" in path:
                     note(f"{key}.{name}", shown(path), "one path", "name one file or folder")
         elif places.count("*") > 1 or "?" in places or "[" in places:
             note(key, shown(places), "one * and no other pattern", "let one * stand for the name of the site")
         elif key == "sites" and places and ("*" in places) == bool(declaration.site_column):
             found = "a * and a site_column" if declaration.site_column else "one path without *"
-            note(key, found, "either a * for the site's name, or one file with a site_column", usual)
+            note(key, found, "either a * for the site's name, or one file with a site_column", fix)
     if isinstance(declaration.sites, Mapping) and declaration.site_column:
         note("site_column", "names of sites and a site_column", "one of them", "leave out site_column or [sites]")
     for key, path in (("public", declaration.public), ("trusted", declaration.trusted)):
@@ -63,13 +63,13 @@ def _places(declaration: Declaration, note: Note) -> None:
             note(key, shown(path), "one path", "name one file")
     texts = [*(p if isinstance(p, str) else "".join(p.values()) for p in (declaration.sites, declaration.test))]
     if not all(text.isprintable() for text in (*texts, declaration.public, declaration.trusted)):
-        note("sites", "a path that cannot be printed", "plain paths", "mend the paths")
+        note("sites", "a path with unprintable characters", "plain paths", "fix the paths")
 
 
 def _inputs(inputs: Inputs, note: Note) -> None:
     tables, images = bool(inputs.numeric or inputs.categorical), bool(inputs.image or inputs.size)
     ways = {"numeric or categorical": tables, "image": images, "sparse": inputs.sparse, "array": inputs.array}
-    chosen = [way for way, said in ways.items() if said]
+    chosen = [way for way, declared in ways.items() if declared]
     if len(chosen) != 1:
         note("inputs", " and ".join(chosen) or "nothing", f"one of {listed([*ways])}", "say what the inputs are")
     _once("inputs.numeric", [*inputs.numeric, *inputs.categorical], note)
@@ -78,7 +78,7 @@ def _inputs(inputs: Inputs, note: Note) -> None:
     if images and not (len(inputs.size) == 2 and all(1 <= side <= 4096 for side in inputs.size)):
         note("inputs.size", shown(list(inputs.size)), "height and width of 1 to 4096", "write size = [64, 64]")
     if images and inputs.channels not in (1, 3):
-        note("inputs.channels", shown(inputs.channels), "1 (grey) or 3 (colours)", "write channels = 1 or 3")
+        note("inputs.channels", shown(inputs.channels), "1 (grey) or 3 (colour)", "write channels = 1 or 3")
     if inputs.sparse and not 0 < inputs.features < 1 << 24:
         note(
             "inputs.features", shown(inputs.features), "the number of features, up to 16 million", "write features = N"
@@ -86,7 +86,7 @@ def _inputs(inputs: Inputs, note: Note) -> None:
     if inputs.features and not inputs.sparse:
         note("inputs.features", shown(inputs.features), "nothing without sparse", "leave it out")
     if inputs.sparse and inputs.standardise:
-        note("inputs.standardise", "true", "nothing", "sparse inputs are taken as they are; leave it out")
+        note("inputs.standardise", "true", "nothing", "sparse inputs are never standardised; leave it out")
 
 
 def declarable() -> dict[str, type[Labels]]:
@@ -104,9 +104,10 @@ def _labels(declaration: Declaration, note: Note) -> None:
     if labels.column and labels.columns:
         note("labels", "column and columns", "one of them", "leave one out")
     for key in ("columns", "truth"):
-        given = getattr(labels, key)
-        if isinstance(given, tuple) and given and len(given) != len(labels.classes):
-            note(f"labels.{key}", f"{len(given)} columns", f"one for each of {len(labels.classes)} classes", "list all")
+        columns = getattr(labels, key)
+        if isinstance(columns, tuple) and columns and len(columns) != len(labels.classes):
+            expected = f"one for each of {len(labels.classes)} classes"
+            note(f"labels.{key}", f"{len(columns)} columns", expected, "list all")
     _once("labels.columns", labels.columns, note)
     if not labels.separator or not labels.separator.isprintable():
         note("labels.separator", shown(labels.separator), "characters between classes", 'such as "|"')
@@ -118,10 +119,10 @@ def _labels(declaration: Declaration, note: Note) -> None:
 
 
 def _columns_of_kind(kind: type[Labels], declaration: Declaration, note: Note) -> None:
-    """Note columns that labels of this kind cannot stand in."""
+    """Note columns that cannot hold labels of this kind."""
     labels = declaration.labels
     if labels.columns and not kind.from_columns:
-        note("labels.columns", "one column a class", f"one column: labels are {labels.kind}", "write column = ...")
+        note("labels.columns", "one column per class", f"one column: labels are {labels.kind}", "write column = ...")
     if not kind.from_columns and not labels.column and not declaration.inputs.in_folders:
         note("labels.column", "nothing", "the column of the class", "write column = ...")
     if isinstance(labels.truth, tuple) and labels.truth and not kind.several:
@@ -132,7 +133,7 @@ def _columns_of_kind(kind: type[Labels], declaration: Declaration, note: Note) -
 
 
 def _class_folders(declaration: Declaration, note: Note) -> None:
-    """Note what folders of images by class cannot have: other labels than exact ones, and columns."""
+    """Note what folders of images by class cannot have: columns, and labels other than exact ones."""
     labels = declaration.labels
     if labels.kind in declarable() and labels.kind != Exact.kind:
         note("labels.kind", shown(labels.kind), "exact labels: images by class", "or write inputs.image")
@@ -150,7 +151,7 @@ def _class_folders(declaration: Declaration, note: Note) -> None:
 
 
 def _uncertain(kind: type[Labels], labels: LabelColumns, note: Note) -> None:
-    """Note what is said about marks that are missing or uncertain, where it has no meaning."""
+    """Note declarations about missing or uncertain marks that are meaningless or incomplete."""
     values, policy = labels.uncertain.values, labels.uncertain.read_as
     expected = f"{listed([name for name, other in declarable().items() if other.partial])} ones"
     if (values or policy) and not kind.partial:
@@ -174,7 +175,8 @@ def _attribute(attribute: SensitiveColumn, inputs: Inputs, note: Note) -> None:
     if not attribute.separator or not attribute.separator.isprintable():
         note("attribute.separator", shown(attribute.separator), "characters between groups", 'such as "|"')
     if attribute.column in (*inputs.numeric, *inputs.categorical):
-        note("attribute.column", shown(attribute.column), "a column that is no other input", "it is one by itself")
+        fix = "leave it out of the inputs: its groups become inputs anyway"
+        note("attribute.column", shown(attribute.column), "a column that is not also an input", fix)
     if inputs.image or inputs.size or inputs.sparse:
         note("attribute", "images or sparse inputs", "a table: its groups become columns", "leave [attribute] out")
 
@@ -182,11 +184,11 @@ def _attribute(attribute: SensitiveColumn, inputs: Inputs, note: Note) -> None:
 def _names(key: str, names: Iterable[str], fewest: int, note: Note) -> None:
     names = list(names)
     if len(names) < fewest:
-        note(key, f"{len(names)} names", f"at least {fewest}", "list all of them, also those that no site holds")
+        note(key, f"{len(names)} names", f"at least {fewest}", "list all of them, including those that no site holds")
     _once(key, names, note)
     for name in names:
         if name != name.strip() or not name or not name.isprintable():
-            note(key, shown(name), "names without blanks around them", "mend the name")
+            note(key, shown(name), "names without surrounding blanks", "fix the name")
 
 
 def _once(key: str, names: Iterable[str], note: Note) -> None:

@@ -1,7 +1,7 @@
 """A file as a table of columns: CSV, Parquet, NPZ, or a folder of images by class.
 
-Readers take the columns that were asked for, note what is wrong, and give what can be read all the same, so that other
-problems of the same file are found as well.
+Readers read the requested columns, note what is wrong, and still return what can be read, so that other problems of the
+same file are found as well.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from imperfed.data.files.problems import LINED, Problems, alike, listed, nearest
 from imperfed.data.readers import read_arrays
 
 Role = Literal["number", "code", "text"]
-"""What is in a column: numbers; values of which there are few, so that each is looked at once; any text."""
+"""What a column holds: numbers; a few distinct values, each of which is converted once; any text."""
 Wanted = Mapping[str, Role]
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
-"""Endings by which the images of a folder are known."""
+"""Suffixes by which images in a folder are recognised."""
 FORMATS = (*LINED, ".parquet", ".npz")
 IMAGE, CLASS = "image", "class"
 """The columns of a folder of images by class."""
@@ -33,28 +33,28 @@ IMAGE, CLASS = "image", "class"
 
 @dataclass(frozen=True)
 class FileTable:
-    """Columns of a file: pyarrow arrays, or NumPy arrays where a row has several values."""
+    """The columns of a file: pyarrow arrays, or NumPy arrays if a row has several values."""
 
     file: Path
     rows: int
     columns: dict[str, Any] = field(default_factory=dict)
     lines: npt.NDArray[np.int64] | None = None
-    """The line at which each row begins, where that was looked at."""
+    """The line at which each row begins, if the file was read with line numbers."""
     delimiter: str = ","
 
     @property
     def is_folder(self) -> bool:
-        """Whether these are the images of a folder."""
+        """Whether the table lists the images of a folder."""
         return self.file.suffix.lower() not in FORMATS
 
     def at(self, row: int) -> tuple[Path, int | None]:
-        """The file and the line or row in it; of a folder the image."""
+        """Return the file and the line or row in it; in a folder, the image."""
         if self.is_folder:
             return self.file / self.columns[IMAGE][row].as_py(), None
         return self.file, row if self.lines is None else int(self.lines[row])
 
     def row_name(self, row: int) -> str:
-        """The line or row in the file, in words."""
+        """Return the line or row in the file, in words."""
         file, number = self.at(row)
         return file.name if number is None else row_name(file, number)
 
@@ -64,7 +64,7 @@ class FileTable:
 
     @cached_property
     def numbered(self) -> FileTable:
-        """The same table with the lines of its rows, for which a text file has to be read once more."""
+        """The same table with the line numbers of its rows, for which a text file is read again."""
         if self.lines is not None or self.file.suffix.lower() not in LINED:
             return self
         from imperfed.data.files.text import read_slowly
@@ -81,16 +81,16 @@ def read_table(
     spare: frozenset[str] = frozenset(),
     slowly: bool = False,
 ) -> FileTable | None:
-    """The wanted columns of a file; those in `spare` may be absent. None where nothing can be read.
+    """Return the wanted columns of a file; those in `spare` may be absent. None if nothing can be read.
 
-    `slowly`: of text files the lines of rows are kept as well.
+    `slowly`: the line numbers of text files are kept as well.
     """
     suffix = path.suffix.lower()
     if os.path.isdir(path):
         return _folder(path, problems)
     if suffix not in FORMATS:
         expected = f"a file ending in {listed(FORMATS)}, or a folder of images by class"
-        problems.add(path, None, None, "another kind of file", expected, "convert it, or mend the path")
+        problems.add(path, None, None, "another kind of file", expected, "convert it, or fix the path")
         return None
     if not _readable(path, problems):
         return None
@@ -101,26 +101,26 @@ def read_table(
     return (_parquet if suffix == ".parquet" else _npz)(path, wanted, problems, spare)
 
 
-def note_absent(path: Path, wanted: Wanted, there: list[str], problems: Problems, spare: frozenset[str]) -> list[str]:
-    """The wanted columns that are there; the others are noted, and so are names that stand there twice.
+def note_absent(path: Path, wanted: Wanted, present: list[str], problems: Problems, spare: frozenset[str]) -> list[str]:
+    """Return the wanted columns that are present; missing ones are noted, and so are names that occur twice.
 
-    Those in `spare` are noted only where another column seems to be the one that is meant.
+    Columns in `spare` are noted only if another column seems to be the one that is meant.
     """
     for name in wanted:
-        if name not in there and name not in spare:
-            hint = nearest(name, there) if there else "the file has no columns"
+        if name not in present and name not in spare:
+            hint = nearest(name, present) if present else "the file has no columns"
             problems.add(path, None, name, "no such column", "one of this name", hint)
-        elif name not in there and (other := alike(name, [column for column in there if column not in wanted])):
-            hint = f"did you mean {shown(other)}? Rename it, or take it out of the file"
+        elif name not in present and (other := alike(name, [column for column in present if column not in wanted])):
+            hint = f"did you mean {shown(other)}? Rename it, or remove it from the file"
             problems.add(path, None, name, "no such column", "one of this name", hint)
-        elif there.count(name) > 1:
-            problems.add(path, None, name, f"{there.count(name)} columns of this name", "one", "rename the others")
-    return [name for name in wanted if there.count(name) == 1]
+        elif present.count(name) > 1:
+            problems.add(path, None, name, f"{present.count(name)} columns of this name", "one", "rename the others")
+    return [name for name in wanted if present.count(name) == 1]
 
 
 def no_rows(path: Path, problems: Problems) -> None:
     """Note that a file is empty."""
-    problems.add(path, None, None, "no rows", "at least one", "fill the file, or take it away")
+    problems.add(path, None, None, "no rows", "at least one", "add rows, or remove the file")
 
 
 def _readable(path: Path, problems: Problems) -> bool:
@@ -129,7 +129,7 @@ def _readable(path: Path, problems: Problems) -> bool:
             empty = not file.read(1)
     except (OSError, ValueError) as error:
         found = "no such file" if isinstance(error, FileNotFoundError) else f"no access ({error})"
-        problems.add(path, None, None, found, "a file that can be read", "mend the path")
+        problems.add(path, None, None, found, "a file that can be read", "fix the path")
         return False
     if empty:
         no_rows(path, problems)
@@ -147,10 +147,10 @@ def _parquet(path: Path, wanted: Wanted, problems: Problems, spare: frozenset[st
             table.validate(full=True)
             rows = file.metadata.num_rows
             if rows < 0 or any(len(column) != rows for column in table.columns):
-                raise ValueError(f"{rows} rows announced, but other numbers of values")
+                raise ValueError(f"{rows} rows announced, but columns of other lengths")
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         found = shown(str(error).splitlines()[0] if str(error) else "nothing")
-        problems.add(path, None, None, found, "a Parquet file", "write it anew")
+        problems.add(path, None, None, found, "a Parquet file", "write it again")
         return None
     if not rows:
         no_rows(path, problems)
@@ -172,12 +172,12 @@ def _npz(path: Path, wanted: Wanted, problems: Problems, spare: frozenset[str]) 
     for name in [name for name, array in arrays.items() if not array.ndim or array.dtype.kind not in "biufU"]:
         array = arrays.pop(name)
         found = f"{array.dtype} of shape {array.shape}"
-        problems.add(path, None, name, found, "numbers or text, a row an example", "write it anew")
+        problems.add(path, None, name, found, "numbers or text, one row per example", "write it again")
     rows = {len(array) for array in arrays.values()}
     if len(rows) > 1:
         for name, array in arrays.items():
-            expected = f"as many rows in {listed([*arrays])}"
-            problems.add(path, None, name, f"{len(array)} rows", expected, "write all arrays of the same examples")
+            expected = f"as many rows in each of {listed([*arrays])}"
+            problems.add(path, None, name, f"{len(array)} rows", expected, "write all arrays for the same examples")
         return None
     if rows == {0}:
         no_rows(path, problems)
@@ -187,7 +187,7 @@ def _npz(path: Path, wanted: Wanted, problems: Problems, spare: frozenset[str]) 
 
 
 def _folder(path: Path, problems: Problems) -> FileTable | None:
-    """The images of a folder with a folder a class, in the order of their names; all else is passed over."""
+    """Return the images of a folder with one folder per class, in the order of their names; other files are ignored."""
     import pyarrow
 
     images = sorted(
@@ -198,7 +198,7 @@ def _folder(path: Path, problems: Problems) -> FileTable | None:
         and not any(part.startswith(".") for part in image.relative_to(path).parts)
     )
     if not images:
-        problems.add(path, None, None, "no images", "<class>/<image>", "make a folder a class with images inside")
+        problems.add(path, None, None, "no images", "<class>/<image>", "make one folder of images per class")
         return None
     text = {IMAGE: [image.as_posix() for image in images], CLASS: [image.parts[0] for image in images]}
     return FileTable(

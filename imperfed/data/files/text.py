@@ -1,7 +1,7 @@
-"""CSV files: read by pyarrow in blocks where all is well, and row by row where something is wrong.
+"""Reading CSV files: by pyarrow in blocks if the file is sound, and row by row if something is wrong.
 
-The fast way keeps no line numbers and stops at the first thing that it cannot convert. The slow way keeps both rows and
-lines, so that every problem is told with the line that an editor shows.
+The fast way keeps no line numbers and stops at the first cell that it cannot convert. The slow way keeps line numbers,
+so that every problem is reported with the line that an editor shows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONGEST_CELL = (1 << 31) - 1
 def read_text(
     path: Path, wanted: Wanted, delimiter: str, problems: Problems, spare: frozenset[str], slowly: bool
 ) -> FileTable | None:
-    """The wanted columns of a CSV file, the fast way if that can be and nothing else is asked for."""
+    """Return the wanted columns of a CSV file, read the fast way if possible, unless `slowly`."""
     with path.open("rb") as file:
         if file.read(2) in UTF16:
             problems.add(path, None, None, "UTF-16", "UTF-8 text", "save the file as UTF-8")
@@ -31,7 +31,7 @@ def read_text(
     header = _header(path, delimiter, problems)
     if header is None:
         return None
-    if _apart_otherwise(path, header, wanted, delimiter, problems):
+    if _has_other_delimiter(path, header, wanted, delimiter, problems):
         return None
     names = note_absent(path, wanted, header, problems, spare)
     columns: dict[str, Role] = {name: wanted[name] for name in names}
@@ -46,7 +46,7 @@ def read_text(
 
 
 def _header(path: Path, delimiter: str, problems: Problems) -> list[str] | None:
-    """The names of the columns, as they stand in the first row that is not blank."""
+    """Return the names of the columns, from the first row that is not blank."""
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
         try:
             csv.field_size_limit(LONGEST_CELL)
@@ -58,20 +58,20 @@ def _header(path: Path, delimiter: str, problems: Problems) -> list[str] | None:
     return None
 
 
-def _apart_otherwise(path: Path, header: list[str], wanted: Wanted, delimiter: str, problems: Problems) -> bool:
-    """Whether wanted names stand in the header with another mark between them, which is then noted."""
+def _has_other_delimiter(path: Path, header: list[str], wanted: Wanted, delimiter: str, problems: Problems) -> bool:
+    """Return whether the header has wanted names separated by another delimiter, and note it if so."""
     for mark in DELIMITERS if len(header) == 1 and header[0] not in wanted else ():
         names = [name.strip() for name in header[0].split(mark)]
         if len(names) > 1 and any(name in wanted for name in names):
-            found, expected = (f"cells apart by {shown(between)}" for between in (mark, delimiter))
-            said = f"write delimiter = {json.dumps(mark)} in federation.toml"
-            problems.add(path, 1, None, found, expected, said if path.suffix.lower() == ".csv" else "write tabulators")
+            found, expected = (f"cells separated by {shown(between)}" for between in (mark, delimiter))
+            fix = f"write delimiter = {json.dumps(mark)} in federation.toml"
+            problems.add(path, 1, None, found, expected, fix if path.suffix.lower() == ".csv" else "write tabs")
             return True
     return False
 
 
 def _read_fast(path: Path, columns: dict[str, Role], delimiter: str) -> FileTable | None:
-    """All columns at once; None where a row or a cell is not as expected."""
+    """Return all columns at once; None if any row or cell is malformed."""
     import pyarrow
     from pyarrow import csv as arrow_csv
 
@@ -94,7 +94,7 @@ def _read_fast(path: Path, columns: dict[str, Role], delimiter: str) -> FileTabl
 
 
 def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems) -> FileTable:
-    """All columns as text, with the lines at which rows begin; ragged rows and those not in UTF-8 are noted."""
+    """Return all columns as text, with the lines at which rows begin; rows that are ragged or not UTF-8 are noted."""
     import pyarrow
 
     lines: list[int] = []
@@ -113,25 +113,25 @@ def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems)
                     at, width = {name: names.index(name) for name in columns}, len(row)
                 elif len(row) != width:
                     found, expected = f"{len(row)} cells", f"{width} as in the header"
-                    problems.add(path, begin, None, found, expected, "add or take away cells, or quote the row's text")
+                    problems.add(path, begin, None, found, expected, "add or remove cells, or quote the row's text")
                 elif _decoded(row, at, path, begin, problems):
                     lines.append(begin)
                     for name, place in at.items():
                         cells[name].append(row[place])
         except csv.Error as error:
-            problems.add(path, end + 1, None, str(error), "rows of cells", "mend the quotes of this row")
+            problems.add(path, end + 1, None, str(error), "rows of cells", "fix the quotes of this row")
     text = {name: pyarrow.array(values, pyarrow.string()) for name, values in cells.items()}
     return FileTable(path, len(lines), text, np.array(lines, np.int64), delimiter)
 
 
 def _decoded(row: list[str], at: dict[str, int], path: Path, line: int, problems: Problems) -> bool:
-    """Whether the wanted cells of a row were UTF-8."""
-    right = True
+    """Return whether the wanted cells of a row are UTF-8; others are noted."""
+    valid = True
     for name, place in at.items():
         raw = row[place].encode(errors="surrogateescape")
         try:
             raw.decode()
         except UnicodeDecodeError:
             problems.add(path, line, name, shown(raw), "UTF-8 text", "save the file as UTF-8")
-            right = False
-    return right
+            valid = False
+    return valid

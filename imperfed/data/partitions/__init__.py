@@ -1,4 +1,4 @@
-"""Every `Partition` defined in a file of this folder: who gets which rows. Adding one needs no other edit."""
+"""Every `Partition` defined in a file of this folder: which site gets which rows. Adding one needs no other edit."""
 
 from __future__ import annotations
 

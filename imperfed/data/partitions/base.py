@@ -1,4 +1,4 @@
-"""What a partition is: a rule by which the rows of a dataset come to sites."""
+"""The base classes of partitions: rules by which the rows of a dataset are assigned to sites."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Tasks = tuple[Index, Index]
 
 @dataclass(frozen=True)
 class UnassignedRows:
-    """All that a partition may go by: rows that belong to no site yet."""
+    """All that a partition may use: rows that belong to no site yet."""
 
     count: int
     classes: tuple[str, ...]
     y: Index | None = None
-    """The one true class of every row; None where it is not known, or where a row may have several."""
+    """The one true class of every row; None if it is unknown, or if a row may have several."""
     column: Index | None = None
     """The site that the dataset names for every row."""
 
     def true_classes(self, partition: str) -> Index:
-        """Return the true class of every row, or raise an error where there is none to go by."""
+        """Return the true class of every row, or raise an error if there is none."""
         if self.y is None:
             raise DataError(
-                f"partition = {partition} goes by one true class per row, which this dataset does not have; "
+                f"partition = {partition} needs one true class per row, which this dataset does not have; "
                 "use iid, quantity or column"
             )
         return self.y
@@ -37,25 +37,25 @@ class UnassignedRows:
 
 @dataclass(frozen=True)
 class Partition(DataGenerator):
-    """A way to make sites of a dataset. What divides rows among sites is a `RowPartition`."""
+    """A way to turn a dataset into sites. Those that divide rows among sites are `RowPartition`s."""
 
     def tasks_of(self, classes: tuple[str, ...], sites: int) -> Tasks | None:
-        """Return the tasks of a partition that knows any: disjoint sets of classes, one for each site."""
+        """Return the tasks, disjoint sets of classes of which each site has one; None if the partition has no tasks."""
         return None
 
 
 @dataclass(frozen=True)
 class RowPartition(Partition):
-    """A partition in the strict sense: no row is at two sites."""
+    """A partition in the strict sense: no row is held by two sites."""
 
     @abstractmethod
     def divide(self, rows: UnassignedRows, sites: int, generator: np.random.Generator) -> list[Index]:
-        """Return the row numbers of each site. They are disjoint; rows may be left out."""
+        """Return the row numbers of each site. They are disjoint, and rows may be left out."""
 
 
 def check_sites(sites: int, rows: int) -> None:
     """Refuse a number of sites that cannot all have rows."""
     if sites < 1:
-        raise UsageError(f"sites must be at least 1; given: {sites}")
+        raise UsageError(f"sites must be at least 1; got {sites}")
     if sites > rows:
         raise UsageError(f"{sites} sites but only {rows} rows; lower sites")

@@ -1,4 +1,4 @@
-"""A few classes at each site (pFedMo: 3, 6 and 9 of ten). That every class is held by some site (`cover`) is ours."""
+"""A few classes at each site (pFedMo: 3, 6 and 9 of ten). Covering all classes (`cover`) is our addition."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ from imperfed.data.partitions.base import RowPartition, UnassignedRows, check_si
 
 @dataclass(frozen=True)
 class ClassesPartition(RowPartition):
-    """So many classes at each site, and sites of equal size; rows for which there is no room are left out.
+    """A fixed number of classes at each site, and sites of equal size; rows that do not fit are left out.
 
-    The rows of a class are dealt evenly to the sites that hold it. The site that gets fewest sets the size of all; the
-    others take as evenly from their classes as they can.
+    The rows of a class are divided evenly among the sites that hold it. The site with the fewest rows sets the size of
+    all sites; the others draw as evenly from their classes as they can.
     """
 
     name: ClassVar[str] = "classes"
     per_site: int = 3  # x, the number of classes at a site
-    cover: bool = True  # every class is held by some site, where there is room for all
+    cover: bool = True  # every class is held by some site, if there is room for all
 
     def divide(self, rows: UnassignedRows, sites: int, generator: np.random.Generator) -> list[Index]:
         y = rows.true_classes(self.name)
         check_sites(sites, len(y))
         present, of_class, counts = np.unique(y, return_inverse=True, return_counts=True)
         if not 1 <= self.per_site <= len(present):
-            raise UsageError(
-                f"per_site must lie in 1 .. {len(present)}, the classes in the data; given: {self.per_site}"
-            )
+            raise UsageError(f"per_site must lie in 1 .. {len(present)}, the classes in the data; got {self.per_site}")
         holds = deal_classes(len(present), sites, self.per_site, self.cover, generator)
         pools: list[list[Index]] = [[] for _ in range(sites)]
         for c, count in enumerate(counts):
@@ -54,7 +52,7 @@ def deal_classes(
 ) -> npt.NDArray[np.bool_]:
     """Return which site holds which class, [sites, classes].
 
-    To cover all classes, each site takes those that are held least by the sites before it.
+    To cover all classes, each site takes those that the fewest sites before it hold.
     """
     holds = np.zeros((sites, classes), dtype=np.bool_)
     for site in range(sites):
@@ -64,6 +62,6 @@ def deal_classes(
 
 
 def _evenly(pool: list[Index], size: int) -> Index:
-    """Return `size` rows out of a site's pool, the same number of every class while it lasts."""
+    """Return `size` rows out of a site's pool, the same number of every class while they last."""
     turn = np.concatenate([np.arange(len(part)) for part in pool])
     return np.concatenate(pool)[np.argsort(turn, kind="stable")[:size]]

@@ -1,4 +1,4 @@
-"""The sites that the dataset itself names."""
+"""The sites that a column of the dataset names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imperfed.data.partitions.base import RowPartition, UnassignedRows
 
 @dataclass(frozen=True)
 class ColumnPartition(RowPartition):
-    """All rows; one site for every value of the dataset's own column, in the order of the values."""
+    """All rows; one site per value of the dataset's own column, in the order of the values."""
 
     name: ClassVar[str] = "column"
 

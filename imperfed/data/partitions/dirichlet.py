@@ -1,6 +1,6 @@
-"""Classes in unequal proportions, by one number (pFedPLL: beta 0.5; pFedMo: 0.05, 0.1 and 1).
+"""Classes in unequal proportions, controlled by one number (pFedPLL: beta 0.5; pFedMo: 0.05, 0.1 and 1).
 
-The papers do not say what they do with a site that gets nothing: `min_size` is ours.
+The papers do not say what they do with a site that gets no rows: `min_size` is our addition.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from imperfed.data.generator import Index
 from imperfed.data.partitions.base import RowPartition, UnassignedRows, check_sites
 
 TRIES = 1000
-"""Draws of proportions before giving up; only the proportions are drawn again, so that a try costs little."""
+"""Draws of proportions before giving up; a try is cheap, because only the proportions are drawn again."""
 
 
 @dataclass(frozen=True)
 class DirichletPartition(RowPartition):
-    """All rows; of every class each site gets a share drawn from Dir(beta)."""
+    """All rows; each site's share of every class is drawn from Dir(beta)."""
 
     name: ClassVar[str] = "dirichlet"
-    beta: float = 0.5  # the smaller, the less alike the sites
-    min_size: int = 10  # fewest rows of a site; the proportions are drawn again until every site has as many
+    beta: float = 0.5  # the smaller, the more the sites differ
+    min_size: int = 10  # fewest rows of a site; proportions are drawn again until every site has that many
 
     def __post_init__(self) -> None:
         if not (self.beta > 0 and math.isfinite(self.beta)):
-            raise UsageError(f"beta must be a positive number; given: {self.beta}")
+            raise UsageError(f"beta must be a positive number; got {self.beta}")
 
     def divide(self, rows: UnassignedRows, sites: int, generator: np.random.Generator) -> list[Index]:
         y = rows.true_classes(self.name)
@@ -41,12 +41,13 @@ class DirichletPartition(RowPartition):
         return [np.concatenate([part[k] for part in parts]) for k in range(sites)]
 
     def _draw_ends(self, counts: Index, sites: int, generator: np.random.Generator) -> Index:
-        """Return where the part of each site ends among the rows of each class: [classes, sites]."""
+        """Return where each site's part of the rows of each class ends, [classes, sites]."""
         rows = int(counts.sum())
         facts = f"beta = {self.beta}, sites = {sites}, min_size = {self.min_size}, {rows} rows"
         if sites * self.min_size > rows:
             raise UsageError(
-                f"{sites} sites of {self.min_size} rows each are more than there are ({facts}); lower sites or min_size"
+                f"{sites} sites of {self.min_size} rows each are more rows than there are ({facts}); "
+                "lower sites or min_size"
             )
         for _ in range(TRIES):
             shares = generator.dirichlet(np.full(sites, self.beta), size=len(counts))
@@ -55,5 +56,5 @@ class DirichletPartition(RowPartition):
             if np.diff(ends, axis=1, prepend=0).sum(0).min() >= max(self.min_size, 1):
                 return ends
         raise UsageError(
-            f"no draw out of {TRIES} gave every site its rows ({facts}); raise beta, or lower sites or min_size"
+            f"none of {TRIES} draws gave every site enough rows ({facts}); raise beta, or lower sites or min_size"
         )

@@ -1,4 +1,4 @@
-"""Rows dealt at random, as if all sites drew from one population."""
+"""Rows assigned at random, as if all sites drew from one population."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imperfed.data.partitions.base import RowPartition, UnassignedRows, check_si
 
 @dataclass(frozen=True)
 class IIDPartition(RowPartition):
-    """All rows, dealt at random; sizes differ by one at most."""
+    """All rows, assigned at random; sizes differ by at most one."""
 
     name: ClassVar[str] = "iid"
 

@@ -1,7 +1,7 @@
-"""One site per label, holding every example that carries it: what a site knows of an example is that one label.
+"""One site per label, holding every example with that label: all that a site knows about an example is that one label.
 
-The setting of FedAwS and FedALC. An example of several labels sits at several sites, and is stored once. Test and
-validation examples are drawn before, from all examples alike; they belong to no site.
+The setting of FedAwS and FedALC. An example with several labels is held by several sites, but stored once. Test and
+validation examples are drawn first, from all examples; they belong to no site.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class ExampleSplit:
 
 @dataclass(frozen=True)
 class LabelPartition(Partition):
-    """One site per label, holding every example that carries it; for data with several labels per example."""
+    """One site per label, holding every example with that label; for data with several labels per example."""
 
     name: ClassVar[str] = "label"
 
     def set_apart(self, dataset: Dataset, split: SplitConfig, generator: np.random.Generator) -> ExampleSplit:
-        """Draw the test and validation examples; an official test set takes the place of a drawn one.
+        """Draw the test and validation examples; an official test set replaces the drawn one.
 
-        Examples of no label are left out.
+        Examples without any label are left out.
         """
         if dataset.y is None or dataset.y.ndim != 2:
             raise DataError(f"{dataset.name}: partition = label is for data with several classes per example")
         if split.trusted:
-            raise UsageError("partition = label leaves no rows to the server; set split.trusted = 0")
+            raise UsageError("partition = label leaves no rows for the server; set split.trusted = 0")
         if not 0 <= split.validation < 1 or split.test + split.validation >= 1:
-            raise UsageError("split.test and split.validation are shares that leave something to train on")
+            raise UsageError("split.test and split.validation are shares that must leave something to train on")
         rows = torch.from_numpy(generator.permutation(len(dataset)))
         rows = rows[(dataset.y[rows] == 1).any(1)]
         test = 0 if dataset.test_x is not None else round(split.test * len(rows))
@@ -80,31 +80,31 @@ class LabelPartition(Partition):
             at=at,
         ).check()
         oracle = seal(dataset, examples)
-        often = sizes.argsort(descending=True, stable=True)
-        guesses = {"most_frequent": guessing(oracle.common_y, held[often])}
+        by_frequency = sizes.argsort(descending=True, stable=True)
+        guesses = {"most_frequent": guessing(oracle.common_y, held[by_frequency])}
         return federation, oracle, facts_of(dataset, federation, examples, held) | guesses
 
 
 def seal(dataset: Dataset, examples: ExampleSplit) -> Oracle:
-    """Return the common test set, and the examples on which settings are chosen."""
+    """Return the common test set, and the examples for choosing settings."""
     assert dataset.y is not None
     test_x, test_y = dataset.test_x, dataset.test_y
     if test_x is None and len(examples.test):
         test_x, test_y = dataset.x[examples.test], dataset.y[examples.test]
-    some = len(examples.validation) > 0
+    validates = len(examples.validation) > 0
     return Oracle(
         truth=None,
         test_x=(),
         test_y=(),
         common_x=test_x,
         common_y=test_y,
-        validation_x=dataset.x[examples.validation] if some else None,
-        validation_y=dataset.y[examples.validation] if some else None,
+        validation_x=dataset.x[examples.validation] if validates else None,
+        validation_y=dataset.y[examples.validation] if validates else None,
     )
 
 
 def guessing(y: Tensor | None, often: Tensor) -> dict[str, float]:
-    """Return P@k of saying the k most frequent labels of training every time."""
+    """Return P@k of always predicting the k most frequent training labels."""
     return {} if y is None else {f"p@{k}": float((y[:, often[:k]] == 1).double().mean()) for k in (1, 3, 5)}
 
 
@@ -112,7 +112,7 @@ def facts_of(dataset: Dataset, federation: Federation, examples: ExampleSplit, h
     """Return the split in numbers."""
     sizes = federation.sizes()
     test = len(dataset.test_x) if dataset.test_x is not None else len(examples.test)
-    nobody = sorted(set(range(len(federation.classes))) - set(held.tolist()))
+    unheld = sorted(set(range(len(federation.classes))) - set(held.tolist()))
     return {
         "labels": "positive",
         "rows": sizes,
@@ -124,5 +124,5 @@ def facts_of(dataset: Dataset, federation: Federation, examples: ExampleSplit, h
         "public_rows": 0,
         "public_from": "nowhere",
         "trusted_rows": 0,
-        "classes_at_nobody": [federation.classes[c] for c in nobody],
+        "classes_at_nobody": [federation.classes[c] for c in unheld],
     }

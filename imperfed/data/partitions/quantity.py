@@ -14,17 +14,17 @@ from imperfed.data.partitions.base import RowPartition, UnassignedRows, check_si
 
 @dataclass(frozen=True)
 class QuantityPartition(RowPartition):
-    """All rows, dealt at random in proportion to sizes; exactly those sizes if they add up to the number of rows."""
+    """All rows, assigned at random in proportion to sizes; exactly those sizes if they add up to the number of rows."""
 
     name: ClassVar[str] = "quantity"
-    sizes: tuple[int, ...] = ()  # one per site; they count as shares of all rows
+    sizes: tuple[int, ...] = ()  # one per site; only their proportions matter
 
     def divide(self, rows: UnassignedRows, sites: int, generator: np.random.Generator) -> list[Index]:
         check_sites(sites, rows.count)
         sizes = list(self.sizes)
         if len(sizes) != sites or min(sizes) <= 0:
-            raise UsageError(f"sizes must be {sites} positive numbers, one per site; given: {sizes}")
-        # Integers only: the cuts of sizes that add up to the number of rows must be exact.
+            raise UsageError(f"sizes must be {sites} positive numbers, one per site; got {sizes}")
+        # In integers, so that sizes that add up to the number of rows are met exactly.
         cuts = [rows.count * sum(sizes[:k]) // sum(sizes) for k in range(1, sites)]
         parts = np.split(generator.permutation(rows.count), cuts)
         empty = [k for k, part in enumerate(parts) if not len(part)]

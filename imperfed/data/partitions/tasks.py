@@ -1,6 +1,6 @@
 """Tasks: disjoint sets of classes, one task per site. The setting of personalised learning with several tasks (FB-NLL).
 
-On CIFAR-10 two tasks are the paper's; it does not say which three and five it took.
+The two tasks on CIFAR-10 are the paper's; it does not say how it chose three and five tasks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_CIFAR10 = {
 
 @dataclass(frozen=True)
 class TasksPartition(RowPartition):
-    """All rows; those of a task are dealt at random to its sites, but a share of them to all sites alike."""
+    """All rows; those of a task are assigned at random to its sites, except for a share spread over all sites."""
 
     name: ClassVar[str] = "tasks"
     tasks: int = 2  # T, disjoint sets of classes; every site holds the classes of one
@@ -39,15 +39,15 @@ class TasksPartition(RowPartition):
         y = rows.true_classes(self.name)
         of_class, of_site = self.tasks_of(rows.classes, sites)
         held: list[list[Index]] = [[] for _ in range(sites)]
-        astray: list[Index] = []
+        foreign: list[Index] = []
         for task in range(self.tasks):
             of_task = generator.permutation(np.flatnonzero(of_class[y] == task))
             cut = round(self.impurity * len(of_task))
-            astray.append(of_task[:cut])
+            foreign.append(of_task[:cut])
             owners = np.flatnonzero(of_site == task)
             for site, part in zip(owners, np.array_split(of_task[cut:], len(owners)), strict=True):
                 held[site].append(part)
-        spread = np.array_split(generator.permutation(np.concatenate(astray)), sites)
+        spread = np.array_split(generator.permutation(np.concatenate(foreign)), sites)
         return [np.concatenate([*parts, more]) for parts, more in zip(held, spread, strict=True)]
 
     def tasks_of(self, classes: Sequence[str], sites: int) -> Tasks:
@@ -57,19 +57,19 @@ class TasksPartition(RowPartition):
         """Return the task of every class."""
         if not 1 <= self.tasks <= len(classes):
             raise UsageError(
-                f"partition.tasks must lie in 1 .. {len(classes)}, the number of classes; given: {self.tasks}"
+                f"partition.tasks must lie in 1 .. {len(classes)}, the number of classes; got {self.tasks}"
             )
         known = OF_CIFAR10.get(self.tasks, ()) if tuple(classes) == CIFAR10 else ()
         of_class = np.array(self.task_of or known or [c % self.tasks for c in range(len(classes))])
         if len(of_class) != len(classes) or sorted(set(of_class.tolist())) != list(range(self.tasks)):
             raise UsageError(
                 f"partition.task_of must give each of {len(classes)} classes a task 0 .. {self.tasks - 1}, and each "
-                f"task a class; given: {list(self.task_of)}"
+                f"task a class; got {list(self.task_of)}"
             )
         return of_class
 
     def task_of_sites(self, sites: int) -> Index:
-        """Return the task of every site: tasks have as equal numbers of sites as can be, one after the other."""
+        """Return the task of every site: consecutive sites, divided among the tasks as evenly as possible."""
         if sites < self.tasks:
-            raise UsageError(f"{self.tasks} tasks need as many sites; given: {sites}")
+            raise UsageError(f"{self.tasks} tasks need at least as many sites; got {sites}")
         return np.arange(sites) * self.tasks // sites

@@ -1,6 +1,6 @@
-"""The built-in datasets. Every file here has a `CATALOGUE` of its own: adding one needs no other edit.
+"""The built-in datasets. Every file in this folder has its own `CATALOGUE`: adding one needs no other edit.
 
-Nothing is ever fetched. A missing file is an error that says where to get it.
+Nothing is ever downloaded. A missing file is an error that says where to get it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ OWN_FILES = {".npz": readers.read_npz, ".mat": sparse.read_own_mat, ".txt": spar
 
 @cache
 def sources() -> dict[str, Source]:
-    """All built-in datasets by name."""
+    """Return all built-in datasets by name."""
     return {source.name: source for family in _families() for source in family}
 
 
 def load(name_or_path: str) -> Dataset:
-    """A built-in dataset by its name, or one of the user's own by the path of its .npz, .mat or .txt file."""
+    """Return a built-in dataset by its name, or the user's own by the path of its .npz, .mat or .txt file."""
     known = sources()
     if name_or_path in known:
         source, folder = known[name_or_path], data_folder()
         missing = source.missing(folder)
         if missing:
-            found = "found none of" if source.any_of else "did not find"
+            failure = "found none of" if source.any_of else "did not find"
             raise DataError(
-                f"{source.name}: {found} {', '.join(missing)} in {folder}. Origin: {source.origin} "
-                "Put what is missing there, or set IMPERFED_DATA to another data folder."
+                f"{source.name}: {failure} {', '.join(missing)} in {folder}. Origin: {source.origin} "
+                "Put the missing files there, or set IMPERFED_DATA to another data folder."
             )
         return source.read(folder).check()
     path = Path(name_or_path).expanduser()
@@ -42,7 +42,7 @@ def load(name_or_path: str) -> Dataset:
         return OWN_FILES[path.suffix.lower()](path)
     if path.exists():
         raise UsageError(
-            f"{path}: a dataset of your own is one file ending in {' or '.join(OWN_FILES)}, or a folder with a "
+            f"{path}: your own dataset must be one file ending in {' or '.join(OWN_FILES)}, or a folder with a "
             f"federation.toml, which `imperfed inspect {path}` writes"
         )
     if len(path.parts) > 1:

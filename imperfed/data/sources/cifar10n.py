@@ -1,4 +1,4 @@
-"""CIFAR-10N: CIFAR-10 with labels that people gave, some of them wrong. The true classes are known as well."""
+"""CIFAR-10N: CIFAR-10 with labels from human annotators, some of them wrong. The true classes are known as well."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from imperfed.data.sources.single import CIFAR10_BINARIES, CIFAR10_SUBSETS, cifa
 LABELS = "cifar10/cifar10n_labels.npz"
 KINDS = {
     "aggre": ("aggre_label", "the majority of three annotators", 9.01),
-    "worse": ("worse_label", "of three annotators one who erred, where one did", 40.21),
+    "worse": ("worse_label", "a wrong label of three annotators, if there is one", 40.21),
     "random1": ("random_label1", "the first of three annotators", 17.23),
     "random2": ("random_label2", "the second of three annotators", 18.12),
     "random3": ("random_label3", "the third of three annotators", 17.64),
 }
-"""Name, array of the file, whose label it is, share that is wrong in per cent of all 50,000."""
+"""Name -> array in the file, whose label it is, percentage of wrong labels among all 50,000."""
 
 
 def read(kind: str) -> Callable[[Path], Dataset]:
-    """CIFAR-10 with its labels of this kind; rows find theirs by their official position."""
+    """Return a reader of CIFAR-10 with labels of this kind, matched to rows by their official position."""
 
     def dataset(folder: Path) -> Dataset:
         images, path = cifar10(folder), folder / LABELS
         array = KINDS[kind][0]
         arrays = readers.read_arrays(path, array, "clean_label")
         at = torch.tensor([int(name) for name in images.ids])
-        told, true = (readers.integers(arrays[name], f"{path}, {name}") for name in (array, "clean_label"))
-        if len(told) <= int(at.max()) or len(true) != len(told):
-            raise DataError(f"{path}, {array}: {len(told)} labels, but the images go up to number {int(at.max())}")
+        labels, true = (readers.integers(arrays[name], f"{path}, {name}") for name in (array, "clean_label"))
+        if len(labels) <= int(at.max()) or len(true) != len(labels):
+            raise DataError(f"{path}, {array}: {len(labels)} labels, but the images go up to number {int(at.max())}")
         if images.y is None or not torch.equal(true[at], images.y):
-            raise DataError(f"{path}: clean_label is not what the images say; the file has another order")
-        return replace(images, name=f"cifar10n-{kind}", given=told[at])
+            raise DataError(f"{path}: clean_label differs from the images' classes; the file has another order")
+        return replace(images, name=f"cifar10n-{kind}", given=labels[at])
 
     return dataset
 
@@ -46,7 +46,7 @@ def read(kind: str) -> Callable[[Path], Dataset]:
 CATALOGUE = tuple(
     Source(
         f"cifar10n-{kind}",
-        f"CIFAR-10 with labels that people gave: {whose}; {wrong:g} % are wrong",
+        f"CIFAR-10 with labels from human annotators: {whose}; {wrong:g} % are wrong",
         read(kind),
         "github.com/UCSC-REAL/cifar-10-100n, CIFAR-10_human.pt, as an .npz of its arrays; CC BY-NC 4.0. The images are "
         "those of cifar10.",

@@ -1,4 +1,4 @@
-"""Sets with several labels an example and sparse features."""
+"""Datasets with several labels per example and sparse features."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ Row = Mapping[str, str]
 
 
 class AttributeTable:
-    """The rows of a CSV file, each problem named with its line and column."""
+    """The rows of a CSV file; errors name the line and column."""
 
     def __init__(self, path: Path, needed: Sequence[str]) -> None:
         self.path = path
@@ -51,19 +51,19 @@ class AttributeTable:
             self.rows.append((number, dict(zip(header, line, strict=True))))
 
     def keep(self, wanted: Callable[[Row], bool]) -> None:
-        """Leave out the rows that are not wanted."""
+        """Drop the rows that are not wanted."""
         self.rows = [(number, row) for number, row in self.rows if wanted(row)]
 
     def column(self, name: str) -> list[str]:
-        """A column as text."""
+        """Return a column as text."""
         return [row[name] for _, row in self.rows]
 
     def numbers(self, name: str) -> Tensor:
-        """A column of numbers."""
+        """Return a column of numbers."""
         return torch.tensor([self._parsed(row[name], name, number) for number, row in self.rows])
 
     def choices(self, name: str, known: Sequence[str]) -> Tensor:
-        """A column of known words, as their positions."""
+        """Return a column of known words as their positions."""
         for number, row in self.rows:
             if row[name] not in known:
                 raise DataError(
@@ -79,7 +79,7 @@ class AttributeTable:
 
 
 def by_propublica(row: Row) -> bool:
-    """The rows that ProPublica's analysis keeps: charged within 30 days of the screening, a known outcome, a score."""
+    """Return whether ProPublica's analysis keeps a row: charged within 30 days of screening, known outcome, a score."""
     days = row["days_b_screening_arrest"].lstrip("-")
     near = days.isdecimal() and int(days) <= 30
     return near and row["is_recid"] != "-1" and row["c_charge_degree"] != "O" and row["score_text"] != "N/A"
@@ -116,7 +116,7 @@ def with_attribute(
     classes: tuple[str, ...],
     ids: Sequence[str],
 ) -> Dataset:
-    """A table whose last columns are the groups, one-hot."""
+    """Return a table whose last columns are the groups, one-hot."""
     x = torch.cat([torch.stack([f.float() for f in features], 1), one_hot(groups, len(attribute.values)).float()], 1)
     return Dataset(name, x, y, None, classes, ids=tuple(ids), attribute=attribute)
 
@@ -145,7 +145,7 @@ CATALOGUE = (
     ),
     Source(
         "student",
-        "Students Performance, grades A to F of 2392 pupils, sensitive: ethnicity (probably a made-up table)",
+        "Students Performance, grades A to F of 2392 pupils, sensitive: ethnicity (probably synthetic data)",
         partial(_student, name="student", gpa=True),
         KHAROUA,
         STUDENT_FILES,

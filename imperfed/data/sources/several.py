@@ -1,4 +1,4 @@
-"""Datasets of several classes an example."""
+"""Datasets with several classes per example."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from imperfed.data.source import Source
 
 CHESTXRAY14 = "chestxray14/chestxray14_part1_64.npz"
 TEST = 2
-"""The number that marks a row of the official test list; 0 and 1 are its training and validation lists."""
+"""The number that marks rows of the official test list; 0 and 1 mark its training and validation lists."""
 
 
 def _chestxray14(folder: Path) -> Dataset:
-    """Every image is normalised by its own mean and deviation, as is usual with X-rays; no patient is on both sides."""
+    """Read the images, each normalised by its own mean and deviation, as is usual; no patient is in both parts."""
     path = folder / CHESTXRAY14
     arrays = readers.read_arrays(path, "images", "labels", "patient", "split", "file_names", "class_names")
     x = readers.pixels(arrays["images"], f"{path}, images")

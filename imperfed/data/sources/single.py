@@ -1,4 +1,4 @@
-"""Datasets of one class an example: images, activities, and the classic sets with real candidate sets."""
+"""Datasets with one class per example: images, activities, and the classic datasets with real candidate sets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _candidate_sets(name: str, path: str) -> Callable[[Path], Dataset]:
 
 
 def cifar10(folder: Path) -> Dataset:
-    """The whole set where its original files are there, else as much of it as the subset files hold."""
+    """Return the whole dataset if its original files are present, else as much of it as the subset files hold."""
     if (folder / CIFAR10_BINARIES).exists():
         return readers.read_cifar_binary(folder / CIFAR10_BINARIES)
     parts = [readers.read_cifar_npz(folder / path) for path in CIFAR10_SUBSETS if (folder / path).exists()]
@@ -85,7 +85,7 @@ def _pneumoniamnist(folder: Path) -> Dataset:
     path = folder / "pneumoniamnist/pneumoniamnist.npz"
     arrays = readers.read_arrays(path, "train_images", "train_labels", "test_images", "test_labels")
     train_x, test_x = (readers.pixels(arrays[f"{s}_images"], f"{path}, {s}_images") for s in ("train", "test"))
-    # labels come as a column
+    # The labels are stored as a column.
     train_y, test_y = (
         readers.integers(arrays[f"{s}_labels"].reshape(-1), f"{path}, {s}_labels") for s in ("train", "test")
     )
@@ -110,7 +110,7 @@ def _fire(folder: Path) -> Dataset:
 CLASSIC_SETS = (
     "the collection of real candidate-label sets in GitHub pruirui/partial_label_realworld_dataset, file {}; {}."
 )
-ACADEMIC = "collected by M.-L. Zhang, for academic purposes and at one's own risk"
+ACADEMIC = "collected by M.-L. Zhang, for academic purposes and at your own risk"
 
 CATALOGUE = (
     Source("digits", "Handwritten digits, 1797 images 8 x 8", _digits, "scikit-learn, which bundles it; BSD licence."),

@@ -1,4 +1,4 @@
-"""The pattern of a run that names none."""
+"""The default annotation pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from imperfed.data.corruption.annotations.given_labels import GivenAnnotation
 
 @dataclass(frozen=True)
 class AutoAnnotation(DrawnAnnotation):
-    """What the data say, if some of their labels are missing; otherwise each site annotates classes drawn for it."""
+    """The annotations in the data, if some are missing there; otherwise each site annotates classes drawn for it."""
 
     name: ClassVar[str] = "auto"
 

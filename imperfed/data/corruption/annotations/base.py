@@ -1,4 +1,4 @@
-"""What an annotation pattern is: which classes each site annotates, and what that leaves a site to know."""
+"""The base classes of annotation patterns: which classes each site annotates, and what the site therefore knows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from imperfed.data.generator import DataGenerator
 
 UNKNOWN = -1
-"""Stands in a label matrix where nobody has looked."""
+"""The entry of a label matrix for a class that was not annotated."""
 
 Masks = npt.NDArray[np.bool_]
 """Which site annotates which class, [sites, classes]."""
@@ -26,26 +26,26 @@ class AnnotationPattern(DataGenerator):
 
     @property
     def title(self) -> str:
-        """What the pattern is called in a run's record."""
+        """The name of the pattern in a run's record."""
         return self.name
 
     @abstractmethod
     def annotate(
         self, truth: Tensor, classes: tuple[str, ...], sites: Sequence[Tensor], generator: np.random.Generator
     ) -> tuple[Tensor, str]:
-        """Return what the site of every row knows of it, [rows, classes], and the title of the pattern that did it.
+        """Return what each row's site knows about its classes, [rows, classes], and the title of the pattern used.
 
-        `truth` must not be changed; `sites` are the rows of each site.
+        `truth` must not be changed; `sites` holds the rows of each site.
         """
 
     def named_classes(self) -> tuple[str, ...]:
-        """Return the classes that the pattern names; where it names some, no others are learned."""
+        """Return the classes that the pattern names; if it names any, no others are learned."""
         return ()
 
 
 @dataclass(frozen=True)
 class MaskedAnnotation(AnnotationPattern):
-    """A pattern where each site knows the truth about some classes, and about the others nothing."""
+    """A pattern where each site knows the truth about some classes and nothing about the others."""
 
     def annotate(
         self, truth: Tensor, classes: tuple[str, ...], sites: Sequence[Tensor], generator: np.random.Generator
@@ -61,5 +61,5 @@ class MaskedAnnotation(AnnotationPattern):
 
 
 def some_missing(y: Tensor) -> bool:
-    """Return whether some labels are missing in the data as they came."""
+    """Return whether some labels are already missing in the data."""
     return bool((y == UNKNOWN).any())

@@ -1,4 +1,4 @@
-"""Classes that are dealt to the sites at random."""
+"""Classes assigned to the sites at random."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ class DrawnAnnotation(MaskedAnnotation):
     def __post_init__(self) -> None:
         if not 0 < self.annotated <= 1:
             raise UsageError(
-                f"annotated is the share of the classes that a site annotates, above 0; given: {self.annotated}"
+                f"annotated, the share of the classes that a site annotates, must be above 0 and at most 1; "
+                f"got {self.annotated}"
             )
 
     def masks(self, classes: tuple[str, ...], sites: int, generator: np.random.Generator) -> Masks:
-        # Every class is annotated somewhere, even if sites must annotate more than their share for it.
+        # Every class is annotated somewhere, even if sites must annotate more than their share.
         per_site = max(round(self.annotated * len(classes)), -(-len(classes) // sites), 1)
         return deal_classes(len(classes), sites, per_site, True, generator)

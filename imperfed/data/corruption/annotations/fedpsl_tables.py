@@ -1,4 +1,4 @@
-"""Which findings the sites of FedPSL's experiments annotate, by its tables I and III."""
+"""The findings that the sites of FedPSL's experiments annotate (its tables I and III)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TableOne(ClassLists):
 
 @dataclass(frozen=True)
 class TableThree(ClassLists):
-    """FedPSL's table III: table I and two sites of one class, which ChestX-ray14 does not hold."""
+    """FedPSL's table III: table I and two sites with one class each, which ChestX-ray14 does not have."""
 
     name: ClassVar[str] = "table-3"
 
@@ -35,7 +35,7 @@ class TableThree(ClassLists):
 
 @dataclass(frozen=True)
 class OneClassSites(ClassLists):
-    """FedPSL's table III for ChestX-ray14 alone: cardiomegaly and emphysema at the sites of one class."""
+    """FedPSL's table III for ChestX-ray14 alone: cardiomegaly and emphysema at the sites with one class."""
 
     name: ClassVar[str] = "one-class"
 

@@ -1,4 +1,4 @@
-"""The annotations that came with the data."""
+"""The annotations that come with the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imperfed.data.corruption.annotations.base import AnnotationPattern
 
 @dataclass(frozen=True)
 class GivenAnnotation(AnnotationPattern):
-    """What the data say: their own -1 is all that is missing."""
+    """The annotations in the data: only the labels marked -1 there are missing."""
 
     name: ClassVar[str] = "given"
 

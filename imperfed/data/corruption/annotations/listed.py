@@ -1,4 +1,4 @@
-"""The classes of every site, written out."""
+"""The classes that each site annotates, listed by name."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from imperfed.data.corruption.annotations.base import MaskedAnnotation, Masks
 
 @dataclass(frozen=True)
 class ClassLists(MaskedAnnotation):
-    """A pattern that says by name which classes each site annotates."""
+    """A pattern that lists by name the classes that each site annotates."""
 
     @abstractmethod
     def text(self) -> str:
-        """Return the names of classes with commas, the sites apart by semicolons."""
+        """Return the classes of each site, separated by commas, with semicolons between sites."""
 
     def classes_of_sites(self) -> list[list[str]]:
         """Return the classes that each site annotates."""
         sites = [[name.strip() for name in site.split(",") if name.strip()] for site in self.text().split(";")]
         if not all(sites):
-            raise UsageError(f"annotates = {self.title!r}: every site must annotate some class")
+            raise UsageError(f"annotates = {self.title!r}: every site must annotate at least one class")
         return sites
 
     def named_classes(self) -> tuple[str, ...]:
@@ -34,18 +34,18 @@ class ClassLists(MaskedAnnotation):
         listed = self.classes_of_sites()
         if len(listed) != sites:
             raise UsageError(
-                f"annotates = {self.title!r} says what {len(listed)} sites annotate, and there are {sites}; set sites, "
-                "or put the sites' classes apart with semicolons"
+                f"annotates = {self.title!r} lists classes for {len(listed)} sites, but there are {sites}; set sites, "
+                "or separate the sites' classes with semicolons"
             )
         return np.array([[name in site for name in classes] for site in listed])
 
 
 @dataclass(frozen=True)
 class ListedAnnotation(ClassLists):
-    """Each site annotates the classes listed for it; `annotates = "a, b; b, c"` is short for these lists."""
+    """Each site annotates the classes listed for it; `annotates = "a, b; b, c"` is shorthand for such lists."""
 
     name: ClassVar[str] = "listed"
-    lists: str = ""  # names of classes with commas, the sites apart by semicolons: "a, b; b, c"
+    lists: str = ""  # classes separated by commas, sites by semicolons: "a, b; b, c"
 
     @property
     def title(self) -> str:

@@ -1,4 +1,4 @@
-"""What a generator of candidate sets is: a rule by which wrong classes join the true class of a row."""
+"""The base classes of candidate-set generators: rules by which wrong classes join the true class of a row."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Floats = npt.NDArray[np.floating]
 
 @dataclass(frozen=True)
 class CandidateGenerator(DataGenerator):
-    """A way to come by candidate sets."""
+    """A way to obtain candidate sets."""
 
     @abstractmethod
     def generate(
         self, dataset: Dataset, data_seed: int, generator: np.random.Generator
     ) -> tuple[Candidates, dict[str, Any]]:
-        """Return the candidate sets of all rows of the dataset, and what else is to be recorded of them."""
+        """Return the candidate sets of all rows of the dataset, and further facts about them for the record."""
 
 
 @dataclass(frozen=True)
 class ClassSets(CandidateGenerator):
-    """A generator that looks at the true class of a row and at nothing else."""
+    """A generator whose sets depend on the true class of a row alone."""
 
     def generate(
         self, dataset: Dataset, data_seed: int, generator: np.random.Generator
@@ -48,17 +48,17 @@ class ClassSets(CandidateGenerator):
 
 
 def true_classes(dataset: Dataset) -> Index:
-    """Return the true class of every row, or raise an error where no sets can be made from it."""
+    """Return the true class of every row, or raise an error if no sets can be generated from it."""
     if dataset.y is None:
         raise DataError(f"{dataset.name}: no true classes to generate candidate sets from; use candidates = given")
     if len(dataset.classes) < 2:
-        raise DataError(f"{dataset.name}: candidate sets need at least two classes; the data hold one")
+        raise DataError(f"{dataset.name}: candidate sets need at least two classes; the data have one")
     y: Index = dataset.y.numpy()
     return y
 
 
 def draw_each(chances: Floats, y: Index, generator: np.random.Generator) -> Sets:
-    """Return sets that every class joins on its own with its chance, and the true class always."""
+    """Return sets that each class joins independently with its own probability, and the true class always."""
     return with_truth(generator.random(chances.shape) < chances, y)
 
 

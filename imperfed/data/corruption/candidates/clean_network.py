@@ -1,4 +1,4 @@
-"""The clean network of instance-dependent candidate sets: trained on the true classes, and used for nothing else."""
+"""The clean network behind instance-dependent candidate sets, trained on the true classes and used for nothing else."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from imperfed.core.threads import one_thread
 from imperfed.data.corruption.candidates.base import Floats
 
 HIDDEN, BATCH, RATE, EPOCHS, STEPS = 128, 256, 1e-3, 5, 500
-"""Hidden units, batch and learning rate of Adam, fewest epochs, fewest steps."""
+"""Hidden units, batch size and learning rate of Adam, minimum of epochs, minimum of steps."""
 
 
 def clean_logits(x: Tensor, y: Tensor, classes: int, seed: int) -> Floats:
-    """Return the logits of a small network trained on the true classes of these very rows.
+    """Return the logits of a small network trained on the true classes of these same rows.
 
-    They are kept in `cache_folder()`.
+    They are cached in `cache_folder()`.
     """
     settings = (x.shape, classes, seed, HIDDEN, BATCH, RATE, EPOCHS, STEPS)
     digest = hashlib.sha256(repr(settings).encode())
@@ -40,7 +40,7 @@ def clean_logits(x: Tensor, y: Tensor, classes: int, seed: int) -> Floats:
 
 
 def train_clean(x: Tensor, y: Tensor, classes: int, seed: int) -> Floats:
-    """Train one hidden layer on standardised inputs by Adam; return its logits on the rows it was trained on."""
+    """Train one hidden layer on standardised inputs with Adam; return its logits on the rows it was trained on."""
     random = torch.Generator().manual_seed(seed)
     mean, spread = x.mean(0), x.std(0, correction=0)
     spread[spread == 0] = 1.0
@@ -60,7 +60,7 @@ def train_clean(x: Tensor, y: Tensor, classes: int, seed: int) -> Floats:
 
 
 def adam(weights: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
-    """Return a step of Adam along gradients: torch.optim takes two seconds to import what it then needs."""
+    """Return a function that takes one step of Adam; using torch.optim would cost two seconds of imports."""
     moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
     steps = count(1)
 
@@ -77,13 +77,13 @@ def adam(weights: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
 
 
 def cache_folder() -> Path:
-    """Return where clean networks' logits are kept; the folder may be deleted at any time."""
+    """Return where the logits of clean networks are cached; the folder may be deleted at any time."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "imperfed" / "clean"
 
 
 def _recall(path: Path, shape: tuple[int, int]) -> Floats | None:
-    """Return what was kept, or None where there is nothing, or nothing of use."""
+    """Return the cached logits, or None if there are none or they are unusable."""
     try:
         with path.open("rb") as file:
             logits: Floats = np.lib.format.read_array(file)
@@ -93,7 +93,7 @@ def _recall(path: Path, shape: tuple[int, int]) -> Floats | None:
 
 
 def _keep(path: Path, logits: Floats) -> None:
-    """Write the file whole or not at all; a folder that cannot be written costs time and nothing else."""
+    """Write the file completely or not at all; a folder that cannot be written to only costs time."""
     part = path.with_suffix(f".{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

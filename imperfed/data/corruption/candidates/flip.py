@@ -16,7 +16,7 @@ EDGES = ("raw", "min2", "nofull")
 
 @dataclass(frozen=True)
 class FlippedSets(ClassSets):
-    """Every wrong class joins with one probability, each on its own; then sets of one class or of all are changed."""
+    """Every wrong class joins independently with one probability; then sets of one class or of all are changed."""
 
     name: ClassVar[str] = "flip"
     flip: float = 0.3  # q, the probability of every wrong class

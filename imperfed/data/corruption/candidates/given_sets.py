@@ -1,4 +1,4 @@
-"""The candidate sets that came with the data."""
+"""The candidate sets that come with the data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from imperfed.data.dataset import Dataset
 
 @dataclass(frozen=True)
 class GivenSets(CandidateGenerator):
-    """The candidate sets that come with the data; an error where there are none."""
+    """The candidate sets that come with the data; an error if there are none."""
 
     name: ClassVar[str] = "given"
 

@@ -26,44 +26,44 @@ from imperfed.data.generator import Index, check_share
 
 NORMALISE = ("mean", "mean-wrong", "max")
 TEMPERATURES = (1e-2, 1e4)
-"""Between which `calibrated` looks."""
+"""The range that `calibrated` searches."""
 ROUNDING = 1e-9
-"""Of a mean size: with few classes every temperature may give the same one."""
+"""Tolerance on a mean size: with few classes every temperature may give the same one."""
 
 
 @dataclass(frozen=True)
 class InstanceSets(CandidateGenerator):
-    """A wrong class joins the more often, the more probable a network trained on the true classes finds it."""
+    """A wrong class joins more often the more probable it is to a network trained on the true classes."""
 
     name: ClassVar[str] = "instance"
     rho: float = 0.4  # the rate
-    normalise: str = "mean"  # by the mean of all classes, of the wrong ones (mean-wrong), or by the max
+    normalise: str = "mean"  # divide by the mean of all classes, of the wrong ones (mean-wrong), or by the max
     temperature: float = 1.0  # divides the clean network's logits
-    mean_size: float = 0.0  # if positive, the temperature is found that gives this expected size
+    mean_size: float = 0.0  # if positive, the temperature is chosen to give this expected size
 
     def __post_init__(self) -> None:
         check_share("rho", self.rho)
         if not self.temperature > 0:
-            raise UsageError(f"temperature must be positive; given: {self.temperature}")
+            raise UsageError(f"temperature must be positive; got {self.temperature}")
         if self.normalise not in NORMALISE:
             raise unknown("normalisation", self.normalise, NORMALISE)
         if self.mean_size and self.temperature != 1:
-            raise UsageError("mean_size finds the temperature; to choose the temperature yourself, set mean_size = 0")
+            raise UsageError("mean_size sets the temperature; to choose the temperature yourself, set mean_size = 0")
 
     def generate(
         self, dataset: Dataset, data_seed: int, generator: np.random.Generator
     ) -> tuple[Candidates, dict[str, Any]]:
         y, classes = true_classes(dataset), len(dataset.classes)
         logits = clean_logits(dataset.x, torch.from_numpy(y), classes, data_seed)
-        warm = self.calibrated(logits, y) if self.mean_size else self
-        sets = draw_each(warm.chances(logits, y), y, generator)
-        return Candidates(torch.from_numpy(sets), classes), {"temperature": warm.temperature}
+        calibrated = self.calibrated(logits, y) if self.mean_size else self
+        sets = draw_each(calibrated.chances(logits, y), y, generator)
+        return Candidates(torch.from_numpy(sets), classes), {"temperature": calibrated.temperature}
 
     def chances(self, logits: Floats, y: Index) -> Floats:
         """Return u_j, the probability that a wrong class joins the set, from the clean network's logits."""
         z = logits / self.temperature
         z[np.arange(len(y)), y] = -np.inf
-        # r = p / max p over the wrong classes. Through logits it is never 0/0, however certain the network is.
+        # r = p / max p over the wrong classes; computed from logits, it is never 0/0, however certain the network is.
         r = np.exp(z - z.max(1, keepdims=True))
         if self.normalise == "mean":
             r /= r.mean(1, keepdims=True)
@@ -79,7 +79,7 @@ class InstanceSets(CandidateGenerator):
     def calibrated(self, logits: Floats, y: Index) -> InstanceSets:
         """Return the generator at the temperature where the expected mean size is `mean_size`.
 
-        By bisection: the size grows with the temperature.
+        It is found by bisection, because the size grows with the temperature.
         """
 
         def at(temperature: float) -> InstanceSets:

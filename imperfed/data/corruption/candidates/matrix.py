@@ -1,4 +1,4 @@
-"""Sets by a flipping matrix (LW): which wrong classes join depends on the true class. Classes count modulo C."""
+"""Sets by a flipping matrix (LW): which wrong classes join depends on the true class. Class numbers are modulo C."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MATRICES = ("pair", "neighbour", "band", "dense")
 
 @dataclass(frozen=True)
 class MatrixSets(ClassSets):
-    """Class j joins the set of a row of class y with probability T[y, j], each on its own."""
+    """Class j joins the set of a row of class y with probability T[y, j], independently of other classes."""
 
     name: ClassVar[str] = "matrix"
     matrix: str = "band"  # pair, neighbour, band, dense
@@ -36,7 +36,7 @@ class MatrixSets(ClassSets):
         chances = self.chances()
         if len(chances) >= classes:
             raise UsageError(
-                f"the flipping matrix {self.matrix!r} needs more than {len(chances)} classes, the data have {classes}; "
+                f"the flipping matrix {self.matrix!r} needs more than {len(chances)} classes; the data have {classes}; "
                 "use pair"
             )
         T = np.eye(classes)
@@ -46,7 +46,7 @@ class MatrixSets(ClassSets):
         return T
 
     def chances(self) -> Mapping[int, float]:
-        """Return the probability of every class that may join, by its distance from the true one."""
+        """Return the probability of every class that may join, by its offset from the true one."""
         q = self.matrix_q
         return {
             "pair": {1: q},

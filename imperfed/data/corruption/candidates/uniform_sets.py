@@ -1,4 +1,4 @@
-"""Sets that are all equally likely (Feng et al. 2020), and the law of sizes in the public code of CAVL."""
+"""Sets that are all equally likely (Feng et al. 2020), or sizes distributed as in the public code of CAVL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LAWS = ("exact", "authors")
 
 @dataclass(frozen=True)
 class UniformSets(ClassSets):
-    """Every set that holds the true class and is not full, with equal probability; or the size is drawn first."""
+    """Every set that contains the true class, but not all classes, is equally likely; or the size is drawn first."""
 
     name: ClassVar[str] = "uniform"
     uniform: str = "exact"  # exact: all sets are equally likely; authors: the size s has weight (C choose s)
@@ -30,7 +30,7 @@ class UniformSets(ClassSets):
 
 
 def exact(y: Index, classes: int, generator: np.random.Generator) -> Sets:
-    """Draw every class by a fair coin, and full sets again."""
+    """Draw every class by a fair coin, and draw full sets again."""
     sets = with_truth(generator.random((len(y), classes)) < 0.5, y)
     while len(full := np.flatnonzero(sets.all(1))):
         sets[full] = with_truth(generator.random((len(full), classes)) < 0.5, y[full])
@@ -39,7 +39,7 @@ def exact(y: Index, classes: int, generator: np.random.Generator) -> Sets:
 
 def authors(y: Index, classes: int, generator: np.random.Generator) -> Sets:
     """Draw the size s of each set, then s - 1 wrong classes."""
-    # Binomial(C, 1/2) without 0 and C has the weights (C choose s) / (2^C - 2), and never forms 2^C.
+    # Binomial(C, 1/2) without 0 and C has the weights (C choose s) / (2^C - 2), without computing 2^C.
     sizes = generator.binomial(classes, 0.5, len(y))
     while len(redo := np.flatnonzero((sizes == 0) | (sizes == classes))):
         sizes[redo] = generator.binomial(classes, 0.5, len(redo))

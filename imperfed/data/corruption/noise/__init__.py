@@ -1,4 +1,4 @@
-"""Every `Noise` defined in a file of this folder: how labels come to be wrong. Adding one needs no other edit."""
+"""Every `Noise` defined in a file of this folder: how labels become wrong. Adding one needs no other edit."""
 
 from __future__ import annotations
 

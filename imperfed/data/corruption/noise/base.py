@@ -1,6 +1,6 @@
-"""What noise is: a rule by which a site's true classes become labels of which some are wrong.
+"""The base classes of label noise: rules by which a site's true classes become labels, some of them wrong.
 
-Which labels are wrong is known to the oracle alone.
+Only the oracle knows which labels are wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from imperfed.core.errors import UsageError
 from imperfed.data.generator import DataGenerator, Index, check_share
 
 Mask = npt.NDArray[np.bool_]
-"""Which classes are of a site's own task, [classes]."""
+"""Which classes belong to a site's own task, [classes]."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Noise(DataGenerator):
     def corrupt(self, y: Index, classes: int, own: Mask | None, generator: np.random.Generator) -> Index:
         """Return the labels of one site's rows, given their true classes `y`, which must not be changed.
 
-        `own`: the classes of the site's task; None where the sites have no tasks.
+        `own`: the classes of the site's task; None if the sites have no tasks.
         """
 
 
 @dataclass(frozen=True)
 class ForeignNoise(Noise):
-    """Noise that gives some rows of a site one and the same label of another task (FB-NLL, Sec. II)."""
+    """Noise that gives some rows of a site the same label, one of another task (FB-NLL, Sec. II)."""
 
     noise_rate: float = 0.4  # share of a site's labels
 
@@ -42,7 +42,7 @@ class ForeignNoise(Noise):
     def corrupt(self, y: Index, classes: int, own: Mask | None, generator: np.random.Generator) -> Index:
         if own is None or own.all():
             raise UsageError(
-                f"noise = {self.name} gives labels of another task, and this split has no tasks; set "
+                f"noise = {self.name} gives labels of another task, but this split has no tasks; set "
                 "partition = tasks, or noise = uniform"
             )
         wrong = self.in_turn(y, own, generator)[: round(self.noise_rate * len(y))]
@@ -52,4 +52,4 @@ class ForeignNoise(Noise):
 
     @abstractmethod
     def in_turn(self, y: Index, own: Mask, generator: np.random.Generator) -> Index:
-        """Return the rows in the order in which they get the wrong label; those of the first share do."""
+        """Return the rows in the order in which they get the wrong label, until the share is reached."""

@@ -1,4 +1,4 @@
-"""Class-dependent noise (FB-NLL, Sec. II): the rows of one class before those of any other."""
+"""Class-dependent noise (FB-NLL, Sec. II): rows get one label of another task, class by class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imperfed.data.generator import Index
 
 @dataclass(frozen=True)
 class ClassDependentNoise(ForeignNoise):
-    """A share of a site's rows, but of one class of its task (then of the next), all get one label of another task."""
+    """A share of a site's rows, taken from one class of its task after the other, all get one label of another task."""
 
     name: ClassVar[str] = "class-dependent"
 

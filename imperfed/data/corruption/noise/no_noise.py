@@ -1,4 +1,4 @@
-"""No noise: the labels are the true classes, or those that came with the data."""
+"""No noise: the labels are the true classes, or those that come with the data."""
 
 from __future__ import annotations
 

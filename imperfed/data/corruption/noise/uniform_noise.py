@@ -1,4 +1,4 @@
-"""Uniform noise (FB-NLL, Eq. 1): some sites are noisy, each at a rate of its own."""
+"""Uniform noise (FB-NLL, Eq. 1): some sites are noisy, each at its own rate."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from imperfed.data.generator import Index, check_share
 
 @dataclass(frozen=True)
 class UniformNoise(Noise):
-    """At noisy sites labels are drawn again from all classes, the true one among them."""
+    """At noisy sites, labels are drawn again from all classes, including the true one."""
 
     name: ClassVar[str] = "uniform"
     noisy_sites: float = 0.6  # rho, the probability that a site is noisy
-    noise_floor: float = 0.5  # tau, the least rate of a noisy site; the rate is drawn from U(tau, 1)
+    noise_floor: float = 0.5  # tau, the lowest rate of a noisy site; the rate is drawn from U(tau, 1)
 
     def __post_init__(self) -> None:
         check_share("noise.noisy_sites", self.noisy_sites)
