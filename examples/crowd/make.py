@@ -1,9 +1,9 @@
-"""Images that three people labelled, and all that they said as candidate sets: CIFAR-10 with the votes of CIFAR-10N.
+"""Images that three people labelled, with all their labels as candidate sets: CIFAR-10 with the labels of CIFAR-10N.
 
-`python examples/crowd/make.py` writes for each of three teams a CSV of image paths with candidate sets as `cat|dog` and
-the images, test images with their true class, and federation.toml. Where all agree, one candidate is left. These are
-real disagreements, nothing is drawn or added. The true class (column `truth`) is for evaluation only; 2 in 100 images,
-of which nobody named it, are left out, since a candidate set that lacks it contradicts it.
+`python examples/crowd/make.py` writes, for each of three teams, a CSV file of image paths with candidate sets such as
+`cat|dog`, and the images; also test images with their true class, and federation.toml. Where all three agree, one
+candidate is left. These are real disagreements; nothing is simulated. The true class (column `truth`) is for evaluation
+only; the 2 in 100 images for which nobody named it are left out, since their candidate sets would contradict it.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> None:
     """Write the federation."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("federations/crowd"))
-    parser.add_argument("--rows", type=int, default=500, help="images a team, and for testing")
+    parser.add_argument("--rows", type=int, default=500, help="images per team, and for testing")
     options = parser.parse_args()
     folder = data_folder() / "cifar10"
     if not folder.exists():
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def write(folder: Path, name: str, x: np.ndarray, at: np.ndarray, sets: list[str], y: np.ndarray, names: list) -> None:
-    """One CSV and its images."""
+    """Write one CSV file and its images."""
     (folder / name).mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.csv").open("w", newline="") as file:
         table = csv.writer(file)

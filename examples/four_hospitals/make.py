@@ -1,8 +1,9 @@
 """Four hospitals that read chest X-rays for different findings, from the first archive of ChestX-ray14.
 
-`python examples/four_hospitals/make.py` writes a CSV and a folder of images a hospital, test images that were read for
-all findings, and federation.toml. Which hospital reads which findings is table I of the FedPSL paper. A blank cell is a
-finding that nobody looked for; -1 marks a reader in doubt (drawn here: one in 25 cells, the data have none).
+`python examples/four_hospitals/make.py` writes one CSV file and one folder of images per hospital, test images that
+were read for all findings, and federation.toml. Which hospital reads for which findings follows table I of the FedPSL
+paper. A blank cell is a finding that nobody looked for; -1 marks a reader in doubt (simulated here in one of 25 cells,
+since the data have none).
 """
 
 import argparse
@@ -46,7 +47,7 @@ def main() -> None:
     """Write the federation."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("federations/four_hospitals"))
-    parser.add_argument("--rows", type=int, default=300, help="images a hospital, and for testing")
+    parser.add_argument("--rows", type=int, default=300, help="images per hospital, and for testing")
     options = parser.parse_args()
     source = data_folder() / "chestxray14" / "chestxray14_part1_64.npz"
     if not source.exists():
@@ -64,7 +65,7 @@ def main() -> None:
 
 
 def write(folder: Path, name: str, data: dict, rows: np.ndarray, reads: list[str], draw=None) -> None:
-    """One CSV and its images; with `draw`, some readings are in doubt."""
+    """Write one CSV file and its images; with `draw`, some readings are in doubt."""
     (folder / name).mkdir(parents=True, exist_ok=True)
     columns = [list(data["class_names"]).index(finding) for finding in FINDINGS]
     with (folder / f"{name}.csv").open("w", newline="") as file:

@@ -1,8 +1,9 @@
-"""Labs whose labels are wrong here and there, each in its own way: CIFAR-10 with labels that people gave (CIFAR-10N).
+"""Labs with some wrong labels, each in its own way: CIFAR-10 with labels that people gave (CIFAR-10N).
 
-`python examples/mislabelled_labs/make.py` writes a folder a lab with a folder of images a class, as labelled there; a
-few images with checked labels for the server; test images with their true class; federation.toml. No mistake is drawn:
-the careful lab takes the majority of three people, the hasty one the first of them, the careless one whoever erred.
+`python examples/mislabelled_labs/make.py` writes one folder per lab with one folder of images per class, as labelled
+there; a few images with checked labels for the server; test images with their true class; federation.toml. No mistake
+is simulated: the careful lab takes the majority of three people, the hasty one the first of them, the careless one
+someone who erred.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from PIL import Image
 from imperfed.data.source import data_folder
 
 LABS = {"careful": "aggre_label", "hasty": "random_label1", "careless": "worse_label"}
-CHECKED = 10  # images a class
+CHECKED = 10  # images per class
 DECLARATION = """\
 name = "mislabelled labs"
 sites = "labs/*"
@@ -35,7 +36,7 @@ def main() -> None:
     """Write the federation."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("federations/mislabelled_labs"))
-    parser.add_argument("--rows", type=int, default=500, help="images a lab, and for testing")
+    parser.add_argument("--rows", type=int, default=500, help="images per lab, and for testing")
     options = parser.parse_args()
     folder = data_folder() / "cifar10"
     if not folder.exists():
@@ -57,7 +58,7 @@ def main() -> None:
 
 
 def write(folder: Path, x: np.ndarray, at: np.ndarray, labels: np.ndarray, names: list[str]) -> None:
-    """A folder of images a class."""
+    """Write one folder of images per class."""
     for image, number, label in zip(x, at, labels, strict=True):
         path = folder / names[label] / f"{number:05}.png"
         path.parent.mkdir(parents=True, exist_ok=True)

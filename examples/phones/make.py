@@ -1,8 +1,8 @@
-"""Phones that know one activity each and nothing of the others, from WISDM (accelerometers of 36 people).
+"""Phones that know one activity each and nothing about the others, from WISDM (accelerometers of 36 people).
 
 `python examples/phones/make.py` writes one Parquet file with a column `phone`, test rows of people who own none of the
-phones, and federation.toml. A phone holds the windows that one person recorded while doing one thing: it knows what it
-saw, and has no example of anything else. Windows with missing values are left out.
+phones, and federation.toml. A phone holds the windows that one person recorded during one activity; it has no example
+of any other. Windows with missing values are left out.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def main() -> None:
     """Write the federation."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("federations/phones"))
-    parser.add_argument("--rows", type=int, default=12, help="windows a phone at most")
+    parser.add_argument("--rows", type=int, default=12, help="largest number of windows per phone")
     options = parser.parse_args()
     source = data_folder() / "wisdm" / "wisdm_transformed.npz"
     if not source.exists():
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def write(path: Path, first: dict, features: list[str], x: np.ndarray, y: np.ndarray, classes: list[str]) -> None:
-    """One Parquet file: names, measurements, activity."""
+    """Write one Parquet file: names, measurements, activity."""
     measured = {name: x[:, column].astype(np.float32) for column, name in enumerate(features)}
     named = {name: np.char.mod("%s", values) for name, values in first.items()}
     parquet.write_table(pa.table({**named, **measured, "activity": [classes[label] for label in y]}), path)

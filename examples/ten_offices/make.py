@@ -1,8 +1,9 @@
-"""Ten offices with a sensitive column that is ambiguous now and then, from COMPAS with ProPublica's filter.
+"""Ten offices with a sensitive column that is sometimes ambiguous, from COMPAS with ProPublica's filter.
 
-`python examples/ten_offices/make.py` writes one CSV with a column `office`, and federation.toml. To predict is the risk
-that the score names (Low, Medium, High); sensitive is `race`. In three of ten rows a second race is drawn and stands
-beside the recorded one, as `Asian|Other` (the data have one each; the recorded one is for evaluation only).
+`python examples/ten_offices/make.py` writes one CSV file with a column `office`, and federation.toml. The label is the
+risk category of the score (Low, Medium, High); the sensitive column is `race`. In three of ten rows a second race is
+drawn and added to the recorded one, such as `Asian|Other` (the data have one race per row; the recorded one is for
+evaluation only).
 """
 
 import argparse
@@ -45,7 +46,7 @@ def main() -> None:
     """Write the federation."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("federations/ten_offices"))
-    parser.add_argument("--rows", type=int, default=250, help="people an office")
+    parser.add_argument("--rows", type=int, default=250, help="people per office")
     options = parser.parse_args()
     source = data_folder() / "compas" / "compas-scores-two-years.csv"
     if not source.exists():
