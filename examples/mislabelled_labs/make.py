@@ -41,13 +41,13 @@ def main() -> None:
     folder = data_folder() / "cifar10"
     if not folder.exists():
         raise SystemExit(f"{folder}: not there; set IMPERFED_DATA to the folder that holds the data (docs/datasets.md)")
-    data, told = dict(np.load(folder / "cifar10_subset.npz")), np.load(folder / "cifar10n_labels.npz")
+    data, votes = dict(np.load(folder / "cifar10_subset.npz")), np.load(folder / "cifar10n_labels.npz")
     names, at, y = [str(name) for name in data["class_names"]], data["train_index"], data["y_train"]
     checked = np.concatenate([np.flatnonzero(y == c)[-CHECKED:] for c in range(len(names))])
     write(options.out / "trusted", data["x_train"][checked], at[checked], y[checked], names)
     for number, (lab, given) in enumerate(LABS.items()):
         rows = np.arange(len(y))[number * options.rows : (number + 1) * options.rows]
-        labels = told[given][at[rows]]
+        labels = votes[given][at[rows]]
         write(options.out / "labs" / lab, data["x_train"][rows], at[rows], labels, names)
         print(f"{lab}: {len(rows)} images, {(labels != y[rows]).sum()} of them with a wrong label")
     x, numbers, y = (data[name][: options.rows] for name in ("x_test", "test_index", "y_test"))
