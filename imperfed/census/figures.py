@@ -119,7 +119,7 @@ def skew(site: ClassCounts, every: ClassCounts) -> float | None:
 
     If sites annotate different classes, rates are compared, so that not annotating a class is no skew.
     """
-    known = site.told > 0
+    known = site.labelled > 0
     p, q = site.rate()[known], every.rate()[known]
     if not p.any():
         return None

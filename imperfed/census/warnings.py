@@ -33,17 +33,17 @@ def _missing(census: Census) -> Iterator[str]:
         return
     if len(census.sites) <= NAMED:
         for site in census.sites:
-            never = _where(census, site.known.told == 0)
+            never = _where(census, site.known.labelled == 0)
             if never and len(never) < len(census.classes):
                 yield f"site {site.name} never annotates {listed(never)}"
     else:
         K = len(census.sites)
-        at = {c: sum(bool(site.known.told[i]) for site in census.sites) for i, c in enumerate(census.classes)}
+        at = {c: sum(bool(site.known.labelled[i]) for site in census.sites) for i, c in enumerate(census.classes)}
         some = sorted((n, name) for name, n in at.items() if 0 < n < K)
         if some:
             classes = listed([f"{name} at {n}" for n, name in some])
             yield f"{many(len(some), 'class is', 'classes are')} annotated at only some of {K} sites: {classes}"
-    blank = [site.name for site in census.sites if not site.known.told.any()]
+    blank = [site.name for site in census.sites if not site.known.labelled.any()]
     if blank:
         yield f"{_sites_named(blank)} {'annotates' if len(blank) == 1 else 'annotate'} nothing at all"
 
@@ -51,7 +51,7 @@ def _missing(census: Census) -> Iterator[str]:
 def _classes(census: Census) -> Iterator[str]:
     """Warn about classes that cannot be learned."""
     known = census.known
-    nowhere = _where(census, known.told == 0)
+    nowhere = _where(census, known.labelled == 0)
     if nowhere:
         yield f"nobody annotates {listed(nowhere)}: no method can learn it"
     absent = [name for name in _where(census, known.weight == 0) if name not in nowhere]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
-def whole(path: Path, write: Callable[[Path], object], writer: str = "") -> Path:
+def write_whole(path: Path, write: Callable[[Path], object], writer: str = "") -> Path:
     """Write a hidden file next to the path, then rename it into place; one left by a crash is overwritten.
 
     Where several processes may write the same path at the same time, each gives its own name as `writer`.
@@ -23,14 +23,14 @@ def whole(path: Path, write: Callable[[Path], object], writer: str = "") -> Path
     return path
 
 
-def durably(path: Path, write: Callable[[Path], object]) -> None:
+def write_durably(path: Path, write: Callable[[Path], object]) -> None:
     """Write as `whole` does, and flush to disk first, so that the file also survives if the machine stops."""
 
     def flushed(partial: Path) -> None:
         write(partial)
         _flush(partial)
 
-    whole(path, flushed)
+    write_whole(path, flushed)
     _flush(path.parent)  # the renaming itself
 
 
@@ -42,7 +42,7 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def lengthen(path: Path, lines: Iterable[str]) -> None:
+def append_lines(path: Path, lines: Iterable[str]) -> None:
     """Append lines to a text file; a last line that a crash cut short is ended first."""
     with path.open("ab+") as f:
         if f.tell():

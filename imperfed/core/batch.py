@@ -27,9 +27,9 @@ class Batch:
     """What the objective knows about all labels of the site together."""
 
     @classmethod
-    def of(cls, x: Tensor, labels: Any, real: Tensor, rows: Tree, draws: Tree, survey: Tree | None = None) -> Batch:
+    def of(cls, x: Tensor, labels: Any, real: Tensor, rows: Tree, draws: Tree, site_stats: Tree | None = None) -> Batch:
         """Return a batch, with `share` computed from `real`."""
-        return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws, survey or {})
+        return cls(x, labels, real, real / real.sum().clamp(min=1), rows, draws, site_stats or {})
 
     def mean(self, values: Tensor) -> Tensor:
         """Return the mean over the real rows; one per site where several sites step together."""

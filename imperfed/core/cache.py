@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from imperfed.core.atomic import whole
+from imperfed.core.atomic import write_whole
 
 
 def cache_folder(part: str = "") -> Path:
@@ -27,6 +27,6 @@ def keep(path: Path, array: npt.NDArray[Any]) -> bool:
             np.save(file, array)
 
     with suppress(OSError):
-        whole(path, save, writer=str(os.getpid()))
+        write_whole(path, save, writer=str(os.getpid()))
         return True
     return False

@@ -64,7 +64,7 @@ class Server:
 
         def train(down: Tree) -> LocalResult:
             assert trusted is not None
-            objective, labels = spec.objective, trusted.labels.told_as(spec.objective.labels)
+            objective, labels = spec.objective, trusted.labels.as_kind(spec.objective.labels)
             data = SiteData(trusted.x, labels, objective.init_rows(labels), objective.site_stats(labels))
             steps = plan(spec.algorithm, local, len(trusted.x), generator(spec.seed, round, SERVER, "batches"))
             self.net.load(spec.layout.join(down["w"], down["buffers"], self.population.state.personal[0]))

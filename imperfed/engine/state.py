@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.atomic import durably
+from imperfed.core.atomic import write_durably
 from imperfed.core.batch import Tree
 from imperfed.core.context import SiteSetup
 from imperfed.core.errors import DataError
@@ -118,7 +118,7 @@ class State:
         from safetensors.torch import save_file
 
         tree, metadata = {n: t.contiguous() for n, t in self.flat().items()}, {"round": json.dumps(self.round)}
-        durably(path, lambda partial: save_file(tree, partial, metadata))
+        write_durably(path, lambda partial: save_file(tree, partial, metadata))
 
     def restore(self, path: Path) -> None:
         """Restore a checkpoint of the same run."""

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 
-from imperfed.core.atomic import whole
+from imperfed.core.atomic import write_whole
 from imperfed.core.errors import UsageError
 from imperfed.data.files.declaration import read_declaration
 from imperfed.evaluation.time_to_target import TargetReached
@@ -232,8 +232,8 @@ def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
         }
         for one in lines
     ]
-    whole(
+    write_whole(
         out / "results.json",
         lambda path: path.write_text(json.dumps({"seeds": list(seeds), "lines": results}, indent=2)),
     )
-    whole(out / "table.md", lambda path: path.write_text(markdown(lines, seeds), encoding="utf-8"))
+    write_whole(out / "table.md", lambda path: path.write_text(markdown(lines, seeds), encoding="utf-8"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from imperfed.core.atomic import whole
+from imperfed.core.atomic import write_whole
 from imperfed.core.errors import UsageError, unknown
 from imperfed.experiments.comparison import Line, caption, compare, spread
 from imperfed.experiments.config import Config
@@ -98,5 +98,5 @@ def write(folder: Path, study: Study, parts: Sequence[TablePart], seeds: Sequenc
         for part in parts
     }
     text = json.dumps({"study": study.title, "seeds": list(seeds), "datasets": results}, indent=2)
-    whole(folder / "results.json", lambda path: path.write_text(text))
-    whole(folder / "table.md", lambda path: path.write_text(markdown(study, parts, seeds), encoding="utf-8"))
+    write_whole(folder / "results.json", lambda path: path.write_text(text))
+    write_whole(folder / "table.md", lambda path: path.write_text(markdown(study, parts, seeds), encoding="utf-8"))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from imperfed.core.atomic import lengthen, whole
+from imperfed.core.atomic import append_lines, write_whole
 from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.declaration import called
 from imperfed.experiments.config import Config, read, resolve
@@ -75,11 +75,11 @@ class RunFolder:
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file, whole or not at all."""
-        return whole(self.path / name, lambda partly: partly.write_text(text, encoding="utf-8"))
+        return write_whole(self.path / name, lambda partly: partly.write_text(text, encoding="utf-8"))
 
     def append(self, records: Iterable[Record]) -> None:
         """Append lines to `metrics.jsonl`."""
-        lengthen(self.path / "metrics.jsonl", (json.dumps(record, allow_nan=False) for record in records))
+        append_lines(self.path / "metrics.jsonl", (json.dumps(record, allow_nan=False) for record in records))
 
     def records(self) -> Iterator[Record]:
         """Yield the lines of `metrics.jsonl`, except one cut short by a crash."""
@@ -95,14 +95,14 @@ class RunFolder:
 
     def log(self, line: str) -> None:
         """Append a line to `log.txt`."""
-        lengthen(self.path / "log.txt", [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
+        append_lines(self.path / "log.txt", [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
 
     def save_model(self, name: str, tree: dict[str, Tensor]) -> Path:
         """Write the named tensors of a model."""
         from safetensors.torch import save
 
         # Not save_file, which ignores the umask and makes files that only their owner can read.
-        return whole(self.path / "models" / f"{name}.safetensors", lambda partly: partly.write_bytes(save(tree)))
+        return write_whole(self.path / "models" / f"{name}.safetensors", lambda partly: partly.write_bytes(save(tree)))
 
     def load_model(self, name: str) -> dict[str, Tensor]:
         """Return the model of a site, or the global one if sites have no models of their own."""
@@ -125,7 +125,7 @@ class RunFolder:
         from pyarrow import parquet
 
         table = pyarrow.table(columns)
-        return whole(self.path / name, lambda partly: parquet.write_table(table, partly))
+        return write_whole(self.path / name, lambda partly: parquet.write_table(table, partly))
 
     def save_split(self, split: Mapping[str, Sequence[str]]) -> Path:
         """Write the ids of the training rows by site."""

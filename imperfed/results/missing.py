@@ -57,7 +57,7 @@ def by_class(aurocs: Tensor | None, federation: Federation, evaluator: Evaluator
     counts = federation.labels.counts()
     columns = zip(
         federation.classes,
-        counts.told.tolist(),
+        counts.labelled.tolist(),
         counts.positive.tolist(),
         aurocs.T,
         evaluator.annotated.T,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from imperfed.core.atomic import whole
+from imperfed.core.atomic import write_whole
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import KINDS
 from imperfed.data import readers
@@ -64,7 +64,7 @@ def predict_file(result: RunResult, file: Path, site: str, out: Path) -> int:
     site = whose(result, site)
     x, ids = read_new(file, RunFolder(result.folder))
     check_inputs(x, result.summary, str(file))
-    whole(out, lambda partly: _write(partly, out.suffix.lower(), _table(result, ids, result.predict(site, x))))
+    write_whole(out, lambda partly: _write(partly, out.suffix.lower(), _table(result, ids, result.predict(site, x))))
     return len(ids)
 
 

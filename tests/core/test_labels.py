@@ -148,7 +148,7 @@ def test_the_door_refuses_what_does_not_add_up() -> None:
 def test_an_exact_label_says_the_same_in_every_kind() -> None:
     exact = Exact(torch.tensor([2, 0, 2]), 3)
     for kind in KINDS:
-        told = exact.told_as(kind)
+        told = exact.as_kind(kind)
         assert type(told) is kind
         told.check("told")
         found = told.values if told.values.ndim == 1 else told.values.long()
@@ -173,7 +173,7 @@ def test_counts_account_for_every_row(kind: type[Labels]) -> None:
     counts = kind(GOOD[kind], 3).counts()
     assert (counts.positive + counts.negative + counts.unknown).tolist() == [4, 4, 4]
     assert counts.weight.dtype == torch.float64
-    assert bool((counts.told <= 4).all())
+    assert bool((counts.labelled <= 4).all())
 
 
 def test_a_set_of_candidates_counts_as_one_row_in_all() -> None:

@@ -398,12 +398,6 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     assert np.isfinite(clean_logits(x, y, 5, 0)).all()
 
 
-def test_cache_folder_is_the_users(monkeypatch, tmp_path):
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert clean_network.cache_folder() == tmp_path / ".cache" / "imperfed" / "clean"
-
-
 def test_instance_sets_reach_the_wanted_size_on_digits():
     from sklearn.datasets import load_digits
 

@@ -41,8 +41,8 @@ def batch(labels: Labels = S, rows: Tree | None = None, x: Tensor | None = None,
     """A batch of all real rows."""
     n = len(labels)
     x = torch.zeros(n, 1) if x is None else x
-    real, draws, survey = more.get("real", torch.ones(n)), more.get("draws", {}), more.get("survey", {})
-    return Batch.of(x, labels, real, rows or {}, draws, survey)
+    real, draws, site_stats = more.get("real", torch.ones(n)), more.get("draws", {}), more.get("site_stats", {})
+    return Batch.of(x, labels, real, rows or {}, draws, site_stats)
 
 
 class Answers:
@@ -62,7 +62,7 @@ def silent(x: Tensor) -> Tensor:
 
 def losses(objective: Objective, rows: Tree | None = None, z: Tensor = Z, labels: Labels = S) -> Tensor:
     """The loss of every example at these logits."""
-    return objective.loss(Answers(z), batch(labels, rows, survey=objective.site_stats(labels)))[0]
+    return objective.loss(Answers(z), batch(labels, rows, site_stats=objective.site_stats(labels)))[0]
 
 
 def gradient(objective: Objective, rows: Tree | None = None, z: Tensor = Z, labels: Labels = S) -> Tensor:
@@ -75,7 +75,9 @@ def gradient(objective: Objective, rows: Tree | None = None, z: Tensor = Z, labe
 def assert_static(objective: Objective, labels: Labels) -> None:
     """A step runs on tensors without values: it needs no number on the host, and no shape depends on one."""
     far = type(labels)(labels.values.to("meta"), labels.classes)
-    b = batch(far, objective.init_rows(far), torch.zeros(len(far), 1, device="meta"), survey=objective.site_stats(far))
+    b = batch(
+        far, objective.init_rows(far), torch.zeros(len(far), 1, device="meta"), site_stats=objective.site_stats(far)
+    )
     z = torch.zeros(len(far), labels.classes, device="meta", requires_grad=True)
     loss, out = objective.loss(Answers(z), b)
     assert loss.shape == (len(far),)

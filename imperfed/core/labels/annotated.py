@@ -78,7 +78,7 @@ class Annotated(Labels):
 
     @classmethod
     def held(cls, counts: ClassCounts) -> Tensor:
-        return counts.told > 0
+        return counts.labelled > 0
 
     @classmethod
     def caution(cls, counts: ClassCounts) -> str:

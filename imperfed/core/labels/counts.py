@@ -21,12 +21,12 @@ class ClassCounts:
     """Rows for which neither is known."""
     weight: Tensor
     """Rows of the class, where each of several candidates counts as a fraction of a row: float64."""
-    told: Tensor
+    labelled: Tensor
     """Rows that say anything about the class."""
 
     def rate(self) -> Tensor:
         """Return the share of the class among the rows that say anything about it; nan where none does."""
-        return self.weight / self.told
+        return self.weight / self.labelled
 
     @staticmethod
     def total(parts: Sequence[ClassCounts]) -> ClassCounts:

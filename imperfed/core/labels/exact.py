@@ -24,7 +24,7 @@ class Exact(OneClass):
     measurable: ClassVar[bool] = True
     legend: ClassVar[tuple[str, str, str]] = ("of this class", "of another class", "not known")
 
-    def told_as(self, kind: type[Labels]) -> Labels:
+    def as_kind(self, kind: type[Labels]) -> Labels:
         """Return the same labels as another kind."""
         return kind.from_classes(self.values, self.classes)
 

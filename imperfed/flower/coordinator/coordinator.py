@@ -12,7 +12,7 @@ from datetime import datetime
 import torch
 from flwr.serverapp import Grid
 
-from imperfed.core.atomic import lengthen
+from imperfed.core.atomic import append_lines
 from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError
 from imperfed.data.scale import Scale
@@ -113,7 +113,7 @@ class Coordinator:
 
     def say(self, line: str) -> None:
         """Add a line to `messages.txt`."""
-        lengthen(self.folder.path / MESSAGE_LOG, [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
+        append_lines(self.folder.path / MESSAGE_LOG, [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
 
     def run_infos(self, infos: Sequence[SiteInfo], scale: Scale) -> list[RunInfo]:
         """Return what each site is told about the run, which every message repeats."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from imperfed.core.atomic import durably
+from imperfed.core.atomic import write_durably
 from imperfed.core.batch import Tree
 from imperfed.data.site_files import SiteInfo
 from imperfed.flower.messages.payload import Payload
@@ -29,7 +29,7 @@ def write_site_infos(path: Path, infos: Sequence[SiteInfo]) -> None:
     }
     Store(path).keep(TENSORS, tree)
     words = json.dumps([dict(payload.words) for payload in payloads], indent=2)
-    durably(path / WORDS, lambda partly: partly.write_text(words, encoding="utf-8"))
+    write_durably(path / WORDS, lambda partly: partly.write_text(words, encoding="utf-8"))
 
 
 def read_site_infos(path: Path) -> dict[str, SiteInfo]:

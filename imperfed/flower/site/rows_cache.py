@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from imperfed import __version__
-from imperfed.core.atomic import whole
+from imperfed.core.atomic import write_whole
 from imperfed.core.federation import Attribute
 from imperfed.core.labels import KINDS
 from imperfed.data.site_files import SiteFiles
@@ -78,7 +78,7 @@ def save(path: Path, files: SiteFiles) -> None:
     tree |= {name: t for name, t in optional.items() if t is not None}
     # Truth may be the labels themselves, and safetensors refuses tensors that share memory.
     content = serialise({name: t.contiguous() if name in LARGE else t.clone() for name, t in tree.items()})
-    whole(path, lambda partly: partly.write_bytes(content))
+    write_whole(path, lambda partly: partly.write_bytes(content))
 
 
 def load(path: Path) -> SiteFiles | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imperfed.core.atomic import lengthen
+from imperfed.core.atomic import append_lines
 from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision
 from imperfed.core.context import SiteSetup
@@ -49,7 +49,7 @@ class LocalSite:
     def log(self, line: str) -> None:
         """Add a line to the site's own log."""
         self.state.mkdir(parents=True, exist_ok=True)
-        lengthen(self.state / "log.txt", [line])
+        append_lines(self.state / "log.txt", [line])
 
 
 @dataclass(frozen=True)

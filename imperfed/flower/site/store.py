@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from imperfed.core.atomic import durably
+from imperfed.core.atomic import write_durably
 from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
 
@@ -62,7 +62,7 @@ class Store:
         from safetensors.torch import save
 
         content = save({n: t.contiguous() for n, t in tree.items()})
-        durably(self.path / f"{name}.safetensors", lambda partly: partly.write_bytes(content))
+        write_durably(self.path / f"{name}.safetensors", lambda partly: partly.write_bytes(content))
 
     def kept(self, name: str) -> Tree | None:
         """Return the tree under a name, if there is one."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -14,8 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
+from imperfed.core.cache import cache_folder, keep
 from imperfed.core.threads import one_thread
 from imperfed.data.corruption.candidates.base import Floats
+from imperfed.nn.optimizers import Adam
 
 HIDDEN, BATCH, RATE, EPOCHS, STEPS = 128, 256, 1e-3, 5, 500
 """Hidden units, batch size and learning rate of Adam, minimum of epochs, minimum of steps."""
@@ -24,18 +23,18 @@ HIDDEN, BATCH, RATE, EPOCHS, STEPS = 128, 256, 1e-3, 5, 500
 def clean_logits(x: Tensor, y: Tensor, classes: int, seed: int) -> Floats:
     """Return the logits of a small network trained on the true classes of these same rows.
 
-    They are cached in `cache_folder()`.
+    They are cached in `cache_folder("clean")`.
     """
     settings = (x.shape, classes, seed, HIDDEN, BATCH, RATE, EPOCHS, STEPS)
     digest = hashlib.sha256(repr(settings).encode())
     for tensor in (x, y):
         digest.update(tensor.contiguous().numpy().data)
-    path = cache_folder() / f"{digest.hexdigest()}.npy"
+    path = cache_folder("clean") / f"{digest.hexdigest()}.npy"
     logits = _recall(path, (len(x), classes))
     if logits is None:
         with one_thread():
             logits = train_clean(x.flatten(1), y, classes, seed)
-        _keep(path, logits)
+        keep(path, logits)
     return logits
 
 
@@ -49,37 +48,17 @@ def train_clean(x: Tensor, y: Tensor, classes: int, seed: int) -> Floats:
     for w in weights:
         bound = w.shape[-1] ** -0.5
         nn.init.uniform_(w, -bound, bound, generator=random)
-    step = adam(weights)
+    moments, steps = [Adam.of(w) for w in weights], count(1)
     batches = -(-len(x) // BATCH)
     for _ in range(max(EPOCHS, -(-STEPS // batches))):
         for rows in torch.randperm(len(x), generator=random).split(BATCH):
             loss = nn.functional.cross_entropy(net((x[rows] - mean) / spread), y[rows])
-            step(torch.autograd.grad(loss, weights))
+            gradients, t = torch.autograd.grad(loss, weights), next(steps)
+            with torch.no_grad():
+                for w, g, moment in zip(weights, gradients, moments, strict=True):
+                    w.sub_(moment.move_by_rate(g, RATE, t))
     with torch.no_grad():
         return np.concatenate([net((part - mean) / spread).numpy() for part in x.split(4 * BATCH)])
-
-
-def adam(weights: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], None]:
-    """Return a function that takes one step of Adam; using torch.optim would cost two seconds of imports."""
-    moments = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
-    steps = count(1)
-
-    @torch.no_grad()
-    def step(gradients: Sequence[Tensor]) -> None:
-        t = next(steps)
-        rate = RATE * (1 - 0.999**t) ** 0.5 / (1 - 0.9**t)
-        for w, g, (m, s) in zip(weights, gradients, moments, strict=True):
-            m.lerp_(g, 0.1)
-            s.lerp_(g.square(), 0.001)
-            w.sub_(rate * m / (s.sqrt() + 1e-8))
-
-    return step
-
-
-def cache_folder() -> Path:
-    """Return where the logits of clean networks are cached; the folder may be deleted at any time."""
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "imperfed" / "clean"
 
 
 def _recall(path: Path, shape: tuple[int, int]) -> Floats | None:
@@ -90,16 +69,3 @@ def _recall(path: Path, shape: tuple[int, int]) -> Floats | None:
     except (OSError, ValueError):
         return None
     return logits if logits.shape == shape and logits.dtype == np.float32 and np.isfinite(logits).all() else None
-
-
-def _keep(path: Path, logits: Floats) -> None:
-    """Write the file completely or not at all; a folder that cannot be written to only costs time."""
-    part = path.with_suffix(f".{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            np.save(file, logits)
-        part.replace(path)
-    except OSError:
-        with suppress(OSError):
-            part.unlink()
