@@ -5,13 +5,32 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
 
+from imperfed import __version__
+from imperfed.cli import completion
 from imperfed.cli import site_commands as cli_sites
+from imperfed.cli.options import (
+    SETTINGS,
+    Data,
+    Device,
+    Jobs,
+    Json,
+    JsonOnly,
+    Method,
+    Model,
+    Out,
+    Rounds,
+    Seed,
+    Seeds,
+    Set,
+    Workers,
+)
 from imperfed.core.errors import ImperfedError, UsageError
 
 if TYPE_CHECKING:
@@ -25,64 +44,69 @@ app = typer.Typer(
     name="imperfed",
     help="Federated learning from imperfect labels: any method, on your data, one report.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     suggest_commands=False,  # click does
 )
 
-Data = Annotated[
-    str,
-    typer.Option(
-        "--data",
-        help="A dataset's name (see `list datasets`), a folder with a federation.toml, or a .npz or .mat file.",
-    ),
-]
-Rounds = Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")]
-Model = Annotated[str | None, typer.Option("--model", help="A model's name, or your own as module:function.")]
-Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
-Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes; 0: one per core, 1: none.")]
-Set = Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is created.")]
-Seeds = Annotated[str, typer.Option("--seeds", help="Comma-separated numbers; each also seeds the split.")]
-Jobs = Annotated[int, typer.Option("--jobs", help="Seeds in parallel, one process each; 0: 3 on a large GPU, else 1.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 INTERRUPTED = 130
 DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
 
 
-@app.command()
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"imperfed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=SETTINGS)
 def run(
-    what: Annotated[str | None, typer.Argument(help="A method's name, or an experiment file (.toml).")] = None,
+    what: Method = None,
     data: Data = "",
     rounds: Rounds = None,
     model: Model = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of initial weights, batches and sampling.")] = None,
+    seed: Seed = None,
     device: Device = None,
     workers: Workers = None,
     settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
     out: Out = Path("runs"),
+    json: JsonOnly = False,
 ) -> None:
     """Train one method. Without a name: a demo with candidate sets on handwritten digits, beside three references."""
     words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
     if what is None:
-        _compare(DEMO, [seed or 0], words, out)
+        _compare(DEMO, [seed or 0], words, out, json=json)
         return
     config = _config(what, words | _given(seed=seed))
     from imperfed.cli.tables import run_table
     from imperfed.experiments.experiment import start
 
     show = _show()
-    with show.interruptible():
+    with _stdout_for(json), show.interruptible():
         folder, summary = start(config, out, show.watch())
-    run_table(show.console, summary, folder.path)
+    if json:
+        typer.echo(summary.to_json())
+    else:
+        run_table(show.console, summary, folder.path)
 
 
-@app.command()
+@app.command(epilog=SETTINGS)
 def compare(
     methods: Annotated[
-        str, typer.Argument(help="Names with their settings, comma-separated: 'fedprox mu=1, fedavg'; or a study.toml.")
+        str,
+        typer.Argument(
+            help="Names with their settings, comma-separated: 'fedprox mu=1, fedavg'; or a study.toml.",
+            autocompletion=completion.several_methods,
+        ),
     ],
     data: Data = "",
     seeds: Seeds = "0",
@@ -93,6 +117,7 @@ def compare(
     settings: Set = [],  # noqa: B006
     jobs: Jobs = 0,
     out: Out = Path("runs"),
+    json: JsonOnly = False,
 ) -> None:
     """Train several methods on the same splits and print one table."""
     numbers = _numbers(seeds)
@@ -101,15 +126,20 @@ def compare(
         from imperfed.experiments.study import read_study
 
         study = read_study(methods)
-        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs)
+        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs, json)
         return
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    _compare(names, numbers, words, out, jobs=jobs)
+    _compare(names, numbers, words, out, jobs=jobs, json=json)
 
 
-@app.command()
+@app.command(epilog=SETTINGS)
 def reproduce(
-    study: Annotated[str, typer.Argument(help="A paper's table, such as pfedpll/table-4.2 (see `list studies`).")],
+    study: Annotated[
+        str,
+        typer.Argument(
+            help="A paper's table, such as pfedpll/table-4.2 (see `list studies`).", autocompletion=completion.studies
+        ),
+    ],
     only: Annotated[str, typer.Option("--only", help="Datasets of the table, comma-separated; empty: all.")] = "",
     seeds: Seeds = "0,1,2",
     rounds: Rounds = None,
@@ -224,28 +254,32 @@ def list_(
         str,
         typer.Argument(
             help="algorithms, repairs, attacks, defences, labels, partitions, candidates, noise, annotations, "
-            "datasets, models or studies."
+            "datasets, models or studies.",
+            autocompletion=completion.lists,
         ),
     ] = "algorithms",
     json: Json = False,
 ) -> None:
     """List the entries of the catalogue."""
-    from imperfed.cli.catalogue import listing
+    from imperfed.cli.listing import listing
 
     listing(what, json, _console())
 
 
 @app.command()
-def show(name: Annotated[str, typer.Argument(help="A name from any of the lists.")], json: Json = False) -> None:
+def show(
+    name: Annotated[str, typer.Argument(help="A name from any of the lists.", autocompletion=completion.any_name)],
+    json: Json = False,
+) -> None:
     """Show one entry of the catalogue: symbols, settings, source file."""
     from imperfed.cli.catalogue import show as show_entry
 
     show_entry(name, json, _console())
 
 
-@app.command()
+@app.command(epilog=SETTINGS)
 def schema(
-    what: Annotated[str | None, typer.Argument(help="A method's name, or an experiment file (.toml).")] = None,
+    what: Method = None,
     settings: Set = [],  # noqa: B006
 ) -> None:
     """Print a JSON schema of experiment files, for editors; with a name, including the settings of that method."""
@@ -259,8 +293,9 @@ def schema(
     typer.echo(dumps(file_schema(config, any_parts=what is None), indent=2, ensure_ascii=False))
 
 
-for command in (cli_sites.keys, cli_sites.serve, cli_sites.join):
-    app.command()(command)
+app.command()(cli_sites.keys)
+app.command(epilog=SETTINGS)(cli_sites.serve)
+app.command()(cli_sites.join)
 
 
 def _console() -> Console:
@@ -274,6 +309,12 @@ def _show() -> Show:
     from imperfed.cli.progress import Show
 
     return Show(_console())
+
+
+def _stdout_for(json: bool) -> AbstractContextManager[None]:
+    from imperfed.cli.progress import stdout_to_stderr
+
+    return stdout_to_stderr() if json else nullcontext()
 
 
 def _given(**values: object) -> dict[str, str]:
@@ -341,21 +382,25 @@ def _compare(
     out: Path,
     paper: dict[str, float] | None = None,
     jobs: int = 0,
+    json: bool = False,
 ) -> None:
     from imperfed.cli.tables import compare_table
     from imperfed.experiments.comparison import compare as compare_methods
     from imperfed.experiments.parallel import ParallelRuns
 
     config, show = _configs(words), _show()
-    with show.interruptible(), ParallelRuns(jobs) as processes:
+    with _stdout_for(json), show.interruptible(), ParallelRuns(jobs) as processes:
         folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes)
-    compare_table(show.console, lines, seeds, folder)
+    if json:
+        typer.echo((folder / "results.json").read_text(encoding="utf-8"))
+    else:
+        compare_table(show.console, lines, seeds, folder)
 
 
 def main() -> None:
     """Run the command line; every error that a user can fix ends in one message and its exit code."""
     try:
-        app()
+        app(prog_name="imperfed")  # also as `python -m imperfed`: the completion's variable is named after it
     except ImperfedError as error:
         print(error if error.exit_code == INTERRUPTED else f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -1,4 +1,4 @@
-"""The catalogue on a console: lists of entries, and one entry in full."""
+"""The catalogue: lists of entries, and one entry in full on a console."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from rich.console import Console
-from rich.table import Table
 
 from imperfed.algorithms import catalogue
 from imperfed.attacks import attacks
+from imperfed.cli.listing import checksums, with_presence
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.labels import KINDS
@@ -25,7 +25,7 @@ from imperfed.data.partitions import partitions
 from imperfed.data.source import data_folder
 from imperfed.data.sources import sources
 from imperfed.defences import defences
-from imperfed.experiments.config import options
+from imperfed.experiments.config import FIXED, RunConfig, options, resolve, settings_of
 from imperfed.experiments.descriptions import descriptions
 from imperfed.experiments.study import read_study, studies
 from imperfed.models import models
@@ -61,24 +61,18 @@ def algorithms() -> list[Entry]:
 
 
 def datasets() -> list[Entry]:
-    """Return every built-in dataset, whether it is present, and where to get it if it is missing."""
-    folder = data_folder()
+    """Return every built-in dataset: its files, where they come from, and in `needs` groups of which one must exist."""
     return [
         {
             "name": name,
-            "present": "yes" if source.present(folder) else "no",
             "about": source.title,
-            "looked for in": str(folder) if source.files else "bundled",
-            "files": source.files,
+            "files": dict(source.files),
             "origin": source.origin,
+            "needs": [[path] for path in source.files if path not in source.any_of]
+            + ([list(source.any_of)] if source.any_of else []),
         }
         for name, source in sources().items()
     ]
-
-
-def checksums(files: Mapping[str, str]) -> str:
-    """Return a dataset's files, each with the SHA-256 of its contents, unpacked where it is gzipped."""
-    return "\n".join(f"  {path}  sha256 {digest}" for path, digest in files.items()) or "none"
 
 
 def model_entries() -> list[Entry]:
@@ -123,41 +117,22 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     "models": model_entries,
     "studies": study_entries,
 }
-SHORT = {"datasets": ("name", "present", "about"), "studies": ("name", "table", "datasets")}
 
 
-def listing(what: str, as_json: bool, console: Console) -> None:
-    """Print one part of the catalogue."""
-    if what not in LISTS:
-        raise unknown("list", what, LISTS)
-    entries = LISTS[what]()
-    if as_json:
-        print(json.dumps(entries, indent=2))
-        return
-    table = Table()
-    columns = SHORT.get(what) or tuple(entries[0] if entries else ("name", "about"))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for entry in entries:
-        table.add_row(*(str(entry[column]) for column in columns))
-    console.print(table)
-    if what == "datasets":
-        console.print(f"Looked for in {data_folder()} (set IMPERFED_DATA to look elsewhere).")
-        for entry in entries:
-            if entry["present"] == "no":
-                console.print(
-                    f"\n{entry['name']} is missing. It comes from {entry['origin']}\n{checksums(entry['files'])}"
-                )
+def setting_names() -> dict[str, list[str]]:
+    """Return the settings of a run of each method, as section.key; those of generators are of the default ones."""
+    return {name: list(resolve(words={"method": name}).flat()) for name in catalogue()}
 
 
 def show(name: str, as_json: bool, console: Console) -> None:
     """Print one entry of the catalogue in full."""
     if name in catalogue():
         entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
+        entry["settings of every run"] = "\n".join(run_settings())
     elif thing := find_around(name):
         entry = method_entry(thing)
     elif name in sources():
-        entry = next(e for e in datasets() if e["name"] == name)
+        entry = with_presence(next(e for e in datasets() if e["name"] == name))
         if entry["present"] == "yes":
             differing = sources()[name].verify(data_folder())
             entry["verified"] = f"differs: {', '.join(differing)}" if differing else "all files match their checksums"
@@ -206,10 +181,18 @@ def settings(method: type[Any]) -> list[str]:
     return [*_lines(method(), ""), *_lines(getattr(method(), "objective", None), "objective.")]
 
 
+def run_settings() -> list[str]:
+    """Return one line per setting that every run has, whatever its method."""
+    parts: dict[str, type[Any]] = {"run": RunConfig, **FIXED}
+    return [line for section, part in parts.items() for line in _lines(part(), f"{section}.")]
+
+
 def _lines(part: Any, prefix: str) -> Iterator[str]:
-    meaning = {} if part is None else descriptions(type(part))
-    for key, kind in ({} if part is None else options(type(part))).items():
-        default = getattr(part, key)
+    if part is None:
+        return
+    meaning, values = descriptions(type(part)), settings_of(part)
+    for key, kind in options(type(part)).items():
+        default = values[key]
         others = [repr(c) for c in get_args(kind) if c != default] if get_origin(kind) is Literal else []
         choices = f" (or {', '.join(others)})" if others else ""
         comment = f"    # {meaning[key]}" if key in meaning else ""

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from imperfed.cli import completion
+from imperfed.cli.options import Model, Rounds, Seed, Set
+
 if TYPE_CHECKING:
     from imperfed.results.folder import RunFolder
 
@@ -33,11 +36,11 @@ def keys(
 
 def serve(
     federation: Annotated[Path, typer.Argument(help="A federation.toml: labels and columns, the same for all sites.")],
-    method: Annotated[str, typer.Argument(help="A method's name.")],
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")] = None,
-    model: Annotated[str | None, typer.Option("--model", help="A model's name or your own as module:function.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Seed of initial weights, batches and sampling.")] = None,
-    settings: Annotated[list[str], typer.Option("--set", "-s", help="Any setting as key=value.")] = [],  # noqa: B006
+    method: Annotated[str, typer.Argument(help="A method's name.", autocompletion=completion.methods)],
+    rounds: Rounds = None,
+    model: Model = None,
+    seed: Seed = None,
+    settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
     sites: Annotated[str, typer.Option("--sites", help="Sites that take part; default: all declared by name.")] = "",
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port to listen on.")] = 8443,

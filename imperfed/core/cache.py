@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from imperfed.core.atomic import write_whole
+
+if TYPE_CHECKING:  # the command line looks for its cache before it imports anything heavy
+    import numpy.typing as npt
 
 
 def cache_folder(part: str = "") -> Path:
@@ -21,6 +21,8 @@ def cache_folder(part: str = "") -> Path:
 
 def keep(path: Path, array: npt.NDArray[Any]) -> bool:
     """Write an array completely or not at all; return whether it was written. Without a cache, only time is lost."""
+
+    import numpy as np
 
     def save(partial: Path) -> None:
         with partial.open("wb") as file:  # given a path, numpy would append its own extension

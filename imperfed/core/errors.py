@@ -36,12 +36,46 @@ class DivergedError(QuorumError):
     exit_code = 5
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> UsageError:
-    """Return an error that gives the unknown name, the nearest known one and all known ones."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return UsageError(f"unknown {what} {name!r}.{hint} Known: {', '.join(names)}")
+SHORT = 8
+"""The most names that a message lists in full."""
+LISTED_BY = {
+    "algorithm": "imperfed list",
+    "objective": "imperfed list",
+    "name": "imperfed list WHAT",
+    "list": "imperfed list --help",
+    "dataset": "imperfed list datasets",
+    "model": "imperfed list models (your own: package.module:function)",
+    "partition": "imperfed list partitions",
+    "kind of candidate sets": "imperfed list candidates",
+    "noise": "imperfed list noise",
+    "annotation pattern": "imperfed list annotations",
+    "repair": "imperfed list repairs",
+    "attack": "imperfed list attacks",
+    "defence": "imperfed list defences",
+    "study": "imperfed list studies",
+    "section": "imperfed schema",
+}
+"""The command that lists all names of a kind, by what messages call the kind."""
+
+
+def unknown(what: str, name: str, known: Iterable[str], command: str = "") -> UsageError:
+    """Return an error that gives the unknown name, and all known ones if they are few.
+
+    Of many names it gives the three nearest and the `command` that lists all, by default that of `LISTED_BY`.
+    """
+    names, command = sorted(known), command or LISTED_BY.get(what, "")
+    few = len(names) <= SHORT
+    near = [repr(one) for one in difflib.get_close_matches(name, names, n=1 if few else 3, cutoff=0.5)]
+    message = f"unknown {what} {name!r}."
+    if near:
+        message += f" Did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?"
+    if few:
+        message += f" Known: {', '.join(names)}"
+    elif command:
+        message += f" List all with: {command}"
+    elif not near:
+        message += f" Known: {', '.join(names[:SHORT])} and {len(names) - SHORT} more"
+    return UsageError(message)
 
 
 def positive(section: str, **settings: float) -> None:

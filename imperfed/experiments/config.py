@@ -334,7 +334,16 @@ def _full(word: str, schemas: Mapping[str, type[Any]]) -> str:
     if matches:
         raise UsageError(f"setting {word!r} could be {' or '.join(matches)}: say which")
     _refuse_of_another_generator(word, schemas)
-    raise unknown("setting", word, {n.partition(".")[2] if "." not in word else n for n in known})
+    keys = {name.partition(".")[2] if "." not in word else name for name in known}
+    raise unknown("setting", word, keys, _listed_by(schemas))
+
+
+def _listed_by(schemas: Mapping[str, type[Any]]) -> str:
+    """Return the command that lists the settings of every run, of the method, and of an objective chosen for it."""
+    method, objective = schemas["method"], schemas.get("objective")
+    if objective is None or type(method().objective) is objective:
+        return f"imperfed show {method.name}"
+    return f"imperfed show {method.name} and imperfed show {objective.name}"
 
 
 def _refuse_of_another_generator(word: str, schemas: Mapping[str, type[Any]]) -> None:
@@ -354,7 +363,8 @@ def _refuse_unknown(flat: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -
             raise unknown("section", section, schemas)
         if key not in options(schemas[section]):
             _refuse_of_another_generator(name, schemas)
-            raise unknown(f"setting in [{section}]", key, options(schemas[section]))
+            command = f"imperfed show {schemas[section].name}" if section in CHOSEN else _listed_by(schemas)
+            raise unknown(f"setting in [{section}]", key, options(schemas[section]), command)
 
 
 def _fill(schema: type[Any], values: Mapping[str, Any], section: str) -> Any:
@@ -362,6 +372,6 @@ def _fill(schema: type[Any], values: Mapping[str, Any], section: str) -> Any:
     filled = {}
     for key, value in values.items():
         if key not in kinds and key != "objective":
-            raise unknown(f"setting in [{section}]", key, kinds)
+            raise unknown(f"setting in [{section}]", key, kinds, "imperfed schema")
         filled[key] = typed(value, kinds[key], f"{section}.{key}") if key in kinds else value
     return schema(**filled)
