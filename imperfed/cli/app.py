@@ -90,13 +90,12 @@ def run(
     from imperfed.cli.tables import run_table
     from imperfed.experiments.experiment import start
 
-    show = _show()
+    show = _show(json)
     with _stdout_for(json), show.interruptible():
         folder, summary = start(config, out, show.watch())
+    run_table(show.console, summary, folder.path)
     if json:
         typer.echo(summary.to_json())
-    else:
-        run_table(show.console, summary, folder.path)
 
 
 @app.command(epilog=SETTINGS)
@@ -298,20 +297,22 @@ app.command(epilog=SETTINGS)(cli_sites.serve)
 app.command()(cli_sites.join)
 
 
-def _console() -> Console:
+def _console(stderr: bool = False) -> Console:
     from rich.console import Console
 
     # No markup and no emoji codes: paths and class names are printed unchanged.
-    return Console(soft_wrap=True, markup=False, emoji=False, highlight=False)
+    return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
-def _show() -> Show:
+def _show(json: bool = False) -> Show:
+    """Return what shows progress: on stderr where stdout is for JSON."""
     from imperfed.cli.progress import Show
 
-    return Show(_console())
+    return Show(_console(stderr=json))
 
 
 def _stdout_for(json: bool) -> AbstractContextManager[None]:
+    """Keep stdout for JSON, or leave it as it is."""
     from imperfed.cli.progress import stdout_to_stderr
 
     return stdout_to_stderr() if json else nullcontext()
@@ -388,13 +389,12 @@ def _compare(
     from imperfed.experiments.comparison import compare as compare_methods
     from imperfed.experiments.parallel import ParallelRuns
 
-    config, show = _configs(words), _show()
+    config, show = _configs(words), _show(json)
     with _stdout_for(json), show.interruptible(), ParallelRuns(jobs) as processes:
         folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes)
+    compare_table(show.console, lines, seeds, folder)
     if json:
         typer.echo((folder / "results.json").read_text(encoding="utf-8"))
-    else:
-        compare_table(show.console, lines, seeds, folder)
 
 
 def main() -> None:

@@ -128,7 +128,7 @@ def show(name: str, as_json: bool, console: Console) -> None:
     """Print one entry of the catalogue in full."""
     if name in catalogue():
         entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
-        entry["settings of every run"] = "\n".join(run_settings())
+        entry["settings of every run"] = "\n".join(run_settings(name))
     elif thing := find_around(name):
         entry = method_entry(thing)
     elif name in sources():
@@ -181,10 +181,10 @@ def settings(method: type[Any]) -> list[str]:
     return [*_lines(method(), ""), *_lines(getattr(method(), "objective", None), "objective.")]
 
 
-def run_settings() -> list[str]:
+def run_settings(method: str) -> list[str]:
     """Return one line per setting that every run has, whatever its method."""
-    parts: dict[str, type[Any]] = {"run": RunConfig, **FIXED}
-    return [line for section, part in parts.items() for line in _lines(part(), f"{section}.")]
+    parts = {"run": RunConfig(method=method)} | {section: schema() for section, schema in FIXED.items()}
+    return [line for section, part in parts.items() for line in _lines(part, f"{section}.")]
 
 
 def _lines(part: Any, prefix: str) -> Iterator[str]:

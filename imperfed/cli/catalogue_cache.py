@@ -49,9 +49,9 @@ def read_catalogue() -> CachedCatalogue:
         if stored["key"] == _key(plug_ins, stored["plug-in files"]):
             return CachedCatalogue(**stored["catalogue"])
     catalogue = _from_classes()
-    files = _files_of(plug_ins)
-    text = json.dumps({"key": _key(plug_ins, files), "plug-in files": files, "catalogue": asdict(catalogue)})
     with suppress(OSError):  # without a cache, only time is lost
+        files = _files_of(plug_ins)
+        text = json.dumps({"key": _key(plug_ins, files), "plug-in files": files, "catalogue": asdict(catalogue)})
         write_whole(place, lambda path: path.write_text(text, encoding="utf-8"), writer=str(os.getpid()))
     return catalogue
 

@@ -33,7 +33,7 @@ Seed = Annotated[int | None, typer.Option("--seed", help="Seed of initial weight
 Seeds = Annotated[str, typer.Option("--seeds", help="Comma-separated numbers; each also seeds the split.")]
 Jobs = Annotated[int, typer.Option("--jobs", help="Seeds in parallel, one process each; 0: 3 on a large GPU, else 1.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-JsonOnly = Annotated[bool, typer.Option("--json", help="Print the results as JSON, and progress to stderr.")]
+JsonOnly = Annotated[bool, typer.Option("--json", help="Print the results as JSON; all else goes to stderr.")]
 Method = Annotated[
     str | None,
     typer.Argument(help="A method's name, or an experiment file (.toml).", autocompletion=completion.methods),

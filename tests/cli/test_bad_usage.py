@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.support.terminal import FLIP, QUICK, Said, imperfed
+from tests.support.terminal import FLIP, QUICK, Said, done, imperfed
 
 
 def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
@@ -23,20 +23,20 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["fedavgg"], ["algorithm 'fedavgg'", "Did you mean 'fedavg'?"]),
-        (["fedavg+ccc"], ["objective 'ccc'", "Did you mean 'cc'?"]),
-        (["fedavg", "--set", "objective=prodem"], ["objective 'prodem'", "Did you mean 'proden'?"]),
+        (["fedavgg"], ["algorithm 'fedavgg'", "Did you mean 'fedavg'"]),
+        (["fedavg+ccc"], ["objective 'ccc'", "Did you mean 'cc'"]),
+        (["fedavg", "--set", "objective=prodem"], ["objective 'prodem'", "Did you mean 'proden'"]),
         (["fedavg+cc", "--set", "objective=lw"], ["fedavg+cc names an objective", "another: lw"]),
         (["cc+lw"], ["'cc' is already an objective", "'lw'"]),
-        (["cc", "--data", "digit"], ["dataset 'digit'", "Did you mean 'digits'?"]),
+        (["cc", "--data", "digit"], ["dataset 'digit'", "Did you mean 'digits'"]),
         (["cc", "--data", "."], ["one file ending in .npz or .mat"]),
-        (["cc", "--model", "mlpp", *FLIP], ["model 'mlpp'", "Did you mean 'mlp'?"]),
+        (["cc", "--model", "mlpp", *FLIP], ["model 'mlpp'", "Did you mean 'mlp'"]),
         (["cc", "--model", "lenet5", *FLIP], ["lenet5", "(1, 8, 8)", "Models that take it"]),
         (["cc", "--model", "no_such_module:net", *FLIP], ["cannot import 'no_such_module'"]),
-        (["cc", "--set", "partition=dirichlett", *FLIP], ["partition 'dirichlett'", "Did you mean 'dirichlet'?"]),
-        (["cc", "--set", "labels.candidates=flipp"], ["'flipp'", "Did you mean 'flip'?"]),
-        (["cc", "--set", "stepz=3"], ["setting 'stepz'", "Did you mean 'steps'?"]),
-        (["cc", "--set", "local.stepz=3"], ["setting 'local.stepz'", "Did you mean 'local.steps'?"]),
+        (["cc", "--set", "partition=dirichlett", *FLIP], ["partition 'dirichlett'", "Did you mean 'dirichlet'"]),
+        (["cc", "--set", "labels.candidates=flipp"], ["'flipp'", "Did you mean 'flip'"]),
+        (["cc", "--set", "stepz=3"], ["setting 'stepz'", "Did you mean 'steps'"]),
+        (["cc", "--set", "local.stepz=3"], ["setting 'local.stepz'", "Did you mean 'local.steps'"]),
         (["lw", "--set", "beta=0.3"], ["'beta' could be", "partition.beta", "objective.beta"]),
         (["pfedmo", *FLIP], ["pfedmo needs labelled rows at the server", "split.trusted"]),
         (
@@ -53,7 +53,7 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
         (["cc", "--set", "momentum=-1"], ["local.momentum", "0 or more"]),
         (["cc", "--set", "participation=1.5"], ["participation", "at most 1"]),
         (["cc", "--set", "on_failure=cry"], ["rounds.on_failure 'cry'", "retry"]),
-        (["cc", "--set", "test=1", *FLIP], ["test", "0 .. 1"]),
+        (["cc", "--set", "test=1", *FLIP], ["test", "at least 0 and below 1"]),
         (["cc", "--set", "sites=0", *FLIP], ["sites must be at least 1"]),
         (["cc", "--set", "data_seed=-1"], ["data_seed", "negative"]),
         (["pfedpll", "--set", "kl=perhaps"], ["method.kl", "true or false", "'perhaps'"]),
@@ -86,7 +86,7 @@ def test_a_run_that_cannot_be(words: list[str], parts: list[str], tmp_path: Path
         (["cc", "--seeds", "0,x"], ["--seeds takes comma-separated whole numbers", "'0,x'"]),
         (["cc", "--seeds", ""], ["--seeds takes comma-separated whole numbers"]),
         ([","], ["no method was named"]),
-        (["cc,fedavgg"], ["Did you mean 'fedavg'?"]),
+        (["cc,fedavgg"], ["Did you mean 'fedavg'"]),
         (["cc", "--set", "run.seed=3"], ["run.seed", "varies between the runs of a comparison"]),
         (["cc", "--set", "method=lw"], ["method", "varies between the runs of a comparison"]),
         (["cc", "--set", "test=0"], ["test above 0"]),
@@ -102,9 +102,9 @@ def test_a_comparison_that_cannot_be(words: list[str], parts: list[str], tmp_pat
     [
         ("[run\nmethod = 1", ["not a TOML file", "line 1"]),
         ("method = 'cc'", ["'method' must be a section", "[method]"]),
-        ("[local]\nstepz = 3", ["setting in [local] 'stepz'", "Did you mean 'steps'?"]),
-        ("[run]\nmethid = 'cc'", ["setting in [run] 'methid'", "Did you mean 'method'?"]),
-        ("[locall]\nsteps = 3", ["section 'locall'", "Did you mean 'local'?"]),
+        ("[local]\nstepz = 3", ["setting in [local] 'stepz'", "Did you mean 'steps'"]),
+        ("[run]\nmethid = 'cc'", ["setting in [run] 'methid'", "Did you mean 'method'"]),
+        ("[locall]\nsteps = 3", ["section 'locall'", "Did you mean 'local'"]),
         ("[local]\nsteps = 'many'", ["local.steps", "a whole number", "'many'"]),
         ("[local]\nsteps = true", ["local.steps", "a whole number", "True"]),
         ("[local]\nlr = [1]", ["local.lr", "a number", "[1]"]),
@@ -154,12 +154,55 @@ def test_a_folder_that_is_no_run(verb: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["list", "algorithm"], ["list 'algorithm'", "Did you mean 'algorithms'?"]),
-        (["show", "pfedpl"], ["name 'pfedpl'", "Did you mean 'pfedpll'?"]),
+        (["list", "algorithm"], ["list 'algorithm'", "Did you mean 'algorithms'"]),
+        (["show", "pfedpl"], ["name 'pfedpl'", "Did you mean 'pfedpll'"]),
     ],
 )
 def test_a_page_of_the_catalogue_that_is_not_there(words: list[str], parts: list[str], tmp_path: Path) -> None:
     refused(imperfed(*words), tmp_path / "out", *parts)
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (["fedavgg"], "imperfed list"),
+        (["fedavg", "--data", "digit"], "imperfed list datasets"),
+        (["fedavg", "--model", "mlpp"], "imperfed list models (your own: package.module:function)"),
+        (["fedprox", "--set", "stepz=3"], "imperfed show fedprox"),
+        (["pfedpll", "--set", "stepz=3"], "imperfed show pfedpll"),  # it has its own objective
+        (["fedprox+cc", "--set", "stepz=3"], "imperfed show fedprox and imperfed show cc"),
+        (["cc", "--set", "stepz=3"], "imperfed show fedavg and imperfed show cc"),
+    ],
+    ids=" ".join,
+)
+def test_a_long_choice_says_what_lists_it(words: list[str], command: str, tmp_path: Path) -> None:
+    said = imperfed("run", *words, *FLIP, "--out", tmp_path / "out")
+    refused(said, tmp_path / "out", "Did you mean")
+    assert said.err.endswith(f"List all with: {command}\n")
+    assert "Known" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("[run]\nmethid = 'cc'", "imperfed schema"),
+        ("[locall]\nsteps = 3", "imperfed schema"),
+        ("[rounds]\nround = 3", "imperfed show pfedpll"),
+        ("[run]\ndefence = 'fairfedpapl'\n[defence]\ntargt = 'a'", "imperfed show fairfedpapl"),
+    ],
+)
+def test_a_file_with_an_unknown_key_says_what_lists_them(text: str, command: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    assert imperfed("run", path).err.endswith(f"List all with: {command}\n")
+
+
+def test_the_command_that_lists_settings_lists_them_all() -> None:
+    shown = done("show", "fedprox").out
+    for key in ("mu", "local.steps", "rounds.rounds", "run.precision", "fairness.target"):
+        assert f"\n{key} = " in shown
+    assert "\nrun.method = 'fedprox'" in shown
+    assert "\nsplit.partition = 'dirichlet'" in shown  # by name
 
 
 def test_a_word_that_the_option_parser_refuses() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from imperfed import __version__
 from imperfed.cli.progress import Show
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.experiment import Interrupted
@@ -58,6 +59,17 @@ def test_every_verb_has_help() -> None:
     assert "[WHAT] A method's name, or an experiment file (.toml)." in run
     assert "[default: runs]" in run
     assert "\\" not in run
+
+
+@pytest.mark.parametrize("verb", ["run", "compare", "reproduce", "serve", "schema"])
+def test_help_says_where_settings_are_listed(verb: str) -> None:
+    shown = " ".join(done(verb, "--help").out.split())
+    assert "`imperfed show NAME` lists those of a method and of every run" in shown
+    assert "`imperfed schema NAME`" in shown
+
+
+def test_the_version() -> None:
+    assert done("--version").out == f"imperfed {__version__}\n"
 
 
 def test_a_misspelt_verb_is_guessed_once() -> None:
