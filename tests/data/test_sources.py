@@ -90,7 +90,7 @@ def test_missing_files_say_where_they_are_looked_for_and_come_from(folder: Path)
 
 
 def test_unknown_names(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"unknown dataset 'fashon-mnist'\. Did you mean 'fashion-mnist'\?"):
+    with pytest.raises(UsageError, match=r"unknown dataset 'fashon-mnist'\. Did you mean 'fashion-mnist'"):
         sources.load("fashon-mnist")
     (folder / "table.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UsageError, match=r"table\.csv: your own dataset must be one file ending in \.npz or \.mat"):

@@ -222,7 +222,7 @@ def test_first_weights_are_a_function_of_the_seed_alone(name: str) -> None:
 
 def test_unknown_names_offer_the_nearest() -> None:
     with pytest.raises(
-        UsageError, match=r"unknown model 'resnet19'. Did you mean 'resnet1\d'\?.*package.module:function"
+        UsageError, match=r"unknown model 'resnet19'. Did you mean 'resnet1\d'.*package.module:function"
     ):
         make("resnet19")
 
