@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import typer.core
 
+from imperfed.cli import new_project
 from imperfed.cli import site_commands as cli_sites
 from imperfed.core.errors import ImperfedError, UsageError
 
@@ -261,6 +262,7 @@ def schema(
 
 for command in (cli_sites.keys, cli_sites.serve, cli_sites.join):
     app.command()(command)
+app.add_typer(new_project.app, name="new")
 
 
 def _console() -> Console:

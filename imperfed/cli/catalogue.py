@@ -18,6 +18,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.core.objective import Objective
+from imperfed.core.registry import Registry
 from imperfed.data.corruption.annotations import annotation_patterns
 from imperfed.data.corruption.candidates import candidate_generators
 from imperfed.data.corruption.noise import noises
@@ -33,7 +34,7 @@ from imperfed.repairs import repairs
 
 Entry = dict[str, Any]
 Method = type[Algorithm] | type[Objective]
-Finder = Callable[[], Mapping[str, type[Any]]]
+Finder = Callable[[], Registry[Any]]
 
 
 def learns_from(method: Method) -> str:
@@ -123,6 +124,13 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     "models": model_entries,
     "studies": study_entries,
 }
+REGISTRIES: dict[str, Callable[[], Registry[Any]]] = {
+    "algorithms": catalogue,
+    **AROUND,
+    "datasets": sources,
+    "models": models,
+}
+"""The lists to which plug-ins add."""
 SHORT = {"datasets": ("name", "present", "about"), "studies": ("name", "table", "datasets")}
 
 
@@ -131,6 +139,8 @@ def listing(what: str, as_json: bool, console: Console) -> None:
     if what not in LISTS:
         raise unknown("list", what, LISTS)
     entries = LISTS[what]()
+    for reason in REGISTRIES[what]().refused.values() if what in REGISTRIES else ():
+        print(f"warning: {reason}", file=sys.stderr)
     if as_json:
         print(json.dumps(entries, indent=2))
         return
