@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from pathlib import Path
 from string import Template
@@ -111,13 +112,12 @@ def test_it_holds_to_the_contract():
 README = """\
 # $name
 
-A federated method for [imperfed](https://pypi.org/project/imperfed): `$module.py`. Change its hooks, its settings and
-its test to those of your method.
+A federated method for imperfed, in `$module.py`. Change its hooks, its settings and its test to those of your method.
 
     pip install -e ".[dev]"
     pytest
     imperfed show $name
-    imperfed run $name --set beta=0.7
+    imperfed run $name --set method.beta=0.7
     imperfed compare "$name, fedavg" --seeds 0,1,2
 """
 
@@ -139,7 +139,7 @@ def method(
 
 def write_project(name: str, out: Path) -> list[Path]:
     """Write a project of this name below `out`; refuse a name that is taken or cannot be a module."""
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or keyword.iskeyword(name):
         raise UsageError(f"a method's name has small letters, digits and hyphens, such as my-method; got {name!r}")
     folder, module = out / name, name.replace("-", "_")
     _refuse_taken(name, module, folder)

@@ -16,7 +16,9 @@ from imperfed.core.errors import UsageError, unknown
 def load_function(what: str, name: str) -> Callable[..., Any]:
     """Return the function of this name; `what` tells messages what it is for, such as "model"."""
     module = _module(what, name)
-    return _attribute(module, name, "function", [key for key, value in vars(module).items() if callable(value)])
+    functions = [key for key, value in vars(module).items() if callable(value)]
+    function: Callable[..., Any] = _attribute(module, name, "function", functions)
+    return function
 
 
 def load_class(what: str, name: str, kinds: tuple[type[Any], ...]) -> type[Any]:
@@ -24,12 +26,12 @@ def load_class(what: str, name: str, kinds: tuple[type[Any], ...]) -> type[Any]:
     module = _module(what, name)
     _keep_importable(module)
     classes = [key for key, value in vars(module).items() if isinstance(value, type) and issubclass(value, kinds)]
-    found = _attribute(module, name, " or ".join(kind.__name__ for kind in kinds), classes)
+    loaded: type[Any] = _attribute(module, name, " or ".join(kind.__name__ for kind in kinds), classes)
     with blaming(f"{what} {name!r}: it must be made by {name.partition(':')[2]}(), without arguments"):
-        found()
-    if not isinstance(getattr(found, "name", None), str):
+        loaded()
+    if not isinstance(getattr(loaded, "name", None), str):
         raise UsageError(f"{what} {name!r}: it has no name; give the class a name: ClassVar[str]")
-    return found
+    return loaded
 
 
 def load_object(what: str, name: str) -> Any:

@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from typing import Any, TypeVar, cast
 
@@ -60,7 +60,7 @@ class Registry(dict[str, Entry]):
 
     def only(self, kind: type[Any]) -> Registry[Any]:
         """Return the entries that are of this kind, and all the plug-ins that cannot be used."""
-        part = Registry({name: entry for name, entry in self.items() if issubclass(entry, kind)}, (kind,))
+        part = Registry[Any]({n: e for n, e in self.items() if isinstance(e, type) and issubclass(e, kind)}, (kind,))
         part.refused = self.refused
         return part
 
@@ -86,7 +86,7 @@ def components(package: str, path: Iterable[str], **groups: type[Any]) -> Regist
     """Return the classes of a package and of plug-ins by name; `groups`: the class that each group is about."""
     registry = Registry(discover(package, path, tuple(groups.values())), tuple(groups.values()))
     for group, kind in groups.items():
-        add_plugins(registry, group, lambda plugin, kind=kind: _component(plugin, kind))
+        add_plugins(registry, group, partial(_component, kind=kind))
     return registry
 
 
@@ -127,12 +127,7 @@ def load_instance(plugin: Plugin, kind: type[Entry]) -> Entry:
 def plugins_of(group: str) -> tuple[Plugin, ...]:
     """Return the entry points of `imperfed.<group>`, by name."""
     points = metadata.entry_points(group=f"imperfed.{group}")
-    plugins = {
-        Plugin(
-            point.name, point.value, point.dist.name if point.dist else "?", point.dist.version if point.dist else ""
-        )
-        for point in points
-    }
+    plugins = [Plugin(point.name, point.value, point.dist.name, point.dist.version) for point in points if point.dist]
     return tuple(sorted(plugins, key=lambda plugin: (plugin.name, plugin.distribution)))
 
 

@@ -1,4 +1,7 @@
-"""Every `Partition` defined in a file of this folder: which site gets which rows. Adding one needs no other edit."""
+"""Which site gets which rows: every `Partition` in a file of this folder, and of plug-ins.
+
+Adding one needs no other edit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every `CandidateGenerator` defined in a file of this folder, and those of plug-ins. Adding one needs no other edit."""
+"""Every `CandidateGenerator` in a file of this folder, and those of plug-ins. Adding one needs no other edit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every `Noise` defined in a file of this folder: how labels become wrong. Adding one needs no other edit."""
+"""How labels become wrong: every `Noise` in a file of this folder, and of plug-ins. Adding one needs no other edit."""
 
 from __future__ import annotations
 
