@@ -124,9 +124,14 @@ def load_instance(plugin: Plugin, kind: type[Entry]) -> Entry:
 
 
 @cache
+def entry_points() -> metadata.EntryPoints:
+    """Return the entry points of all installed distributions; reading them takes long."""
+    return metadata.entry_points()
+
+
 def plugins_of(group: str) -> tuple[Plugin, ...]:
     """Return the entry points of `imperfed.<group>`, by name."""
-    points = metadata.entry_points(group=f"imperfed.{group}")
+    points = entry_points().select(group=f"imperfed.{group}")
     plugins = [Plugin(point.name, point.value, point.dist.name, point.dist.version) for point in points if point.dist]
     return tuple(sorted(plugins, key=lambda plugin: (plugin.name, plugin.distribution)))
 

@@ -16,7 +16,7 @@ from imperfed.algorithms import catalogue
 from imperfed.attacks import attacks
 from imperfed.cli.new_project import write_project
 from imperfed.core.errors import UsageError
-from imperfed.core.registry import plugins_of
+from imperfed.core.registry import entry_points
 from imperfed.data.partitions import partitions
 from imperfed.data.sources import sources
 from imperfed.experiments.config import resolve
@@ -102,7 +102,7 @@ def test_where_it_is_missing_a_run_says_what_it_needs(command: str, outcome: dic
 
 def forget() -> None:
     """Forget what was discovered."""
-    for known in (plugins_of, catalogue, attacks, partitions, sources, models):
+    for known in (entry_points, catalogue, attacks, partitions, sources, models):
         known.cache_clear()
 
 
