@@ -100,7 +100,10 @@ def _component(plugin: Plugin, kind: type[Any]) -> type[Any]:
 
 
 def add_plugins(registry: Registry[Entry], group: str, load: Callable[[Plugin], Entry]) -> None:
-    """Add the plug-ins of a group; note why, where one cannot be loaded or takes the name of another entry."""
+    """Add the plug-ins of a group after the built-in entries, which come first wherever the first that fits is taken.
+
+    One that cannot be loaded, or takes the name of another entry, is left out, and the reason noted.
+    """
     plugins = plugins_of(group)
     for plugin in plugins:
         namesakes = [other for other in plugins if other.name == plugin.name]

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from imperfed.algorithms import catalogue
+from imperfed.algorithms import catalogue, reference
 from imperfed.attacks import attacks
 from imperfed.cli.new_project import write_project
 from imperfed.core.errors import UsageError
+from imperfed.core.labels import Exact
 from imperfed.core.registry import entry_points
 from imperfed.data.partitions import partitions
 from imperfed.data.sources import sources
@@ -183,6 +184,12 @@ def test_built_in_names_are_refused_with_both_origins(plugged: Path) -> None:
         in imperfed("list").err
     )
     assert sources()["digits"].title != "Three points"
+
+
+def test_defaults_stay_those_of_imperfed(plugged: Path) -> None:
+    distribution(plugged, "extras", EXTRAS, objectives={"aaa": "extras:Ahead"})
+    assert "aaa" in catalogue()
+    assert reference(Exact).name == "cross-entropy"
 
 
 def test_two_plug_ins_of_one_name_are_both_refused(plugged: Path) -> None:

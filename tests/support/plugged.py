@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from imperfed.algorithms.cross_entropy import CrossEntropy
 from imperfed.core.algorithm import Algorithm
 from imperfed.data.dataset import Dataset
 from imperfed.data.partitions.iid import IIDPartition
@@ -46,6 +47,14 @@ class Own(Algorithm):
     """Plain averaging by another name."""
 
     name: ClassVar[str] = "own"
+
+
+@dataclass(frozen=True)
+class Ahead(CrossEntropy):
+    """Claims to be the default, and its name comes first."""
+
+    name: ClassVar[str] = "aaa"
+    reference: ClassVar[bool] = True
 
 
 def tiny(shape, classes):
