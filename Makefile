@@ -21,7 +21,8 @@ test: $(READY) lint
 
 # The heart of every package in under a minute on two cores: what starts processes, trains for long, draws pages or
 # runs the whole catalogue is left to `make test`.
-SLOW := algorithms/test_drop_in algorithms/test_fedpsl algorithms/test_pfedmo core/test_new_kind engine/test_stacked
+SLOW := algorithms/test_drop_in algorithms/test_fedpsl algorithms/test_pfedmo core/test_new_kind core/test_plugins \
+	engine/test_stacked
 QUICK := tests/core tests/engine tests/algorithms $(SLOW:%=--ignore=tests/%.py) \
 	tests/contract/test_clauses_can_fail.py tests/nn/test_embeddings.py tests/nn/test_optimizers.py tests/attacks \
 	tests/defences/test_robust_rules.py tests/defences/test_splitting.py tests/defences/test_evidence.py \

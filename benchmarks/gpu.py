@@ -40,8 +40,8 @@ from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.device import Hardware
 from imperfed.models import ModelSpec, build
-from tests.contract.cases import Case, cases
-from tests.support.toy import everything, network, one_by_one, world
+from imperfed.testing.cases import Case, cases
+from imperfed.testing.toy import everything, network, one_by_one, world
 
 ROOT = Path(__file__).resolve().parents[1]
 GPU = torch.device("cuda", 0)

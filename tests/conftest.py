@@ -1,14 +1,18 @@
-"""What holds for every test: no GPU unless asked for, and property tests that draw the same examples every time."""
+"""What holds for every test: no GPU unless asked for, one thread, the same examples in property tests every time."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
+import torch
 from hypothesis import settings
+
+pytest.register_assert_rewrite("imperfed.testing")  # failures of the contract suite show the values compared
 
 # Tests fork workers, which a process that has a GPU in use cannot. tests/engine/test_cuda_graph.py needs it set to "0".
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+torch.set_num_threads(1)  # for the small tensors of most tests, more threads only get into each other's way
 settings.register_profile("steady", derandomize=True)
 settings.load_profile("steady")
 

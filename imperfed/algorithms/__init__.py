@@ -1,4 +1,7 @@
-"""The catalogue: every `Algorithm` and `Objective` defined in a file of this folder. Adding one needs no other edit."""
+"""The catalogue: every `Algorithm` and `Objective` defined in a file of this folder, and those of plug-ins.
+
+Adding one needs no other edit.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Labels
 from imperfed.core.objective import Objective
-from imperfed.core.registry import discover
+from imperfed.core.registry import Registry, components
 
 
 @cache
-def catalogue() -> dict[str, type[Algorithm] | type[Objective]]:
+def catalogue() -> Registry[type[Algorithm] | type[Objective]]:
     """Return all methods by name. An objective's name runs it under plain averaging."""
-    return discover(__name__, __path__, (Algorithm, Objective))
+    return components(__name__, __path__, algorithms=Algorithm, objectives=Objective)
 
 
-def objectives() -> dict[str, type[Objective]]:
+def objectives() -> Registry[type[Objective]]:
     """Return all objectives by name."""
-    return {name: method for name, method in catalogue().items() if issubclass(method, Objective)}
+    return catalogue().only(Objective)
 
 
 def reference(kind: type[Labels]) -> Objective:

@@ -1,14 +1,14 @@
-"""Every `Attack` defined in a file of this folder. Adding one needs no other edit."""
+"""Every `Attack` defined in a file of this folder, and those of plug-ins. Adding one needs no other edit."""
 
 from __future__ import annotations
 
 from functools import cache
 
 from imperfed.core.components import Attack
-from imperfed.core.registry import discover
+from imperfed.core.registry import Registry, components
 
 
 @cache
-def attacks() -> dict[str, type[Attack]]:
+def attacks() -> Registry[type[Attack]]:
     """Return all attacks by name."""
-    return discover(__name__, __path__, (Attack,))
+    return components(__name__, __path__, attacks=Attack)

@@ -13,7 +13,7 @@ import typer
 import typer.core
 
 from imperfed import __version__
-from imperfed.cli import completion
+from imperfed.cli import completion, new_project
 from imperfed.cli import site_commands as cli_sites
 from imperfed.cli.options import (
     SETTINGS,
@@ -295,6 +295,7 @@ def schema(
 app.command()(cli_sites.keys)
 app.command(epilog=SETTINGS)(cli_sites.serve)
 app.command()(cli_sites.join)
+app.add_typer(new_project.app, name="new")
 
 
 def _console(stderr: bool = False) -> Console:

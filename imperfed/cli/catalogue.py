@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -18,6 +18,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.core.objective import Objective
+from imperfed.core.registry import Registry
 from imperfed.data.corruption.annotations import annotation_patterns
 from imperfed.data.corruption.candidates import candidate_generators
 from imperfed.data.corruption.noise import noises
@@ -33,7 +34,7 @@ from imperfed.repairs import repairs
 
 Entry = dict[str, Any]
 Method = type[Algorithm] | type[Objective]
-Finder = Callable[[], Mapping[str, type[Any]]]
+Finder = Callable[[], Registry[Any]]
 
 
 def learns_from(method: Method) -> str:
@@ -118,10 +119,23 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     "studies": study_entries,
 }
 
+REGISTRIES: dict[str, Callable[[], Registry[Any]]] = {
+    "algorithms": catalogue,
+    **AROUND,
+    "datasets": sources,
+    "models": models,
+}
+"""The lists to which plug-ins add."""
+
 
 def setting_names() -> dict[str, list[str]]:
     """Return the settings of a run of each method, as section.key; those of generators are of the default ones."""
     return {name: list(resolve(words={"method": name}).flat()) for name in catalogue()}
+
+
+def unusable_plugins() -> dict[str, list[str]]:
+    """Return why plug-ins cannot be used, by the list that they would be in."""
+    return {what: list(registry().refused.values()) for what, registry in REGISTRIES.items()}
 
 
 def show(name: str, as_json: bool, console: Console) -> None:

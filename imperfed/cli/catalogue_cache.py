@@ -34,6 +34,8 @@ class CachedCatalogue:
     """The entries of every list of `imperfed list`."""
     settings: dict[str, list[str]]
     """The settings of a run of each method, as section.key."""
+    unusable: dict[str, list[str]]
+    """Why plug-ins cannot be used, by the list that they would be in."""
 
     def names(self, what: str) -> list[str]:
         """Return the names of one list."""
@@ -57,9 +59,10 @@ def read_catalogue() -> CachedCatalogue:
 
 
 def _from_classes() -> CachedCatalogue:
-    from imperfed.cli.catalogue import LISTS, setting_names
+    from imperfed.cli.catalogue import LISTS, setting_names, unusable_plugins
 
-    return CachedCatalogue({what: entries() for what, entries in LISTS.items()}, setting_names())
+    lists = {what: entries() for what, entries in LISTS.items()}
+    return CachedCatalogue(lists, setting_names(), unusable_plugins())
 
 
 def _key(plug_ins: metadata.EntryPoints, files: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,13 @@ COLUMNS = {"datasets": ("name", "present", "about"), "studies": ("name", "table"
 
 def listing(what: str, as_json: bool, console: Console) -> None:
     """Print one part of the catalogue."""
-    lists = read_catalogue().lists
+    catalogue = read_catalogue()
+    lists = catalogue.lists
     if what not in lists:
         raise unknown("list", what, lists)
     entries = list(map(with_presence, lists[what])) if what == "datasets" else lists[what]
+    for reason in catalogue.unusable.get(what, ()):
+        print(f"warning: {reason}", file=sys.stderr)
     if as_json:
         print(json.dumps(entries, indent=2))
         return

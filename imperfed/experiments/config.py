@@ -22,8 +22,9 @@ from imperfed.attacks import attacks
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.components import Attack, Defence, Repair
 from imperfed.core.errors import UsageError, unknown
+from imperfed.core.loading import import_path
 from imperfed.core.objective import Objective
-from imperfed.core.registry import find
+from imperfed.core.registry import Registry, find
 from imperfed.data.corruption.annotations import annotation_patterns
 from imperfed.data.corruption.annotations.listed import ListedAnnotation
 from imperfed.data.corruption.candidates import candidate_generators
@@ -51,7 +52,7 @@ FIXED: dict[str, type[Any]] = {
     "rounds": Rounds,
     "fairness": Fairness,
 }
-Catalogue = Callable[[], Mapping[str, type[Any]]]
+Catalogue = Callable[[], Registry[type[Any]]]
 CHOSEN: dict[str, Catalogue] = {"repair": repairs, "attack": attacks, "defence": defences}
 """The optional parts of a run besides its method, each chosen by the setting of the same name in `run`."""
 
@@ -182,7 +183,14 @@ def _is_generator(kind: Any) -> bool:
 def settings_of(part: Any) -> dict[str, Scalar]:
     """Return the settings of a part; a generator is given by its name."""
     values = {key: getattr(part, key) for key in options(type(part))}
-    return {key: value.name if isinstance(value, DataGenerator) else value for key, value in values.items()}
+    return {key: _name_of(value) if isinstance(value, DataGenerator) else value for key, value in values.items()}
+
+
+def _name_of(generator: DataGenerator) -> str:
+    """Return the name that chooses a generator: its import path where no catalogue has it."""
+    kind = type(generator)
+    known = any(choice.known().get(kind.name) is kind for choice in GENERATORS.values())
+    return kind.name if known else import_path(kind)
 
 
 def _prefixed(part: Any, section: str) -> dict[str, Scalar]:

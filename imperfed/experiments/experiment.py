@@ -262,7 +262,7 @@ def resume(folder: RunFolder, watch: Watch) -> Summary:
     """Continue from a run's last checkpoint, or from its beginning if it has none yet."""
     config = folder.config()
     watch.prepare(config)
-    with closing(Experiment(config)) as experiment:
+    with folder.naming_missing_plugins(), closing(Experiment(config)) as experiment:
         refuse_other_rows(folder, experiment.data.federation)
         if folder.checkpoint.exists():
             experiment.engine.state.restore(folder.checkpoint)
@@ -308,7 +308,7 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
 
 def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int, features: int) -> Net:
     """Return the network with which a site predicts, from a run's folder, in evaluation mode."""
-    with seeded(config.run.seed, 0, SERVER, "build"):
+    with folder.naming_missing_plugins(), seeded(config.run.seed, 0, SERVER, "build"):
         network = config.method.build(make_network(config, shape, classes, features)).eval()
     net = Net(network, Layout.of(network, config.method.is_personal))
     saved, fields = folder.load_model(site), net.layout.fields

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import torch
@@ -14,6 +15,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from imperfed.core.errors import UsageError, not_negative, positive, unknown
 from imperfed.core.loading import blaming, current_folder_importable, load_function
 from imperfed.core.network import Network
+from imperfed.core.registry import Plugin, Registry, add_plugins
 from imperfed.models import densenet, zoo
 from imperfed.models.zoo import Shape
 
@@ -45,8 +47,27 @@ class Model:
     make: Callable[[ModelSpec, Shape, int], Network]
 
 
-def models() -> dict[str, Model]:
-    """Return all models that come with imperfed, by name."""
+@cache
+def models() -> Registry[Model]:
+    """Return all models that come with imperfed and those of plug-ins, by name."""
+    registry = Registry(_zoo())
+    add_plugins(registry, "models", _plugged)
+    return registry
+
+
+def _plugged(plugin: Plugin) -> Model:
+    """Return the model of a plug-in: a function like the user's own, described by the first line of its docstring."""
+    function = load_function("plug-in", plugin.path)
+    about = inspect.cleandoc(function.__doc__ or "").split("\n")[0]
+    return Model(
+        about,
+        f"inputs of the shapes that {plugin.distribution} is made for",
+        lambda shape: True,
+        lambda spec, shape, classes: _own(plugin.path, shape, classes),
+    )
+
+
+def _zoo() -> dict[str, Model]:
     return {
         "linear": _flat("linear regression: one linear layer, for the squared error", _linear),
         "logistic": _flat("logistic regression: the same network as linear, for the cross-entropy", _linear),

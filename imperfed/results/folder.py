@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -18,6 +18,7 @@ from imperfed.core.atomic import append_lines, write_whole
 from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.declaration import called
 from imperfed.experiments.config import Config, read, resolve
+from imperfed.experiments.plugins import KEY, missing_plugin, plugins_in
 from imperfed.results.summary import Summary
 
 Record = dict[str, Any]
@@ -34,14 +35,15 @@ class RunFolder:
     @classmethod
     def create(cls, out: Path, config: Config, place: Mapping[str, Any]) -> RunFolder:
         """Create a new folder below `out`, or raise an error that says why not; `place`: the hardware of the run."""
-        path = free(out, f"{config.run.title}-{called(config.run.data)}", config.digest())
+        title = config.run.title.replace(":", ".")  # an import path; some file systems have no colons in names
+        path = free(out, f"{title}-{called(config.run.data)}", config.digest())
         try:
             path.mkdir(parents=True)
         except OSError as error:
             raise UsageError(f"cannot write to {out} ({error.strerror}); choose another folder with --out") from error
         folder = cls(path)
         folder.write("config.toml", config.toml())
-        folder.write("env.json", json.dumps(environment() | dict(place), indent=2))
+        folder.write("env.json", json.dumps(environment(config) | dict(place), indent=2))
         return folder
 
     @classmethod
@@ -58,7 +60,17 @@ class RunFolder:
 
     def config(self) -> Config:
         """Return the settings of this run."""
-        return resolve(read(self.path / "config.toml"))
+        with self.naming_missing_plugins():
+            return resolve(read(self.path / "config.toml"))
+
+    @contextmanager
+    def naming_missing_plugins(self) -> Iterator[None]:
+        """Turn an error into one that says which plug-in of this run cannot be imported, if that is so."""
+        try:
+            yield
+        except UsageError as error:
+            missing = missing_plugin(self.environment())
+            raise (error if missing is None else UsageError(f"{self.path} {missing}")) from error
 
     def summary(self) -> Summary | None:
         """Return the summary; None if the run has not finished all its rounds."""
@@ -168,7 +180,7 @@ def free(out: Path, name: str, digest: str) -> Path:
     return path
 
 
-def environment() -> dict[str, Any]:
+def environment(config: Config) -> dict[str, Any]:
     """Return versions and the kind of machine; nothing that identifies a person or a place."""
     import numpy
     import torch
@@ -185,4 +197,5 @@ def environment() -> dict[str, Any]:
         "processor": platform.machine(),
         "cores": cores(),
         "threads per worker": 1,
+        **({KEY: plugins} if (plugins := plugins_in(config)) else {}),
     }

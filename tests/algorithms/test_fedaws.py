@@ -10,8 +10,8 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels import Positive
 from imperfed.data.oracle import Oracle
 from imperfed.engine.local_training import Local
+from imperfed.testing.toy import engine
 from tests.support.positive_labels import ONE_STEP, Hand, linear, run, split, spread, unit
-from tests.support.toy import engine
 from tests.support.transcription import double, near
 
 RATES = {"lr_theta": 0.6, "lr_w": 0.25}

@@ -12,6 +12,7 @@ from imperfed.core.federation import Trusted
 from imperfed.core.labels import Exact
 from imperfed.engine.local_training import plan
 from imperfed.engine.seeds import SERVER, generator
+from imperfed.testing.toy import Plain, differences, engine, network, world
 from tests.support.averaging import (
     LOCAL,
     WITHOUT_MOMENTUM,
@@ -21,7 +22,6 @@ from tests.support.averaging import (
     learn,
 )
 from tests.support.bowls import BATCHES, START, THREE, Bowl, Hand, bowls, keeping_the_head, path, stretched, three
-from tests.support.toy import Plain, differences, engine, network, world
 from tests.support.transcription import double, near
 
 

@@ -14,9 +14,9 @@ from imperfed.core.exchange import Updates
 from imperfed.core.labels import Annotated
 from imperfed.core.network import Layout, Net
 from imperfed.engine.local_training import Local
+from imperfed.testing.toy import Watched, engine, network, world
 from tests.support.averaging import EQUAL, LOCAL, assert_composes, assert_same_models, learn
 from tests.support.bowls import THREE, Bowl, Hand, bowls, keeping_the_head, stretched
-from tests.support.toy import Watched, engine, network, world
 from tests.support.transcription import double, near, tiny_net
 
 PARTS = [(True, True), (True, False), (False, True), (False, False)]

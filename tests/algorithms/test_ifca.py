@@ -14,9 +14,9 @@ from imperfed.core.errors import UsageError
 from imperfed.defences.median import Median
 from imperfed.defences.trimmed_mean import TrimmedMean
 from imperfed.engine.local_training import Local
+from imperfed.testing.toy import Watched, engine
 from tests.support.bowls import Bowl, bowls, only
 from tests.support.fair_federation import defended, federation
-from tests.support.toy import Watched, engine
 
 
 def leap(ends: list[list[float]], start: tuple[float, ...], others: list[list[float]]) -> Watched:

@@ -15,8 +15,8 @@ from imperfed.core.labels import Candidates
 from imperfed.core.network import Net
 from imperfed.engine.local_training import Local, SiteData, plan, train_locally
 from imperfed.nn.losses import masked_best, weighted_ce
-from tests.support.toy import LOCAL as TOY
-from tests.support.toy import engine, network, world
+from imperfed.testing.toy import LOCAL as TOY
+from imperfed.testing.toy import engine, network, world
 from tests.support.transcription import (
     UNIFORM,
     Answers,

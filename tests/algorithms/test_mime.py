@@ -12,6 +12,7 @@ from imperfed.core.labels import Exact
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
+from imperfed.testing.toy import Plain, Watched, engine, network, one_by_one, world
 from tests.support.averaging import (
     LOCAL,
     WITHOUT_MOMENTUM,
@@ -21,7 +22,6 @@ from tests.support.averaging import (
     learn,
 )
 from tests.support.bowls import Hand, Narrow, bowls, keeping_the_head, only, path, three
-from tests.support.toy import Plain, Watched, engine, network, one_by_one, world
 from tests.support.transcription import double, near
 
 ONCE = Local(steps=1, batch=8, lr=0.1)

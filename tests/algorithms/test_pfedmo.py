@@ -17,10 +17,10 @@ from imperfed.data.oracle import Oracle
 from imperfed.defences.krum import Krum
 from imperfed.engine.local_training import plan
 from imperfed.engine.seeds import SERVER, generator
+from imperfed.testing.toy import LOCAL, Plain, Watched, engine, network, world
 from tests.support.averaging import assert_buffers_are_averaged, assert_same_models, learn
 from tests.support.bowls import BATCHES, START, THREE, TWO, TWO_STEPS, Bowl, Hand, bowls, only, stretched
 from tests.support.fair_federation import defended, federation
-from tests.support.toy import LOCAL, Plain, Watched, engine, network, world
 from tests.support.transcription import double, near
 
 

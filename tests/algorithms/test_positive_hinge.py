@@ -9,7 +9,7 @@ from imperfed.core.labels import Positive
 from imperfed.core.network import Layout, Net, Network
 from imperfed.engine.local_training import Local
 from imperfed.nn.embeddings import ClassMatrix
-from tests.support.toy import engine, network, world
+from imperfed.testing.toy import engine, network, world
 from tests.support.transcription import batch, near, tiny_net
 
 W = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]], dtype=torch.float64)

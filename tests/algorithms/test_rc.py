@@ -15,7 +15,7 @@ from imperfed.algorithms.rc import RC
 from imperfed.core.labels import Candidates
 from imperfed.core.objective import Objective
 from imperfed.nn.losses import masked_softmax
-from tests.support.toy import LOCAL, engine, network, world
+from imperfed.testing.toy import LOCAL, engine, network, world
 from tests.support.transcription import (
     UNIFORM,
     Answers,

@@ -10,6 +10,7 @@ from imperfed.algorithms.scaffold import Scaffold
 from imperfed.core.errors import UsageError
 from imperfed.defences.median import Median
 from imperfed.engine.local_training import Local
+from imperfed.testing.toy import engine, network
 from tests.support.averaging import (
     EQUAL,
     LOCAL,
@@ -21,7 +22,6 @@ from tests.support.averaging import (
 )
 from tests.support.bowls import BATCHES, Hand, Narrow, bowls, keeping_the_head, only, path, three
 from tests.support.fair_federation import defended, federation
-from tests.support.toy import engine, network
 from tests.support.transcription import double, near
 
 

@@ -13,7 +13,7 @@ from imperfed.core.components import Attack, apply_attack
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Attribute
 from imperfed.core.labels import Exact, Labels
-from tests.support.toy import world
+from imperfed.testing.toy import world
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,10 @@ from imperfed.core.errors import ImperfedError
 from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.objective import Objective
 from imperfed.engine.engine import Engine
-from tests.contract import checks, mishaps
-from tests.contract.cases import Case
-from tests.contract.test_contract import CLAUSES
+from imperfed.testing import CLAUSES, clauses, mishaps
+from imperfed.testing.cases import Case
+from imperfed.testing.toy import Plain
 from tests.support.methods import averaging
-from tests.support.toy import Plain
 
 
 class Nudged(Plain):
@@ -228,25 +227,25 @@ class Unstoppable(Algorithm):
 
 
 BREACHES: list[tuple[Callable[[Case], None], Case]] = [
-    (checks.same_seed_same_bits, Case(averaging(), Counting())),
-    (checks.workers_make_no_difference, Case(averaging(), ByProcess())),
-    (checks.one_program_for_all_makes_no_difference, Case(averaging(), MeanOfAll())),
-    (checks.resuming_makes_no_difference, Case(averaging(), Counting())),
-    (checks.truth_makes_no_difference, Case(averaging(), Peeping())),
-    (checks.inputs_are_not_mutated, Case(Overwriting(), Plain())),
-    (checks.nothing_changes_before_an_answer_is_accepted, Case(Scribbling(), Plain())),
-    (checks.padding_makes_no_difference, Case(averaging(), MeanOfAll())),
-    (checks.order_of_answers_makes_no_difference, Case(FirstOnly(), Plain())),
-    (checks.one_client_works, Case(Spread(), Plain())),
-    (checks.sites_do_not_see_each_other, Case(averaging(), Gossiping())),
-    (checks.uploads_hold_no_rows, Case(Telling(what="row"), Plain())),
-    (checks.uploads_hold_no_rows, Case(Telling(what="labels"), Plain())),
-    (checks.uploads_hold_no_rows, Case(Telling(what="beliefs"), Plain())),
-    (checks.uploads_hold_no_rows, Case(Telling(what="size"), Plain())),
-    (checks.uploads_hold_no_rows, Case(TellingBatch(), Plain())),
-    (checks.it_learns, Case(averaging(), Flat())),
-    (checks.beliefs_are_probabilities, Case(averaging(), Sure())),
-    (checks.methods_hold_nothing_but_their_settings, Case(Hoarding(), Plain())),
+    (clauses.same_seed_same_bits, Case(averaging(), Counting())),
+    (clauses.workers_make_no_difference, Case(averaging(), ByProcess())),
+    (clauses.one_program_for_all_makes_no_difference, Case(averaging(), MeanOfAll())),
+    (clauses.resuming_makes_no_difference, Case(averaging(), Counting())),
+    (clauses.truth_makes_no_difference, Case(averaging(), Peeping())),
+    (clauses.inputs_are_not_mutated, Case(Overwriting(), Plain())),
+    (clauses.nothing_changes_before_an_answer_is_accepted, Case(Scribbling(), Plain())),
+    (clauses.padding_makes_no_difference, Case(averaging(), MeanOfAll())),
+    (clauses.order_of_answers_makes_no_difference, Case(FirstOnly(), Plain())),
+    (clauses.one_client_works, Case(Spread(), Plain())),
+    (clauses.sites_do_not_see_each_other, Case(averaging(), Gossiping())),
+    (clauses.uploads_hold_no_rows, Case(Telling(what="row"), Plain())),
+    (clauses.uploads_hold_no_rows, Case(Telling(what="labels"), Plain())),
+    (clauses.uploads_hold_no_rows, Case(Telling(what="beliefs"), Plain())),
+    (clauses.uploads_hold_no_rows, Case(Telling(what="size"), Plain())),
+    (clauses.uploads_hold_no_rows, Case(TellingBatch(), Plain())),
+    (clauses.it_learns, Case(averaging(), Flat())),
+    (clauses.beliefs_are_probabilities, Case(averaging(), Sure())),
+    (clauses.methods_hold_nothing_but_their_settings, Case(Hoarding(), Plain())),
     (mishaps.a_site_that_drops_out_is_left_out, Case(Scribbling(), Plain())),
     (mishaps.nan_is_refused, Case(Reckless(), Forgetful())),
     (mishaps.wrong_shapes_are_refused, Case(Unstoppable(), Plain())),
@@ -260,7 +259,6 @@ BREACH = (
     ImperfedError,
     DataDependentOutputException,
     DynamicOutputShapeException,
-    pytest.fail.Exception,
 )
 
 

@@ -8,31 +8,8 @@ import pytest
 
 from imperfed.algorithms import catalogue
 from imperfed.core.objective import Objective
-from tests.contract import checks, mishaps
-from tests.contract.cases import Case, cases
-
-CLAUSES: tuple[Callable[[Case], None], ...] = (
-    checks.same_seed_same_bits,
-    checks.workers_make_no_difference,
-    checks.one_program_for_all_makes_no_difference,
-    checks.resuming_makes_no_difference,
-    checks.truth_makes_no_difference,
-    checks.inputs_are_not_mutated,
-    checks.nothing_changes_before_an_answer_is_accepted,
-    checks.padding_makes_no_difference,
-    checks.order_of_answers_makes_no_difference,
-    checks.one_client_works,
-    checks.sites_do_not_see_each_other,
-    checks.uploads_hold_no_rows,
-    checks.it_learns,
-    checks.beliefs_are_probabilities,
-    checks.methods_hold_nothing_but_their_settings,
-    mishaps.a_site_that_drops_out_is_left_out,
-    mishaps.nan_is_refused,
-    mishaps.wrong_shapes_are_refused,
-    mishaps.the_quorum_holds,
-    mishaps.local_steps_are_static,
-)
+from imperfed.testing import CLAUSES
+from imperfed.testing.cases import Case, cases
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)

@@ -14,7 +14,7 @@ from imperfed.core.errors import DataError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import KINDS as DISCOVERED
 from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
-from tests.support.toy import world
+from imperfed.testing.toy import world
 
 KINDS: list[type[Labels]] = [Exact, Positive, Candidates, Memberships, Positives, Annotated]
 YES, NO = True, False

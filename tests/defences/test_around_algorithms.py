@@ -17,9 +17,9 @@ from imperfed.defences.fairfedpapl import FairFedPAPL
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
 from imperfed.defences.median import Median
 from imperfed.defences.trimmed_mean import TrimmedMean
+from imperfed.testing.toy import Watched
 from tests.support.fair_federation import SIZES, defended, federation
 from tests.support.methods import algorithms, averaging, overriding
-from tests.support.toy import Watched
 
 ALL = [Krum(), MultiKrum(), Median(), TrimmedMean(), FairFedPAPL(target="green", unprivileged="high")]
 ADVERSARIES = (1, 4, 8)

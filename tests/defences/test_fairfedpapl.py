@@ -15,9 +15,9 @@ from imperfed.core.federation import Attribute
 from imperfed.core.network import Layout, Net
 from imperfed.defences.fairfedpapl import FairFedPAPL, evidence
 from imperfed.defences.fairfedpapl.inversion import Reconstruction
+from imperfed.testing.toy import Watched
 from tests.support.fair_federation import CLASSES, GROUPS, SIZES, T, U, defended, federation, network
 from tests.support.methods import averaging
-from tests.support.toy import Watched
 
 GREEN = {"target": "green", "unprivileged": "high"}
 ADVERSARIES = (1, 4, 8)

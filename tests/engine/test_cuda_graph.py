@@ -13,8 +13,8 @@ from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.device import Hardware
+from imperfed.testing.toy import LOCAL, Plain, differences, everything, network, one_by_one, world
 from tests.support.methods import averaging, overriding
-from tests.support.toy import LOCAL, Plain, differences, everything, network, one_by_one, world
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or none in CUDA_VISIBLE_DEVICES")
 

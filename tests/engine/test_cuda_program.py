@@ -9,7 +9,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.labels import Exact
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.backends.cuda.program import draws
-from tests.support.toy import Plain, differences, engine, everything, network, one_by_one, step_by_step, world
+from imperfed.testing.toy import Plain, differences, engine, everything, network, one_by_one, step_by_step, world
 
 
 @pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.RReLU()], ids=repr)

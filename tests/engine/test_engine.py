@@ -17,7 +17,7 @@ from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels import Exact
 from imperfed.core.network import Network
 from imperfed.engine.population import Scores
-from tests.support.toy import LOCAL, SIZES, Plain, differences, engine, everything, network, world
+from imperfed.testing.toy import LOCAL, SIZES, Plain, differences, engine, everything, network, world
 
 SCENE = world(Exact)
 WEIGHTS = 6 * 8 + 8 + 8 * 4 + 4

@@ -13,7 +13,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.labels import Exact
 from imperfed.engine.local_training import Local, Plan, plan
 from imperfed.engine.seeds import generator
-from tests.support.toy import Plain, Watched, engine, network, world
+from imperfed.testing.toy import Plain, Watched, engine, network, world
 
 
 def batches_of(e: Watched, round: int, site: int, n: int) -> list[Tensor]:

@@ -23,7 +23,7 @@ from imperfed.core.labels import Exact
 from imperfed.core.objective import Objective
 from imperfed.engine.backends.task_pool import ProcessPool
 from imperfed.engine.failures import Crashed, Failure, Misshapen, NotFinite
-from tests.support.toy import Plain, Watched, differences, engine, everything, network, world
+from imperfed.testing.toy import Plain, Watched, differences, engine, everything, network, world
 
 SCENE = world(Exact)
 

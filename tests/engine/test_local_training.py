@@ -14,7 +14,7 @@ from imperfed.core.labels import Exact
 from imperfed.core.network import Layout, Net
 from imperfed.engine.local_training import Local, Plan, SiteData, batches, plan, train_locally, widen
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
-from tests.support.toy import Plain, network, world
+from imperfed.testing.toy import Plain, network, world
 
 MODEST = settings(deadline=None, max_examples=40)
 

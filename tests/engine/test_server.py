@@ -23,8 +23,8 @@ from imperfed.engine.engine import Engine
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
+from imperfed.testing.toy import LOCAL, OneStep, Plain, differences, engine, everything, network, world
 from tests.support.methods import algorithms, averaging, overriding, shares_nothing
-from tests.support.toy import LOCAL, OneStep, Plain, differences, engine, everything, network, world
 
 SCENE = world(Exact)
 

@@ -10,8 +10,8 @@ from imperfed.core.batch import Batch
 from imperfed.core.objective import Objective
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.local_training import plan
+from imperfed.testing.toy import differences, engine, world
 from tests.support.methods import objectives
-from tests.support.toy import differences, engine, world
 
 KNOWING = [objective for objective in objectives() if objective.has_site_stats]
 

@@ -20,9 +20,9 @@ from imperfed.engine.backends import process, worker
 from imperfed.engine.backends.sequential import respond
 from imperfed.engine.backends.stacked import StackedNet, train_stacked
 from imperfed.models import ModelSpec, build
-from tests.contract.cases import Case, cases
+from imperfed.testing.cases import Case, cases
+from imperfed.testing.toy import LOCAL, Plain, Watched, differences, engine, everything, network, world
 from tests.support.methods import objectives, overriding, shares_nothing
-from tests.support.toy import LOCAL, Plain, Watched, differences, engine, everything, network, world
 
 
 def answers_alike(e: Watched, sites: list[int]) -> None:

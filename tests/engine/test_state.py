@@ -19,7 +19,7 @@ from imperfed.core.errors import DataError
 from imperfed.core.exchange import Updates
 from imperfed.core.labels import Exact
 from imperfed.engine.state import nbytes, shared
-from tests.support.toy import Plain, Watched, differences, engine, everything, world
+from imperfed.testing.toy import Plain, Watched, differences, engine, everything, world
 
 SCENE = world(Exact)
 

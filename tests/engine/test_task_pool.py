@@ -14,7 +14,7 @@ from imperfed.core.labels import Exact
 from imperfed.engine.backends.process import ONE_PROCESS, ProcessBackend
 from imperfed.engine.backends.task_pool import InlinePool, ProcessPool, unforkable
 from imperfed.engine.local_training import Local
-from tests.support.toy import Plain, Watched, differences, engine, everything, world
+from imperfed.testing.toy import Plain, Watched, differences, engine, everything, world
 
 
 @contextmanager

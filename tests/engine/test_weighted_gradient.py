@@ -9,7 +9,7 @@ from imperfed.core.labels import Exact
 from imperfed.engine.backends import weighted_gradient as module
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.local_training import Local
-from tests.support.toy import OneStep, Plain, engine, world
+from imperfed.testing.toy import OneStep, Plain, engine, world
 
 
 def test_the_way_is_kept_while_the_same_sites_are_on_duty() -> None:

@@ -11,8 +11,8 @@ import pytest
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact, Positive
 from imperfed.experiments.experiment import Experiment, held_by_sites, load_data
+from imperfed.testing.toy import differences
 from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
-from tests.support.toy import differences
 
 
 @pytest.fixture(scope="module")

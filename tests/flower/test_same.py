@@ -12,7 +12,7 @@ import torch
 from imperfed.core.batch import Tree
 from imperfed.core.labels import Candidates, Exact
 from imperfed.flower.messages.payload import Payload, pack, size
-from tests.contract.cases import Case, cases
+from imperfed.testing.cases import Case, cases
 from tests.support.inspector import assert_nothing_private
 from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
 

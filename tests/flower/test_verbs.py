@@ -31,7 +31,7 @@ from imperfed.flower.processes.keys import SiteKeys, make_keys
 from imperfed.flower.processes.supernode import CoordinatorAddress
 from imperfed.flower.site.joining import Joining
 from imperfed.results.predict import predict_file
-from tests.support.toy import differences
+from imperfed.testing.toy import differences
 
 SITES = ("north", "south")
 SETTINGS = ["--rounds", "2", "--model", "tests.support.rehearsal:normalised"]  # one that is not stacked in one process

@@ -13,8 +13,8 @@ from imperfed.algorithms.pfedpll import LCP
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.labels import Candidates, Exact
 from imperfed.engine.local_training import Local
+from imperfed.testing.toy import LOCAL, Plain, Watched, differences, engine, network, world
 from tests.support.bowls import keeping_the_head
-from tests.support.toy import LOCAL, Plain, Watched, differences, engine, network, world
 
 EQUAL = (20, 20, 20)
 WITHOUT_MOMENTUM = replace(LOCAL, momentum=0.0)

@@ -20,7 +20,7 @@ from imperfed.core.objective import Objective
 from imperfed.data.oracle import Oracle
 from imperfed.engine.local_training import Local, plan
 from imperfed.engine.seeds import generator
-from tests.support.toy import Watched, engine
+from imperfed.testing.toy import Watched, engine
 
 
 @dataclass(frozen=True)

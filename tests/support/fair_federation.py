@@ -17,7 +17,7 @@ from imperfed.data.oracle import Oracle
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
-from tests.support.toy import Plain, Watched
+from imperfed.testing.toy import Plain, Watched
 
 GROUPS, CLASSES, NUMBERS = ("red", "green", "blue"), ("low", "medium", "high"), 5
 ATTRIBUTE = Attribute("colour", GROUPS, 1)

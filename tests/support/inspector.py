@@ -6,7 +6,7 @@ from torch import Tensor
 
 from imperfed.core.batch import Tree
 from imperfed.flower.messages.payload import Payload, unpack
-from tests.contract.checks import RUN, found
+from imperfed.testing.clauses import RUN, found
 from tests.support.rehearsal import Apart
 
 CARD = {"name", "rows", "kind", "classes", "shape", "features", "tests", "several"}

@@ -7,7 +7,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.labels import Labels
 from imperfed.core.network import Layout
 from imperfed.core.objective import Objective
-from tests.support.toy import network
+from imperfed.testing.toy import network
 
 
 def algorithms(kind: type[Labels] | None = None) -> list[Algorithm]:

@@ -16,7 +16,7 @@ from imperfed.core.labels import Positive
 from imperfed.core.network import Network
 from imperfed.data.oracle import Oracle
 from imperfed.engine.local_training import Local
-from tests.support.toy import Watched, engine
+from imperfed.testing.toy import Watched, engine
 
 SETS = ((0,), (0, 1), (1, 2), (0, 1, 2), (2,), (3,), (0, 3), (0, 2))
 """The labels of each example; label 3 is held by two sites below."""

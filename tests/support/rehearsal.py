@@ -25,7 +25,7 @@ from imperfed.flower.messages.transport import Timeouts
 from imperfed.flower.site.handlers import make_app
 from imperfed.flower.site.runtime import LocalSite, open_site
 from imperfed.results.folder import RunFolder
-from tests.support.toy import LOCAL, differences, world
+from imperfed.testing.toy import LOCAL, differences, world
 
 AT_ONCE = Timeouts(gather=5, hello=5, answer=0.05, poll=0.005)
 

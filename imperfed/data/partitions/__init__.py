@@ -1,14 +1,17 @@
-"""Every `Partition` defined in a file of this folder: which site gets which rows. Adding one needs no other edit."""
+"""Which site gets which rows: every `Partition` in a file of this folder, and of plug-ins.
+
+Adding one needs no other edit.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 
-from imperfed.core.registry import discover
+from imperfed.core.registry import Registry, components
 from imperfed.data.partitions.base import Partition
 
 
 @cache
-def partitions() -> dict[str, type[Partition]]:
+def partitions() -> Registry[type[Partition]]:
     """Return all partitions by name."""
-    return discover(__name__, __path__, (Partition,))
+    return components(__name__, __path__, partitions=Partition)

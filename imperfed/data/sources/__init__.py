@@ -1,5 +1,7 @@
 """The built-in datasets. Every file in this folder has its own `CATALOGUE`: adding one needs no other edit.
 
+A plug-in adds a `Source` of its own.
+
 Nothing is ever downloaded. A missing file is an error that says where to get it.
 """
 
@@ -11,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from imperfed.core.errors import DataError, UsageError, unknown
+from imperfed.core.registry import Registry, add_plugins, load_instance
 from imperfed.data import readers, sparse
 from imperfed.data.dataset import Dataset
 from imperfed.data.source import Source, data_folder
@@ -19,9 +22,11 @@ OWN_FILES = {".npz": readers.read_npz, ".mat": sparse.read_own_mat, ".txt": spar
 
 
 @cache
-def sources() -> dict[str, Source]:
-    """Return all built-in datasets by name."""
-    return {source.name: source for family in _families() for source in family}
+def sources() -> Registry[Source]:
+    """Return all built-in datasets and those of plug-ins, by name."""
+    registry = Registry({source.name: source for family in _families() for source in family})
+    add_plugins(registry, "datasets", lambda plugin: load_instance(plugin, Source))
+    return registry
 
 
 def load(name_or_path: str) -> Dataset:

@@ -31,12 +31,11 @@ from imperfed.evaluation.evaluator import Evaluator
 
 INPUTS, CLASSES = 6, 4
 SIZES = (12, 20, 31, 26)
-torch.set_num_threads(1)  # for tensors this small, more threads only get into each other's way
 LOCAL = Local(steps=5, batch=8, lr=0.05, momentum=0.9, weight_decay=0.01)
 
 
 def rows_of(kind: type[Labels], n: int, draw: torch.Generator) -> tuple[Tensor, Tensor, Labels]:
-    """Inputs, truth and imperfect labels: well separated Gaussians, or a sum of them where classes may coincide."""
+    """Return inputs, truth and imperfect labels: separated Gaussians, or a sum of them where classes may coincide."""
     centres = 4 * torch.eye(CLASSES, INPUTS)
     noise = 0.5 * torch.randn(n, INPUTS, generator=draw)
     luck = torch.rand(n, CLASSES, generator=draw)
@@ -62,7 +61,7 @@ def rows_of(kind: type[Labels], n: int, draw: torch.Generator) -> tuple[Tensor, 
 
 
 def world(kind: type[Labels], sizes: tuple[int, ...] = SIZES, seed: int = 0) -> tuple[Federation, Oracle]:
-    """A federation of these sizes and the truth about it, with 40 test rows a site."""
+    """Return a federation of these sizes and the truth about it, with 40 test rows per site."""
     draw = torch.Generator().manual_seed(seed)
     n = sum(sizes)
     x, truth, labels = rows_of(kind, n, draw)
@@ -87,7 +86,7 @@ def world(kind: type[Labels], sizes: tuple[int, ...] = SIZES, seed: int = 0) -> 
 
 
 def network(*layers: nn.Module) -> Network:
-    """Two layers of 8 hidden units, the same every time; `layers` follow the first."""
+    """Return a network of 8 hidden units with the same weights every time; `layers` follow the first layer."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return Network(nn.Sequential(nn.Linear(INPUTS, 8), *layers, nn.Tanh()), nn.Linear(8, CLASSES))
@@ -125,7 +124,7 @@ class OneStep(Algorithm):
 
 
 class Direct:
-    """Records nothing: does the work whenever it is asked for, one piece after the other."""
+    """A capturer that records nothing: it does the work whenever asked, one piece after the other."""
 
     def side_by_side(self, work: Callable[[int], Any], count: int) -> list[Any]:
         return [work(m) for m in range(count)]
@@ -177,7 +176,7 @@ def engine(
     make_backend: MakeBackend = ProcessBackend,
     **rounds: Any,
 ) -> Watched:
-    """A run of two rounds in the calling process unless told otherwise."""
+    """Return an engine of two rounds in the calling process, unless set otherwise."""
     federation, oracle = data
     how = Rounds(**({"rounds": 2, "workers": 1} | rounds))
     return Watched(
@@ -186,7 +185,7 @@ def engine(
 
 
 def everything(engine: Engine) -> Tree:
-    """All that a run remembers and every site's model, copied."""
+    """Return all that a run remembers and every site's model, copied."""
     tree = {name: t.clone() for name, t in engine.state.flat().items()}
     for k in range(engine.population.evaluator.sites):
         tree |= {f"model {k}/{name}": t for name, t in engine.model(k).items()}
@@ -194,7 +193,7 @@ def everything(engine: Engine) -> Tree:
 
 
 def differences(a: Tree, b: Tree, tolerance: float = 0.0) -> list[str]:
-    """The names under which two trees differ: by a bit, or by more than the tolerance."""
+    """Return the names under which two trees differ: by a bit, or by more than the tolerance."""
     if a.keys() != b.keys():
         return sorted(a.keys() ^ b.keys())
     if tolerance:
