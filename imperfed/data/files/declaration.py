@@ -166,14 +166,20 @@ def parse(text: str, path: Path = Path(FILE)) -> Declaration:
         entries = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise DataError(f"{path}: not a TOML file ({error})") from error
-    from imperfed.data.files.rules import note_broken
-
     problems = Problems()
     name = path.resolve().parent.name or "federation"
-    declaration: Declaration = _filled(Declaration, {"name": name} | entries, "", path, problems)
+    declaration = declared({"name": name} | entries, path, problems)
+    problems.check(str(path))
+    return declaration
+
+
+def declared(entries: Mapping[str, Any], path: Path, problems: Problems) -> Declaration:
+    """Return the declaration with these entries; everything that is wrong with them is noted."""
+    from imperfed.data.files.rules import note_broken
+
+    declaration: Declaration = _filled(Declaration, entries, "", path, problems)
     declaration = replace(declaration, folder=path.parent)
     note_broken(declaration, path, problems)
-    problems.check(str(path))
     return declaration
 
 
