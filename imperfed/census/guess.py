@@ -19,6 +19,7 @@ from imperfed.census.roles import (
     guess_attribute,
     guess_group,
     guess_id,
+    guess_image,
     guess_inputs,
     guess_labels,
     guess_site,
@@ -80,18 +81,20 @@ def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
             f"{about.folder}: the files at {layout.sites} have no column in common; a federation needs some"
         )
     site = guess_site(look) if "*" not in layout.sites else ""
-    image = next((name for name, column in look.columns.items() if column.paths), "")
-    if image:
-        look.take(image, f"image: {image} holds paths of images")
+    image = guess_image(look)
     labels = guess_labels(look, site)
+    return guess_rest(replace(about, delimiter=delimiter, site_column=site, labels=labels), look, image)
+
+
+def guess_rest(about: Declaration, look: Look, image: str) -> Guess:
+    """Guess the roles of the columns that are neither sites nor labels nor, if `image` names one, images."""
     attribute = None if image else guess_attribute(look)
-    name = guess_id(look, image, site)
+    name = guess_id(look, image, about.site_column)
     group = guess_group(look)
-    leave_out(look, labels, site)
+    leave_out(look, about.labels, about.site_column)
     inputs = guess_inputs(look, image)
-    look.why += absent(layout, files, look.scattered)
-    declaration = replace(about, delimiter=delimiter, site_column=site, id=name, group=group, inputs=inputs)
-    return Guess(replace(declaration, labels=labels, attribute=attribute), tuple(look.why))
+    look.why += absent(look.layout, look.files, look.scattered)
+    return Guess(replace(about, id=name, group=group, inputs=inputs, attribute=attribute), tuple(look.why))
 
 
 def _besides(layout: FolderLayout) -> list[str]:

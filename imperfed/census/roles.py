@@ -174,6 +174,14 @@ def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelCol
     return LabelColumns("annotated", names, columns=names, uncertain=uncertain)
 
 
+def guess_image(look: Look) -> str:
+    """Guess the column of paths of images; empty if there is none."""
+    image = next((name for name, column in look.columns.items() if column.paths), "")
+    if image:
+        look.take(image, f"image: {image} holds paths of images")
+    return image
+
+
 def guess_attribute(look: Look) -> SensitiveColumn | None:
     """Guess the sensitive attribute: a column with such a name, or one of sets that are not labels."""
     sets = [c for c in look.columns.values() if c.few and c.separator()]
