@@ -91,7 +91,7 @@ def read_tables(data: Any, described: Mapping[str, Any]) -> MemoryData:
     entries |= {"sites": _places("data", sites)} | {key: _places(key, part) for key, part in parts.items()}
     problems = Problems()
     declaration = replace(declared(_as_toml(entries), Path(FILE), problems), in_memory=True)
-    refuse(problems, UsageError)
+    _refuse_arguments(problems)
     return MemoryData(_read(declaration, sites, parts), guessed)
 
 
@@ -123,7 +123,7 @@ def _read(
 ) -> Reading:
     tables = {str(table): table for part in (sites, *parts.values()) for table in part.values()}
     reading = read_sites(declaration, tables)
-    refuse(reading.problems, DataError)
+    refuse(reading.problems)
     return reading
 
 
@@ -177,15 +177,24 @@ def _as_toml(value: Any) -> Any:
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
-def refuse(problems: Problems, kind: type[DataError | UsageError]) -> None:
+def _refuse_arguments(problems: Problems) -> None:
+    """Raise one error with the first problem of every argument: further ones may follow from it."""
+    first: dict[str, str] = {}
+    for problem in map(_as_argument, problems.kept):
+        first.setdefault(str(problem.file), str(problem))
+    if first:
+        raise UsageError("\n".join(first.values()))
+
+
+def refuse(problems: Problems) -> None:
     """Raise one error with all problems, on a line of its own if there is only one."""
     if not problems:
         return
     kept = [_as_argument(problem) for problem in problems.kept]
     if len(problems) == 1:
-        raise kind(str(kept[0]))
+        raise DataError(str(kept[0]))
     lines = replace(problems, kept=kept).lines()
-    raise kind(f"{len(problems):,} problems with the data" + "".join(f"\n  {line}" for line in lines))
+    raise DataError(f"{len(problems):,} problems with the data" + "".join(f"\n  {line}" for line in lines))
 
 
 def _as_argument(problem: Problem) -> Problem:

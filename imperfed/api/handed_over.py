@@ -33,7 +33,14 @@ def is_arrays(value: Any) -> bool:
 
 
 def as_memory_table(value: Any, name: str) -> MemoryTable:
-    """Return a table, arrays or a dataset under the name by which messages call it."""
+    """Return a table, arrays or a dataset under the name by which messages call it; refuse one without rows."""
+    table = _as_table(value, name)
+    if not table.rows:
+        raise UsageError(f"{name}: no rows; hand over at least one, or leave {name} out")
+    return table
+
+
+def _as_table(value: Any, name: str) -> MemoryTable:
     if is_table(value):
         return _of_table(value, name)
     if is_arrays(value):

@@ -129,7 +129,7 @@ class RunResult:
             declaration = replace(declaration, id="")
         problems = Problems()
         new = read_rows(table, declaration, NEW, problems)
-        refuse(problems, DataError)
+        refuse(problems)
         assert new is not None
         check_inputs(new.x, self.summary, "rows")
         column = declaration.site_column
