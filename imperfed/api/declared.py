@@ -63,6 +63,7 @@ class MemoryData:
 
 def split_keywords(keywords: Mapping[str, Any], in_memory: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the arguments that describe data in memory, and the settings of the run."""
+    keywords = {key: value for key, value in keywords.items() if key not in ARGUMENTS or value is not None}
     described = {key: value for key, value in keywords.items() if key in ARGUMENTS and not _is_share(key, value)}
     if not in_memory:
         described = {key: value for key, value in described.items() if key not in ALSO_SETTINGS or not _is_plain(value)}
@@ -85,7 +86,7 @@ def _is_plain(value: Any) -> bool:
 def read_tables(data: Any, described: Mapping[str, Any]) -> MemoryData:
     """Return the rows of tables, arrays or datasets; one error says everything that is wrong."""
     sites = by_site(data, "data")
-    parts = {key: _part(key, described[key]) for key in PARTS if described.get(key) is not None}
+    parts = {key: _part(key, described[key]) for key in PARTS if key in described}
     entries = _entries(sites, described)
     entries, guessed = complete(entries, sites)
     entries |= {"sites": _places("data", sites)} | {key: _places(key, part) for key, part in parts.items()}
@@ -98,7 +99,7 @@ def read_tables(data: Any, described: Mapping[str, Any]) -> MemoryData:
 def read_again(declaration: Declaration, data: Any, described: Mapping[str, Any]) -> MemoryData:
     """Return the rows of tables that are read by the declaration of an earlier run."""
     sites = by_site(data, "data")
-    parts = {key: _part(key, described[key]) for key in PARTS if described.get(key) is not None}
+    parts = {key: _part(key, described[key]) for key in PARTS if key in described}
     for key, tables in ({"sites": sites} | parts).items():
         argument = "data" if key == "sites" else key
         if _places(argument, tables) != (before := getattr(declaration, key)):
@@ -132,33 +133,45 @@ def _read(
 
 def _entries(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> Entries:
     """Return what the caller says, by the keys of federation.toml."""
-    label, site, inputs = described.get("label"), described.get("site"), described.get("inputs")
     arrays = next(iter(sites.values())).suffix == ".npz"
-    if "" in sites and arrays:
-        raise UsageError("data: arrays of no site; hand over {site: (x, labels)}, one pair per site")
-    if ("" in sites) != (site is not None):
-        raise UsageError(
-            "site=...: missing; name the column that says which site a row belongs to, or hand over {site: table}"
-            if site is None
-            else f"site={site!r}: the sites are named by the keys of data; leave it out"
-        )
-    if arrays and (label is not None or (inputs is not None and not isinstance(inputs, Mapping))):
-        raise UsageError(f"{'label' if label is not None else 'inputs'}=...: arrays have no columns; leave it out")
-    if not arrays and label is None:
-        raise UsageError("label=...: missing; name the column of the labels, or the columns, one per class")
-    entries: Entries = {"name": "data"} | {key: described[key] for key in OF_TABLES if key in described}
+    (_check_arrays if arrays else _check_tables)(sites, described)
     labels = {key: described[key] for key in OF_LABELS if key in described}
+    label, inputs = described.get("label"), described.get("inputs")
     if arrays:
         labels |= {"column": "labels"} | ({"truth": "truth"} if _have_truth(sites) else {})
         inputs = {"array": "x", **(inputs or {})}
     else:
         labels["column" if isinstance(label, str) else "columns"] = label
+    entries: Entries = {"name": "data"} | {key: described[key] for key in OF_TABLES if key in described}
     entries |= {"labels": labels, "inputs": {} if inputs is None else inputs}
-    if site is not None:
-        entries["site_column"] = site
+    if "site" in described:
+        entries["site_column"] = described["site"]
     if (attribute := described.get("attribute")) is not None:
         entries["attribute"] = dict(attribute) if isinstance(attribute, Mapping) else {"column": attribute}
     return entries
+
+
+def _check_tables(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> None:
+    """Refuse tables whose labels or sites are not named."""
+    if "label" not in described:
+        raise UsageError("label=...: missing; name the column of the labels, or the columns, one per class")
+    if "" in sites and "site" not in described:
+        raise UsageError(
+            "site=...: missing; name the column that says which site a row belongs to, or hand over {site: table}"
+        )
+    if "" not in sites and "site" in described:
+        raise UsageError(f"site={described['site']!r}: the sites are named by the keys of data; leave it out")
+
+
+def _check_arrays(sites: Mapping[str, MemoryTable], described: Mapping[str, Any]) -> None:
+    """Refuse arrays of no site, and arguments that name columns, which arrays do not have."""
+    if "" in sites:
+        raise UsageError("data: arrays of no site; hand over {site: (x, labels)}, one pair per site")
+    columns = [key for key in ("label", "site", "id", "group", "attribute") if key in described]
+    if not isinstance(described.get("inputs", {}), Mapping):
+        columns.append("inputs")
+    if columns:
+        raise UsageError(f"{columns[0]}=...: arrays have no columns; leave it out")
 
 
 def _have_truth(sites: Mapping[str, MemoryTable]) -> bool:

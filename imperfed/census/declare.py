@@ -25,26 +25,24 @@ def complete(entries: Entries, tables: Mapping[str, MemoryTable]) -> tuple[Entri
 
     `tables`: by the names of their sites; "" names one table for all sites.
     """
-    look = _look(tables)
-    labels = entries["labels"]
-    if "array" in entries["inputs"]:
-        return {**entries, "labels": _array_labels(look, labels, tables)}, tuple(look.why)
-    site = entries.get("site_column", "")
+    look, told = _look(tables), entries["inputs"]
+    if "array" in told:
+        return {**entries, "labels": _array_labels(look, entries["labels"], tables)}, tuple(look.why)
     for name in _declared(entries):
         look.columns.pop(name, None)
-    labels = _labels(look, labels, site)
-    about = Declaration(site_column=site, labels=LabelColumns(classes=tuple(labels["classes"])))
-    attribute = _attribute(look, entries["attribute"]) if "attribute" in entries else None
-    inputs = _chosen_inputs(look, entries["inputs"])
-    if inputs is None:
-        guessed = guess_rest(about, look, guess_image(look))
-        rest, why = non_defaults(guessed.declaration), guessed.why
+    site = entries.get("site_column", "")
+    known = {**entries, "labels": _labels(look, entries["labels"], site)}
+    if "attribute" in entries:
+        known["attribute"] = _attribute(look, entries["attribute"])
+    chosen = _chosen_inputs(look, told)
+    if chosen is None:
+        labels = LabelColumns(classes=tuple(known["labels"]["classes"]))
+        guessed = guess_rest(Declaration(site_column=site, labels=labels), look, guess_image(look)).declaration
+        rest = non_defaults(guessed)
     else:
-        rest, why = {"inputs": inputs}, tuple(look.why)
-    told = {key: value for key, value in entries.items() if key not in ("inputs", "labels", "attribute")}
-    inputs = {**rest["inputs"], **(entries["inputs"] if isinstance(entries["inputs"], Mapping) else {})}
-    parts = {"inputs": inputs, "labels": labels} | ({"attribute": attribute} if attribute else {})
-    return {**rest, **told, **parts}, why
+        rest = {"inputs": chosen}
+    known["inputs"] = {**rest["inputs"], **(told if isinstance(told, Mapping) else {})}
+    return rest | known, tuple(look.why)
 
 
 def _look(tables: Mapping[str, MemoryTable]) -> Look:
