@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from imperfed.api.runs import RunResult, open, run
+    from imperfed.api.result import RunResult
+    from imperfed.api.runs import Comparison, compare, inspect, load, resume, run
+    from imperfed.core.algorithm import Algorithm
+    from imperfed.core.federation import Federation
+    from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Positive, Positives
+    from imperfed.core.objective import Objective
 
-__all__ = ["RunResult", "__version__", "open", "run"]
 __version__ = "0.1.0"
+__all__ = [
+    "Algorithm",
+    "Annotated",
+    "Candidates",
+    "Comparison",
+    "Exact",
+    "Federation",
+    "Labels",
+    "Objective",
+    "Positive",
+    "Positives",
+    "RunResult",
+    "__version__",
+    "compare",
+    "inspect",
+    "load",
+    "resume",
+    "run",
+]
+_HOMES = {
+    "imperfed.api.result": ("RunResult",),
+    "imperfed.api.runs": ("Comparison", "compare", "inspect", "load", "resume", "run"),
+    "imperfed.core.algorithm": ("Algorithm",),
+    "imperfed.core.federation": ("Federation",),
+    "imperfed.core.labels": ("Annotated", "Candidates", "Exact", "Labels", "Positive", "Positives"),
+    "imperfed.core.objective": ("Objective",),
+}
+"""The modules of the names above, which are imported on first use: they need torch, which takes long to import."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import `run`, `open` and `RunResult` on first use: they need torch, which takes long to import."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from imperfed.api import runs as api
+    """Import a name on first use."""
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    return getattr(api, name)
+
+def __dir__() -> list[str]:
+    """Return the names that the package offers."""
+    return sorted(__all__)

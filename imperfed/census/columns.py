@@ -10,7 +10,10 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from imperfed.data.files.cells import NUMBER
+from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import LINED, Problems, shown
 from imperfed.data.files.table import IMAGES, read_table
 from imperfed.data.files.text import DELIMITERS
@@ -98,7 +101,7 @@ class Column:
         return tuple(sorted(names, key=float) if self.numeric else sorted(names))
 
 
-def profile(files: Iterable[Path], delimiter: str, problems: Problems) -> list[dict[str, Column]]:
+def profile(files: Iterable[Source], delimiter: str, problems: Problems) -> list[dict[str, Column]]:
     """Return the columns of every file, in the order of the file; note files that cannot be read."""
     import pyarrow
 
@@ -120,21 +123,23 @@ def merged(profiles: Iterable[dict[str, Column]]) -> dict[str, Column]:
     return {name: reduce(Column.__add__, (columns[name] for columns in every if name in columns)) for name in names}
 
 
-def find_delimiter(path: Path) -> str:
+def find_delimiter(path: Source) -> str:
     """Return the delimiter of a text file: the mark that splits its first line into the most cells."""
-    if path.suffix.lower() != ".csv":
+    if isinstance(path, MemoryTable) or path.suffix.lower() != ".csv":
         return ","
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         first = file.readline()
     return max(DELIMITERS, key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
 
 
-def _read(path: Path, delimiter: str) -> dict[str, Any]:
+def _read(path: Source, delimiter: str) -> dict[str, Any]:
     """Return all columns of a table; those of text files as text."""
     import pyarrow
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
 
+    if isinstance(path, MemoryTable):
+        return {name: column for name, column in path.columns.items() if not isinstance(column, np.ndarray)}
     if path.suffix.lower() == ".parquet":
         table = parquet.read_table(path)
     else:
@@ -147,11 +152,11 @@ def _read(path: Path, delimiter: str) -> dict[str, Any]:
     return {name.strip(): column for name, column in zip(table.column_names, table.columns, strict=True)}
 
 
-def _note(path: Path, delimiter: str, error: str, problems: Problems) -> None:
+def _note(path: Source, delimiter: str, error: str, problems: Problems) -> None:
     """Note why a file cannot be read: with lines, as the reader of sites does, or else in the words of `error`."""
     noted = Problems()
     read_table(path, {}, delimiter, noted, slowly=True)
-    if not noted and path.suffix.lower() in LINED:
+    if not noted and isinstance(path, Path) and path.suffix.lower() in LINED:
         _note_encoding(path, noted)
     if not noted:
         noted.add(path, None, None, error, "a table", "write it again")
@@ -196,7 +201,7 @@ def _kept(values: Collection[str], numeric: bool) -> frozenset[str] | None:
 
 
 def values_by_site(
-    files: Sequence[Path], columns: Sequence[dict[str, Column]], name: str, site: str, delimiter: str
+    files: Sequence[Source], columns: Sequence[dict[str, Column]], name: str, site: str, delimiter: str
 ) -> list[int]:
     """Count the distinct values of a column per site; `site` names the column of the site in one file for all sites."""
     if not site:

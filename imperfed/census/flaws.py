@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from imperfed.census.columns import Column
 from imperfed.census.folder_layout import FolderLayout
 from imperfed.data.files.cells import NUMBER, word
+from imperfed.data.files.memory import Source
 from imperfed.data.files.problems import Problems, listed, shown
 from imperfed.data.files.table import read_table
 
@@ -26,7 +26,7 @@ def absent(layout: FolderLayout, files: Sequence[dict[str, Column]], scattered: 
     return sentences
 
 
-def first_blank(path: Path, name: str, delimiter: str) -> str:
+def first_blank(path: Source, name: str, delimiter: str) -> str:
     """Return in words the first row of a file whose cell in this column is blank."""
     table = read_table(path, {name: "text"}, delimiter, Problems(), slowly=True)
     if table is None or name not in table.columns:  # the reader of sites is stricter about names
@@ -45,7 +45,7 @@ def repeated(layout: FolderLayout, name: str, site: str, delimiter: str) -> str:
         for row, (cell, where) in enumerate(zip(*cells, strict=True)):
             first = seen.setdefault((cell, where), row)
             if first < row and word(cell):
-                place = path.relative_to(layout.folder).as_posix()
+                place = layout.place(path)
                 return f"{shown(cell)} occurs twice ({place}, {table.row_name(first)} and {table.row_name(row)})"
     return ""
 
@@ -60,7 +60,7 @@ def spoilt(layout: FolderLayout, files: Sequence[dict[str, Column]], name: str, 
         table = None if columns[name].numeric else read_table(path, {name: "text"}, delimiter, Problems(), slowly=True)
         if table is None or name not in table.columns:
             continue
-        place = path.relative_to(layout.folder).as_posix()
+        place = layout.place(path)
         for row, cell in enumerate(map(str, table.columns[name].to_pylist())):
             if not NUMBER.fullmatch(cell):
                 cells.append(f"{shown(cell)} ({place}, {table.row_name(row)})")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from imperfed.core.errors import DataError
+from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.reading import places
 from imperfed.data.files.table import IMAGES
 
@@ -24,16 +26,41 @@ class FolderLayout:
     """A path with a `*` for the site's name, or one file for all sites."""
     others: bool
     """Whether the path with its `*` also matches things that are not sites."""
-    files: tuple[Path, ...]
+    files: tuple[Source, ...]
     """The files of the sites, or their folders of images."""
     besides: dict[str, str]
     """Test files and the like, as a declaration names them."""
     images: bool
     """Whether a site is a folder of images by class."""
 
-    def named(self) -> dict[str, Path]:
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files of the sites that are not in memory."""
+        return tuple(file for file in self.files if isinstance(file, Path))
+
+    def named(self) -> Mapping[str, Source]:
         """Return the files of the sites by what `*` stands for in their paths; "" names one file for all sites."""
         return {name: path for name, path in places(self.sites, self.folder).items() if path in self.files}
+
+    def place(self, file: Source) -> str:
+        """Return the path of a file, relative to the folder, or the name of a table in memory."""
+        return file.relative_to(self.folder).as_posix() if isinstance(file, Path) else str(file)
+
+
+@dataclass(frozen=True)
+class MemoryLayout(FolderLayout):
+    """Tables in memory, one per site, or one for all sites."""
+
+    tables: Mapping[str, MemoryTable]
+
+    @classmethod
+    def of(cls, tables: Mapping[str, MemoryTable]) -> MemoryLayout:
+        """Return the layout of tables by the names of their sites; "" names one table for all sites."""
+        return cls(Path(), "" if "" in tables else "*", False, (*tables.values(),), {}, False, tables)
+
+    def named(self) -> Mapping[str, Source]:
+        """Return the tables by the names of their sites."""
+        return self.tables
 
 
 def find_layout(path: Path) -> FolderLayout:

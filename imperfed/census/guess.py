@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from imperfed.census.columns import find_delimiter, merged, profile
 from imperfed.census.flaws import absent
@@ -15,6 +19,7 @@ from imperfed.census.roles import (
     guess_attribute,
     guess_group,
     guess_id,
+    guess_image,
     guess_inputs,
     guess_labels,
     guess_site,
@@ -45,7 +50,7 @@ class Guess:
 def guess(path: Path) -> Guess:
     """Guess the federation.toml of these files."""
     layout = find_layout(path)
-    sites = {name: path.relative_to(layout.folder).as_posix() for name, path in layout.named().items()}
+    sites = {name: layout.place(path) for name, path in layout.named().items()}
     besides: dict[str, Any] = dict(layout.besides)
     about = Declaration(
         layout.folder.resolve().name, sites if layout.others else layout.sites, folder=layout.folder, **besides
@@ -76,18 +81,20 @@ def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
             f"{about.folder}: the files at {layout.sites} have no column in common; a federation needs some"
         )
     site = guess_site(look) if "*" not in layout.sites else ""
-    image = next((name for name, column in look.columns.items() if column.paths), "")
-    if image:
-        look.take(image, f"image: {image} holds paths of images")
+    image = guess_image(look)
     labels = guess_labels(look, site)
+    return guess_rest(replace(about, delimiter=delimiter, site_column=site, labels=labels), look, image)
+
+
+def guess_rest(about: Declaration, look: Look, image: str) -> Guess:
+    """Guess the roles of the columns that are neither sites nor labels nor, if `image` names one, images."""
     attribute = None if image else guess_attribute(look)
-    name = guess_id(look, image, site)
+    name = guess_id(look, image, about.site_column)
     group = guess_group(look)
-    leave_out(look, labels, site)
+    leave_out(look, about.labels, about.site_column)
     inputs = guess_inputs(look, image)
-    look.why += absent(layout, files, look.scattered)
-    declaration = replace(about, delimiter=delimiter, site_column=site, id=name, group=group, inputs=inputs)
-    return Guess(replace(declaration, labels=labels, attribute=attribute), tuple(look.why))
+    look.why += absent(look.layout, look.files, look.scattered)
+    return Guess(replace(about, id=name, group=group, inputs=inputs, attribute=attribute), tuple(look.why))
 
 
 def _besides(layout: FolderLayout) -> list[str]:
@@ -96,8 +103,8 @@ def _besides(layout: FolderLayout) -> list[str]:
 
 def _image_folders(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str]]:
     """Guess for folders of images by class: labels are exact, and the classes are the names of the folders."""
-    classes = sorted({p.parent.name for site in layout.files for p in site.glob("*/*") if p.suffix.lower() in IMAGES})
-    images = (p for p in sorted(layout.files[0].glob("*/*")) if p.suffix.lower() in IMAGES)
+    classes = sorted({p.parent.name for site in layout.paths for p in site.glob("*/*") if p.suffix.lower() in IMAGES})
+    images = (p for p in sorted(layout.paths[0].glob("*/*")) if p.suffix.lower() in IMAGES)
     size, channels, why = guess_size(images)
     whys = [why, f"labels: exact; the folder of an image is its class, {len(classes)} in total"]
     return Inputs(size=size, channels=channels), LabelColumns("exact", tuple(classes)), whys
@@ -105,8 +112,6 @@ def _image_folders(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str
 
 def _arrays(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str]]:
     """Guess for .npz files: the inputs are `x`, the labels the first array with a usual name."""
-    import numpy as np
-
     from imperfed.data.readers import read_arrays
 
     if "*" not in layout.sites:
@@ -114,19 +119,22 @@ def _arrays(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str]]:
             f"{layout.files[0]}: one .npz file for all sites needs no federation.toml; use it for a run as it is: "
             f"imperfed run METHOD --data {layout.files[0]}"
         )
-    files = [read_arrays(path) for path in layout.files]
+    files = [read_arrays(path) for path in layout.paths]
     name = next((name for name in ARRAYS if all(name in arrays for arrays in files)), "")
     if not name or any("x" not in arrays for arrays in files):
         raise DataError(
             f"{layout.files[0]}: expected the arrays x and one of {', '.join(ARRAYS)}, found "
             f"{', '.join(files[0])}; write federation.toml by hand"
         )
-    values = [np.asarray(arrays[name]) for arrays in files]
-    if values[0].ndim == 1:
-        kind, names = "exact", sorted({value for part in values for value in part.tolist()})
-    else:
-        kind, names = "candidates" if values[0].dtype == bool else "annotated", list(range(values[0].shape[1]))
+    kind, classes = guess_array([np.asarray(arrays[name]) for arrays in files])
     declared = files[0].get("classes")
-    classes = tuple(map(str, names if declared is None else declared.tolist()))
+    classes = classes if declared is None else tuple(map(str, declared.tolist()))
     whys = ["inputs: the array x", f"labels: {kind}; the array {name}, {len(classes)} classes"]
     return Inputs(array="x"), LabelColumns(kind, classes, name), whys
+
+
+def guess_array(parts: Sequence[npt.NDArray[Any]]) -> tuple[str, tuple[str, ...]]:
+    """Guess the kind and the classes of arrays of labels, one per site: one class per row, or one column per class."""
+    if parts[0].ndim == 1:
+        return "exact", tuple(map(str, sorted({value for part in parts for value in part.tolist()})))
+    return "candidates" if parts[0].dtype == bool else "annotated", tuple(map(str, range(parts[0].shape[1])))

@@ -102,9 +102,9 @@ def guess_labels(look: Look, site: str) -> LabelColumns:
     sets = [c for c in look.columns.values() if (c.lists or c.separator()) and not set(_words(c.name)) & {*SENSITIVE}]
     last = [c for c in _last(look, marked) if c.few and not c.blanks and not (lacking and c in marked)]
     if by_name or (not gaps and (sets or last)):
-        return _one_column(look, (by_name or sets or last)[0], site, bool(by_name))
+        return guess_one_column(look, (by_name or sets or last)[0], site, bool(by_name))
     if gaps or len(marked) > 1:
-        return _one_column_per_class(look, marked)
+        return guess_one_column_per_class(look, marked)
     raise DataError(
         f"{look.layout.files[0]}: no column looks like labels; found {', '.join(look.columns)}. Call it label, or "
         "write federation.toml with [labels]"
@@ -129,7 +129,8 @@ def _last(look: Look, marked: Sequence[Column]) -> list[Column]:
     return [c for c in look.columns.values() if ends == {c.name}]
 
 
-def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:
+def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:
+    """Guess the kind and the classes of labels in one column, and the column of their truth."""
     name, mark, classes = column.name, column.separator(), column.names()
     how = "by its name" if by_name else "cells hold sets" if mark or column.lists else "the last column, few values"
     if mark or column.lists:
@@ -151,7 +152,8 @@ def _one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelCo
     return LabelColumns(kind, classes, name, truth=true.name)
 
 
-def _one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
+def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
+    """Guess how labels in one column per class are read."""
     names = tuple(c.name for c in marked)
     doubtful = sorted({value for c in marked for value in c.values or () if float(value) == IN_DOUBT})
     lacking = [name for name in names if name in look.scattered]
@@ -170,6 +172,14 @@ def _one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
         )
     uncertain = Uncertain(tuple(doubtful), "unknown") if doubtful else Uncertain()
     return LabelColumns("annotated", names, columns=names, uncertain=uncertain)
+
+
+def guess_image(look: Look) -> str:
+    """Guess the column of paths of images; empty if there is none."""
+    image = next((name for name, column in look.columns.items() if column.paths), "")
+    if image:
+        look.take(image, f"image: {image} holds paths of images")
+    return image
 
 
 def guess_attribute(look: Look) -> SensitiveColumn | None:

@@ -201,7 +201,7 @@ def predict(
     from imperfed.api import runs as api
     from imperfed.results.predict import predict_file
 
-    rows = predict_file(api.open(folder), file, site, out)
+    rows = predict_file(api.load(folder), file, site, out)
     typer.echo(f"{rows} rows predicted; written\n  {out}")
 
 

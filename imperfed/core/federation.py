@@ -21,7 +21,7 @@ class Trusted:
 
 TO_TRUST = (
     "set split.trusted, such as 0.05, where true labels are known; or name the rows yourself: trusted = "
-    '"trusted.csv" in federation.toml, or the array `trusted` in an .npz file'
+    '"trusted.csv" in federation.toml, trusted=... in Python, or the array `trusted` in an .npz file'
 )
 """How to give the server labelled rows, for messages."""
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError, UsageError
-from imperfed.core.federation import Attribute, Trusted
+from imperfed.core.federation import Attribute, Federation, Trusted
 from imperfed.core.labels import Exact
 from imperfed.data.attributes import spare, true_groups
 from imperfed.data.federate import FederatedData, check_shares, cut_site, label_facts, share_of, stream
@@ -23,6 +23,7 @@ from imperfed.data.files.declaration import Declaration
 from imperfed.data.files.reading import Reading, SiteReading
 from imperfed.data.files.rows import FileRows
 from imperfed.data.labelling import Facts, LabelConfig
+from imperfed.data.oracle import Oracle
 from imperfed.data.scale import Moments, Scale
 from imperfed.data.site_files import ServerFiles, SiteFiles, put_together
 from imperfed.data.split import SplitConfig
@@ -50,6 +51,26 @@ def federate_files(reading: Reading, split: SplitConfig, labelling: LabelConfig,
     return FederatedData(federation, oracle, facts | count_rows(server, sites) | label_facts(federation, oracle), scale)
 
 
+def federate_ready(federation: Federation) -> FederatedData:
+    """Return a federation that the caller made; nothing is known about its truth, and its inputs are not scaled."""
+    federation.check()
+    oracle = Oracle(None, (), ())
+    public, trusted = len(federation.public), federation.trusted
+    facts: Facts = {
+        "labels": federation.labels.kind,
+        **federation.labels.given_facts(federation.sizes(), None),
+        "rows": federation.sizes(),
+        "test_rows": [0] * len(federation.sites),
+        "common_test": False,
+        "common_test_rows": 0,
+        "rows_left_out": 0,
+        "public_rows": public,
+        "public_from": "the caller" if public else "nowhere",
+        "trusted_rows": 0 if trusted is None else len(trusted.x),
+    }
+    return FederatedData(federation, oracle, facts | label_facts(federation, oracle), Scale.none())
+
+
 def refuse_settings(declaration: Declaration, split: SplitConfig, labelling: LabelConfig) -> None:
     """Refuse settings of the split or the labels that the files already determine."""
     for section, config in (("split", split), ("labels", labelling)):
@@ -60,10 +81,12 @@ def refuse_settings(declaration: Declaration, split: SplitConfig, labelling: Lab
             if section == "labels" and (name, value) == ("kind", declaration.labels.kind):
                 continue
             what = "sites and their rows" if section == "split" else f"labels ({declaration.labels.kind})"
-            raise UsageError(
-                f"{section}.{name} = {value}: the {what} of {declaration.name} are fixed by its files; leave it out, "
-                f"or change {declaration.file}"
+            fix = (
+                "tables; leave it out"
+                if declaration.in_memory
+                else f"files; leave it out, or change {declaration.file}"
             )
+            raise UsageError(f"{section}.{name} = {value}: the {what} of {declaration.name} are fixed by its {fix}")
 
 
 # -- a site ------------------------------------------------------------------------------------------------------------
@@ -81,7 +104,8 @@ def site_files(
     if share and declaration.measured and not declaration.test:
         assert truth is not None
         of_group = None if rows.together is None else torch.from_numpy(np.isin(rows.together, [*tested]))
-        fix = f"add rows to {rows.table.file}, remove the site, or declare a test file in federation.toml"
+        instead = "hand over test=..." if declaration.in_memory else "declare a test file in federation.toml"
+        fix = f"add rows to {rows.table.file}, remove the site, or {instead}"
         where = f"{declaration.name}, {site.name}"
         train, kept = cut_site(torch.arange(len(rows)), share, stream(data_seed, "test"), of_group, where, fix)
         test, test_group = (rows.x[kept], truth[kept]), None if group is None else group[kept]
@@ -194,10 +218,9 @@ def lend_trusted(reading: Reading, server: ServerFiles, share: float, data_seed:
     known = all(site.rows.truth is not None for site in reading.sites)
     if reading.trusted is not None or not known:
         reason = "has a trusted file already" if reading.trusted is not None else "has no truth for such rows"
-        raise UsageError(
-            f"split.trusted = {share}: {declaration.name} {reason}; leave it out, or declare trusted = "
-            f'"trusted.csv" or truth in {declaration.file}'
-        )
+        fix = f'declare trusted = "trusted.csv" or truth in {declaration.file}'
+        fix = "hand over trusted=... or truth=..." if declaration.in_memory else fix
+        raise UsageError(f"split.trusted = {share}: {declaration.name} {reason}; leave it out, or {fix}")
     sizes = [len(site.rows) for site in reading.sites]
     lent, kept = (
         np.split(rows, np.searchsorted(rows, np.cumsum(sizes)[:-1]))

@@ -109,10 +109,11 @@ class Engine:
             report = self.round(self.state.round)
             report.seconds = time.perf_counter() - began
             self.state.round += 1
-            last, stopped = self.state.round == self.rounds.rounds, stop()
+            last = self.state.round == self.rounds.rounds
             if last or self.state.round % self.rounds.evaluate_every == 0:
                 report.personal, report.common = self.evaluate()
             watch(report)
+            stopped = stop()  # after `watch`, which may ask for it
             if checkpoint and (last or stopped or self.state.round % self.rounds.checkpoint_every == 0):
                 self.state.save(checkpoint)
             if stopped and not last:

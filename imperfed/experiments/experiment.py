@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,7 +22,8 @@ from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.files.declaration import FILE, is_federation, read_declaration
+from imperfed.data.files.declaration import FILE, Declaration, is_federation, read_declaration
+from imperfed.data.files.memory import IN_MEMORY
 from imperfed.data.files.reading import read_sites
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
@@ -46,12 +48,16 @@ from imperfed.results.write import finish_simulation, write_summary
 
 @dataclass
 class Watch:
-    """Hooks of a run: called before data are prepared, at its beginning, after every round, and to ask for a stop."""
+    """Hooks of a run: called before data are prepared, at its beginning, after every round, and to ask for a stop.
+
+    `stop` interrupts a run, which can be resumed; `end` makes the round its last one, with results.
+    """
 
     prepare: Callable[[Config], None] = lambda config: None
     begin: Callable[[Config, FederatedData, int], None] = lambda config, data, round: None
     round: Callable[[RoundReport, float], None] = lambda report, seconds: None
     stop: Callable[[], bool] = lambda: False
+    end: Callable[[], bool] = lambda: False
 
 
 class Interrupted(ImperfedError):
@@ -110,18 +116,27 @@ class Experiment:
             watch.round(report, lap - before)
 
         try:
-            ended = engine.run(on_round, watch.stop, folder.checkpoint)
+            ended = engine.run(on_round, lambda: watch.stop() or watch.end(), folder.checkpoint)
         except ImperfedError as error:
             folder.log(f"failed: {error}")
             if isinstance(error, DivergedError):
                 write_report(folder)
             raise
-        if not ended:
+        if not ended and watch.end():
+            self._shorten(folder)
+        elif not ended:
             folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
             raise Interrupted(f"interrupted; continue with: imperfed resume {folder.path}")
         summary = self._write_results(folder, round(time.perf_counter() - begun, 3))
         write_report(folder)
         return summary
+
+    def _shorten(self, folder: RunFolder) -> None:
+        """Make the rounds so far all rounds of the run, so that its results are complete."""
+        done = self.engine.state.round
+        folder.log(f"ended after round {done} of {self.config.rounds.rounds} at the caller's request")
+        self.config = replace(self.config, rounds=replace(self.config.rounds, rounds=done))
+        folder.write("config.toml", anywhere(self.config).toml())
 
     def close(self) -> None:
         """Shut down the workers."""
@@ -142,7 +157,7 @@ class Experiment:
 
 def is_own(data: str) -> bool:
     """Return whether the data are a federation of the user's own files; built-in names take precedence."""
-    return data not in sources() and is_federation(data)
+    return data not in sources() and data != IN_MEMORY and is_federation(data)
 
 
 def same_data(one: Config, other: Config) -> bool:
@@ -162,6 +177,11 @@ def _labelling(config: Config) -> LabelConfig:
 
 def load_data(config: Config) -> FederatedData:
     """Return the data of a run, split into sites, before any attack or repair."""
+    if config.run.data == IN_MEMORY:
+        raise UsageError(
+            "the rows of this run were handed over in memory and are not stored; hand them over again in Python: "
+            "imperfed.resume(folder, data=...)"
+        )
     if is_own(config.run.data):
         files = read_sites(read_declaration(config.run.data))
         return federate_files(files.check(), config.split, config.labels, config.run.data_seed)
@@ -236,33 +256,56 @@ def make_network(config: Config, shape: tuple[int, ...], classes: int, features:
     return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
 
 
-def start(config: Config, out: Path, watch: Watch, data: FederatedData | None = None) -> tuple[RunFolder, Summary]:
+@dataclass(frozen=True)
+class InMemory:
+    """What a run folder keeps about rows that were handed over in memory."""
+
+    declaration: Declaration | None = None
+    """What the columns mean, if the rows were tables or arrays."""
+    index: Mapping[str, Mapping[str, Any]] | None = None
+    """The caller's own name of each row, by site and id."""
+
+
+def start(
+    config: Config,
+    out: Path,
+    watch: Watch,
+    data: FederatedData | None = None,
+    in_memory: InMemory | None = None,
+) -> tuple[RunFolder, Summary]:
     """Run an experiment in a new folder below `out`; `data`: where they are loaded already."""
     if data is None:
         watch.prepare(config)
+    declaration = in_memory.declaration if in_memory else own_declaration(config)
     with closing(Experiment(config, data)) as experiment:
         folder = RunFolder.create(out, anywhere(config), experiment.hardware.described())
-        if is_own(config.run.data):  # predict reads new rows by it, whatever becomes of the original
-            folder.write(FILE, read_declaration(config.run.data).toml())
+        if declaration is not None:  # predict reads new rows by it, whatever becomes of the original
+            folder.write(FILE, declaration.toml())
         for note in DataFacts.of(experiment.data.facts).attack:
             folder.log(note)
-        folder.save_split(split_of(experiment.data.federation))
+        folder.save_split(split_of(experiment.data.federation), in_memory.index if in_memory else None)
         return folder, experiment.go(folder, watch)
 
 
 def anywhere(config: Config) -> Config:
     """Return the settings with the absolute path of the user's own data, so that they hold in any directory."""
-    if config.run.data in sources():
+    if config.run.data in sources() or config.run.data == IN_MEMORY:
         return config
     path = os.path.abspath(Path(config.run.data).expanduser())
     return replace(config, run=replace(config.run, data=path))
 
 
-def resume(folder: RunFolder, watch: Watch) -> Summary:
+def own_declaration(config: Config) -> Declaration | None:
+    """Return the declaration of the user's own files; None for other data."""
+    return read_declaration(config.run.data) if is_own(config.run.data) else None
+
+
+def resume(folder: RunFolder, watch: Watch, data: FederatedData | None = None) -> Summary:
     """Continue from a run's last checkpoint, or from its beginning if it has none yet."""
     config = folder.config()
-    watch.prepare(config)
-    with folder.naming_missing_plugins(), closing(Experiment(config)) as experiment:
+    if data is None:
+        watch.prepare(config)
+    with folder.naming_missing_plugins(), closing(Experiment(config, data)) as experiment:
         refuse_other_rows(folder, experiment.data.federation)
         if folder.checkpoint.exists():
             experiment.engine.state.restore(folder.checkpoint)

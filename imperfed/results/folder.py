@@ -139,10 +139,26 @@ class RunFolder:
         table = pyarrow.table(columns)
         return write_whole(self.path / name, lambda partly: parquet.write_table(table, partly))
 
-    def save_split(self, split: Mapping[str, Sequence[str]]) -> Path:
-        """Write the ids of the training rows by site."""
+    def save_split(
+        self, split: Mapping[str, Sequence[str]], index: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> Path:
+        """Write the ids of the training rows by site; `index`: the caller's own name of each row, by site and id."""
         sites = [site for site, ids in split.items() for _ in ids]
-        return self.save_table("split.parquet", {"id": list(chain(*split.values())), "site": sites})
+        columns: dict[str, list[Any]] = {"id": list(chain(*split.values())), "site": sites}
+        if index is not None:
+            columns["index"] = [index[site].get(row) for site, ids in split.items() for row in ids]
+        return self.save_table("split.parquet", columns)
+
+    def index(self) -> Any:
+        """Return the caller's own names of the training rows, by site, as pyarrow arrays; empty if there are none."""
+        from pyarrow import compute, parquet
+
+        path = self.path / "split.parquet"
+        if not path.exists() or "index" not in parquet.read_schema(path).names:
+            return {}
+        table = parquet.read_table(path)
+        sites = table["site"].unique().to_pylist()
+        return {site: table.filter(compute.equal(table["site"], site))["index"] for site in sites}
 
     def split(self) -> dict[str, list[str]]:
         """Return the ids of the training rows by site; empty if the run has not written them yet."""

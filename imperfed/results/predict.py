@@ -20,7 +20,7 @@ from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
 if TYPE_CHECKING:
-    from imperfed.api.runs import RunResult
+    from imperfed.api.result import RunResult
 
 
 def as_inputs(array: readers.Array, data: str, where: str) -> Tensor:
@@ -61,28 +61,29 @@ def predict_file(result: RunResult, file: Path, site: str, out: Path) -> int:
         raise UsageError(f"{out}: predictions are written to a file ending in .csv or .parquet")
     if out.exists():
         raise UsageError(f"{out} already exists; choose another file with --out")
-    site = whose(result, site)
+    site = whose(result, site, "--site")
     x, ids = read_new(file, RunFolder(result.folder))
     check_inputs(x, result.summary, str(file))
-    write_whole(out, lambda partly: _write(partly, out.suffix.lower(), _table(result, ids, result.predict(site, x))))
+    table = predictions(result.summary, ids, result.probabilities(x, site))
+    write_whole(out, lambda partly: _write(partly, out.suffix.lower(), table))
     return len(ids)
 
 
-def whose(result: RunResult, site: str) -> str:
-    """Return the site whose model predicts: the one asked for, or any site if all share one model."""
-    sites = [row.site for row in result.summary.sites]
+def whose(result: RunResult, site: str, option: str) -> str:
+    """Return the site whose model predicts: the one asked for by this option, or any site if all share one model."""
+    sites = result.sites
     own = [name for name in sites if (result.folder / "models" / f"{name}.safetensors").exists()]
     if not site and len(own) > 1:
-        raise UsageError(f"each site has its own model; choose one with --site: {', '.join(own)}")
-    return site or (own or sites)[0]
+        raise UsageError(f"each site has its own model; choose one with {option}: {', '.join(own)}")
+    return site or [*own, *sites][0]
 
 
-def _table(result: RunResult, ids: list[str], probability: Tensor) -> Any:
+def predictions(summary: Summary, ids: list[str], probability: Tensor) -> Any:
     """Return the columns `id`, one per class, and `predicted`; classes may have the same names as other columns."""
     import pyarrow
 
-    classes = result.summary.classes
-    predicted = KINDS[result.summary.facts.labels].predicted(probability, classes)
+    classes = summary.classes
+    predicted = KINDS[summary.facts.labels].predicted(probability, classes)
     columns = [pyarrow.array(ids), *(pyarrow.array(p.numpy()) for p in probability.T), pyarrow.array(predicted)]
     return pyarrow.table(columns, ["id", *classes, "predicted"])
 

@@ -35,14 +35,14 @@ def test_models_predict_and_labels_are_a_table(tmp_path: Path) -> None:
         logits = net((x - x.mean(0)) / x.std(0))
     assert not net.training
     assert float((logits.argmax(1).numpy() == arrays()["y"]).mean()) > 0.8
-    probability = result.predict("site-2", x)  # rows as they come: scaled as the training rows were
+    probability = result.predict(x, "site-2")  # rows as they come: scaled as the training rows were
     assert float((probability.argmax(1).numpy() == arrays()["y"]).mean()) > 0.8
     assert torch.allclose(probability.sum(1), torch.ones(len(x)))
-    assert torch.equal(result.predict("site-2", arrays()["x"]), probability)
+    assert torch.equal(result.predict(arrays()["x"], "site-2"), probability)
     with pytest.raises(UsageError, match=r"one row per example, \[n, \.\.\.\]; found float32 of shape \(4,\)"):
-        result.predict("site-2", x[0])
+        result.predict(x[0], "site-2")
     with pytest.raises(UsageError, match=r"rows of shape \[4\], \[n, \.\.\.\]; got \[40, 3\]"):
-        result.predict("site-2", x[:, :3])
+        result.predict(x[:, :3], "site-2")
     table = result.labels("site-2")
     assert table.column_names == ["id", "given", "suggested", "confidence", "reason"]
     assert len(table) == result.summary.sites[2].train
@@ -63,7 +63,7 @@ def test_wrong_names_are_errors_that_can_be_caught(tmp_path: Path) -> None:
 
 
 def test_the_package_imports_at_once() -> None:
-    code = "import imperfed, sys; print(imperfed.__all__, 'torch' in sys.modules, 'numpy' in sys.modules)"
+    code = "import imperfed, sys; print('torch' in sys.modules, 'numpy' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "['RunResult', '__version__', 'open', 'run'] False False\n"
+    assert ran.stdout == "False False\n"
     assert all(getattr(imperfed, name) for name in imperfed.__all__)

@@ -28,7 +28,7 @@ from tests.support.terminal import done, surroundings
 @contextmanager
 def another_catalogue() -> Iterator[CachedCatalogue]:
     """Have the classes give another catalogue, by which a second reading of them is seen."""
-    another = CachedCatalogue({"algorithms": [{"name": "another"}]}, {})
+    another = CachedCatalogue({"algorithms": [{"name": "another"}]}, {}, {})
     with patch.object(catalogue_cache, "_from_classes", return_value=another):
         yield another
 

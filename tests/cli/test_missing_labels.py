@@ -11,7 +11,7 @@ import pytest
 import torch
 from pyarrow import parquet
 
-from imperfed.api.runs import open as open_run
+from imperfed.api.runs import load
 from imperfed.data.scale import Scale
 from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
@@ -62,10 +62,10 @@ def test_figures_class_by_class_and_apart(said: Said) -> None:
 
 def test_a_class_is_predicted_whatever_the_others_are(said: Said) -> None:
     x = np.load(said.folder.parent / "ward.npz")["x"]
-    run, scale = open_run(said.folder), Scale(**RunFolder(said.folder).load_model("scale"))
+    run, scale = load(said.folder), Scale(**RunFolder(said.folder).load_model("scale"))
     with torch.no_grad():
         logits = run.model("site-1")(scale(torch.from_numpy(x).float()))
-    assert torch.equal(run.predict("site-1", x), torch.sigmoid(logits))
+    assert torch.equal(run.predict(x, "site-1"), torch.sigmoid(logits))
 
 
 def test_a_class_of_nobody_is_named_in_the_log_once(said: Said) -> None:

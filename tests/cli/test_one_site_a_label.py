@@ -70,10 +70,10 @@ def test_from_python(own: Path, tmp_path: Path):
     settings = {"model": "text", "widths": "8,8", "partition": "label", "public": 0.0, "rounds": 2}
     result = imperfed.run("fedaws", data=str(own), out=tmp_path / "out", **settings)
     x = load(str(own)).x[:3]
-    assert result.predict("2", x).shape == (3, 4)
+    assert result.predict(x, "2").shape == (3, 4)
     fewer = x[:, :, : int((x[:, 1] != 0).sum(1).max())]  # without the slots that pad rows
     assert fewer.shape != x.shape
-    assert result.predict("2", fewer).shape == (3, 4)
+    assert result.predict(fewer, "2").shape == (3, 4)
 
 
 def test_a_method_of_other_labels_is_an_error_that_names_those_that_fit(own: Path, tmp_path: Path):

@@ -61,7 +61,7 @@ def test_rows_of_a_file_become_a_table(animals: Path, tmp_path: Path) -> None:
     assert list(table) == ["id", "cat", "dog", "lynx", "predicted"]
     assert table["id"] == ["x-1", "x-2"]
     x = np.array([[24.0, 0, 1, 0, 1], [21.5, 1, 0, 1, 0]])  # age, f, m, a, b
-    probability = imperfed.open(animals).predict("south", x)
+    probability = imperfed.load(animals).predict(x, "south")
     assert np.allclose([table[name] for name in small.CLASSES], probability.T)
     assert table["predicted"] == [small.CLASSES[c] for c in probability.argmax(1)]
 
@@ -125,7 +125,7 @@ def test_pictures_are_taken_as_the_file_holds_them(photos: Any, tmp_path: Path) 
     with torch.no_grad():
         probability = torch.softmax(result.model("site-0")(inputs), 1)
     for form in (x, x[:, None], torch.from_numpy(x), inputs):
-        assert torch.equal(result.predict("site-0", form), probability)
+        assert torch.equal(result.predict(form, "site-0"), probability)
     np.savez(tmp_path / "new.npz", x=x[:3])
     done("predict", result.folder, tmp_path / "new.npz", "--out", tmp_path / "p.csv")
     table = csv.read_csv(tmp_path / "p.csv").to_pydict()
@@ -143,7 +143,7 @@ def test_arrays_that_do_not_fit_are_data_errors(photos: Any, tmp_path: Path) -> 
 
 def test_pictures_of_bytes_are_refused_where_the_set_scales_them_itself(finished: Path) -> None:
     with pytest.raises(UsageError, match="digits scales its images in its own way"):
-        imperfed.open(finished).predict("site-0", np.zeros((2, 8, 8), np.uint8))
+        imperfed.load(finished).predict(np.zeros((2, 8, 8), np.uint8), "site-0")
 
 
 def test_rows_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
@@ -152,19 +152,19 @@ def test_rows_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
     x = arrays()["x"]
     x[7, 2] = np.nan
     with pytest.raises(UsageError, match="row 7, feature 2: nan"):
-        result.predict("site-0", x)
+        result.predict(x, "site-0")
     with pytest.raises(UsageError, match="found object"):
-        result.predict("site-0", np.array([["a", "b", "c", "d"]], dtype=object))
+        result.predict(np.array([["a", "b", "c", "d"]], dtype=object), "site-0")
     with pytest.raises(UsageError, match="inhomogeneous"):
-        result.predict("site-0", [[1, 2], [3]])
+        result.predict([[1, 2], [3]], "site-0")
     (result.folder / "models/scale.safetensors").unlink()
     with pytest.raises(DataError, match=r"scale\.safetensors: no such file, but the run standardised its inputs"):
-        result.predict("site-0", arrays()["x"])
+        result.predict(arrays()["x"], "site-0")
 
 
 def test_only_a_run_that_has_ended_is_opened(finished: Path, tmp_path: Path) -> None:
-    assert imperfed.open(str(finished)).summary.method == "pfedpll"
+    assert imperfed.load(str(finished)).summary.method == "pfedpll"
     cut = shutil.copytree(finished, tmp_path / "cut")
     (cut / "summary.json").unlink()
     with pytest.raises(UsageError, match=f"has not ended; continue with: imperfed resume {cut}"):
-        imperfed.open(cut)
+        imperfed.load(cut)

@@ -22,7 +22,7 @@ from flwr.proto.control_pb2 import ListRunsRequest, RegisterNodeRequest, StartRu
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from imperfed.api.runs import open as open_run
+from imperfed.api.runs import load
 from imperfed.cli.app import app
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.flower.processes.child import free_port
@@ -145,7 +145,7 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
         assert "joined 127.0.0.1" in (tmp_path / f"{name}.out").read_text()
         told = [tmp_path / f"{name}-{k}.csv" for k in range(2)]
         for folder, file in zip((alone, tmp_path / name / run.name), told, strict=True):  # also where the site is
-            predict_file(open_run(folder), data / "test" / f"{name}.csv", name, file)
+            predict_file(load(folder), data / "test" / f"{name}.csv", name, file)
         assert told[0].read_text() == told[1].read_text()
     summaries = [json.loads((folder / "summary.json").read_text()) for folder in (alone, run)]
     assert summaries[0]["personal"] == summaries[1]["personal"]

@@ -22,6 +22,8 @@ from imperfed.core.labels import KINDS
 from imperfed.data.files.problems import Problems, nearest, shown
 
 FILE = "federation.toml"
+NOT_TEXT = ("folder", "in_memory")
+"""The fields of a declaration that are not keys of the file."""
 POLICIES = ("unknown", "positive", "negative", "refuse")
 
 Names = tuple[str, ...]
@@ -118,6 +120,8 @@ class Declaration:
     attribute: SensitiveColumn | None = None
     folder: Path = Path()
     """The folder of the file, to which paths are relative. Not part of the text."""
+    in_memory: bool = False
+    """Whether tables in memory take the place of files. Not part of the text."""
 
     @property
     def measured(self) -> bool:
@@ -131,7 +135,7 @@ class Declaration:
 
     def toml(self) -> str:
         """Return the text of the file; defaults are left out."""
-        return tomli_w.dumps(_non_defaults(self))
+        return tomli_w.dumps(non_defaults(self))
 
 
 def is_federation(data: str) -> bool:
@@ -166,14 +170,20 @@ def parse(text: str, path: Path = Path(FILE)) -> Declaration:
         entries = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise DataError(f"{path}: not a TOML file ({error})") from error
-    from imperfed.data.files.rules import note_broken
-
     problems = Problems()
     name = path.resolve().parent.name or "federation"
-    declaration: Declaration = _filled(Declaration, {"name": name} | entries, "", path, problems)
+    declaration = declared({"name": name} | entries, path, problems)
+    problems.check(str(path))
+    return declaration
+
+
+def declared(entries: Mapping[str, Any], path: Path, problems: Problems) -> Declaration:
+    """Return the declaration with these entries; everything that is wrong with them is noted."""
+    from imperfed.data.files.rules import note_broken
+
+    declaration: Declaration = _filled(Declaration, entries, "", path, problems)
     declaration = replace(declaration, folder=path.parent)
     note_broken(declaration, path, problems)
-    problems.check(str(path))
     return declaration
 
 
@@ -182,7 +192,7 @@ def parse(text: str, path: Path = Path(FILE)) -> Declaration:
 
 def _filled(schema: type[Any], entries: Mapping[str, Any], at: str, path: Path, problems: Problems) -> Any:
     """Return the dataclass filled from the entries; wrong ones are noted and left at their defaults."""
-    hints = {name: hint for name, hint in typing.get_type_hints(schema).items() if name != "folder"}
+    hints = {name: hint for name, hint in typing.get_type_hints(schema).items() if name not in NOT_TEXT}
     for key in entries.keys() - hints.keys():
         where = f"{at}{key}" if not at or key.isidentifier() else f"{at}{shown(key)}"
         problems.add(path, None, where, "an unknown key", "a known one", nearest(key, hints))
@@ -239,16 +249,16 @@ def _typed(entry: Any, kind: Any) -> Any:
     return entry
 
 
-def _non_defaults(part: Any) -> dict[str, Any]:
+def non_defaults(part: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from their defaults, by name; its own keys before its tables."""
     keys, tables = {}, {}
     for spec in fields(part):
         value = getattr(part, spec.name)
         default = spec.default if spec.default_factory is MISSING else spec.default_factory()
-        if value == default or spec.name == "folder":
+        if value == default or spec.name in NOT_TEXT:
             continue
         if is_dataclass(value):
-            tables[spec.name] = _non_defaults(value)
+            tables[spec.name] = non_defaults(value)
         else:
             keys[spec.name] = value
     return keys | tables

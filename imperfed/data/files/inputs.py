@@ -103,7 +103,7 @@ def _images(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor | No
     name = IMAGE if table.is_folder else inputs.image
     if not _one_per_row(table, name, problems):
         return None
-    folder = table.file if table.is_folder else table.file.parent
+    folder = table.file if table.is_folder and isinstance(table.file, Path) else table.file.parent
     pixels: Pixels = np.zeros((table.rows, inputs.channels, *inputs.size), np.uint8)
     for row, path in enumerate(table.columns[name].to_pylist()):
         image = read_image(folder / str(path or ""), inputs.size, inputs.channels)

@@ -6,9 +6,9 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from imperfed.core.errors import DataError
+from imperfed.data.files.memory import Source
 
 ALIKE = 5
 """How many problems of one file and column with the same expectation are listed individually."""
@@ -27,7 +27,7 @@ LINED = (".csv", ".tsv")
 class Problem:
     """One thing that must be fixed before anything can be trained."""
 
-    file: Path
+    file: Source
     row: int | None
     """In text files the line that an editor shows, as quoted cells may span lines; in all others a count from 0."""
     column: str | None
@@ -56,7 +56,7 @@ class Problems:
     """All problems of a federation: similar ones are kept up to a limit, and all are counted."""
 
     kept: list[Problem] = field(default_factory=list)
-    counts: Counter[tuple[Path, str | None, str]] = field(default_factory=Counter)
+    counts: Counter[tuple[Source, str | None, str]] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:
         return bool(self.counts)
@@ -64,7 +64,7 @@ class Problems:
     def __len__(self) -> int:
         return self.counts.total()
 
-    def add(self, file: Path, row: int | None, column: str | None, found: str, expected: str, fix: str) -> None:
+    def add(self, file: Source, row: int | None, column: str | None, found: str, expected: str, fix: str) -> None:
         """Note a problem."""
         alike = file, column, expected
         self.counts[alike] += 1
@@ -79,7 +79,7 @@ class Problems:
     def lines(self) -> list[str]:
         """Return one line per problem, and how many more there are."""
         lines: list[str] = []
-        seen: Counter[tuple[Path, str | None, str]] = Counter()
+        seen: Counter[tuple[Source, str | None, str]] = Counter()
         for problem in self.kept[:LINES]:
             alike = problem.file, problem.column, problem.expected
             seen[alike] += 1
@@ -98,7 +98,7 @@ class Problems:
             raise DataError(f"{name}: {count}; nothing was trained or written{lines}")
 
 
-def row_name(file: Path, row: int) -> str:
+def row_name(file: Source, row: int) -> str:
     """Return the name of a row in this file: its line or its number."""
     return f"{'line' if file.suffix.lower() in LINED else 'row'} {row}"
 

@@ -4,6 +4,8 @@
     reading = read_sites(declaration)       every site that can be read, and all problems of those that cannot
     reading.check()                         one error that lists the problems
 
+Tables in memory: `read_sites(declaration, {"data['north']": table})`, by the names that the declaration has for paths.
+
 One site alone, with a declaration received from elsewhere: `read_site("north", Path("north.csv"), None, parse(text))`.
 """
 
@@ -18,10 +20,14 @@ import numpy as np
 from imperfed.data.files.cells import codes_of, word
 from imperfed.data.files.declaration import Declaration, Places
 from imperfed.data.files.labelled import scattered_columns
+from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.rows import CLEAN, PUBLIC, SITE, FileRows, read_rows
 from imperfed.data.files.rules import name_trouble
 from imperfed.data.files.table import FileTable
+
+Tables = Mapping[str, MemoryTable]
+NO_TABLES: Tables = {}
 
 
 @dataclass(frozen=True)
@@ -51,16 +57,16 @@ class Reading:
         return self
 
 
-def read_sites(declaration: Declaration) -> Reading:
-    """Read every file of a declaration."""
+def read_sites(declaration: Declaration, tables: Tables = NO_TABLES) -> Reading:
+    """Read every file of a declaration; `tables`: those in memory, by what the declaration says instead of a path."""
     problems = Problems()
-    files, tests, common = _files(declaration, problems)
+    files, tests, common = _files(declaration, tables, problems)
     held = dict(_held(files, declaration, problems))
     _note_nowhere([rows.table for rows in held.values()], declaration, problems)
     clean = {name: read_rows(path, declaration, CLEAN, problems) for name, path in tests.items()}
     _note_unlike(held if declaration.site_column else files, tests, declaration, problems)
     sites = tuple(SiteReading(name, rows, clean.get(name)) for name, rows in held.items())
-    test, public, trusted = _server_parts(declaration, common, problems)
+    test, public, trusted = _server_parts(declaration, common, tables, problems)
     _note_shapes(
         [rows for rows in (*held.values(), *clean.values(), test, public, trusted) if rows is not None], problems
     )
@@ -71,17 +77,18 @@ def read_server(declaration: Declaration) -> Reading:
     """Read the files that belong to no site; one `DataError` lists all problems."""
     problems = Problems()
     common = declaration.test if isinstance(declaration.test, str) and "*" not in declaration.test else ""
-    parts = _server_parts(declaration, common, problems)
+    parts = _server_parts(declaration, common, NO_TABLES, problems)
     return Reading(declaration, (), *parts, problems).check()
 
 
 def _server_parts(
-    declaration: Declaration, common: str, problems: Problems
+    declaration: Declaration, common: str, tables: Tables, problems: Problems
 ) -> tuple[FileRows | None, FileRows | None, FileRows | None]:
     """Read the common test file, the public inputs and the trusted rows, as far as they are declared."""
     files = ((common, CLEAN), (declaration.public, PUBLIC), (declaration.trusted, CLEAN))
     test, public, trusted = (
-        read_rows(declaration.folder / path, declaration, use, problems) if path else None for path, use in files
+        read_rows(tables.get(path, declaration.folder / path), declaration, use, problems) if path else None
+        for path, use in files
     )
     return test, public, trusted
 
@@ -115,19 +122,29 @@ def places(where: Places, folder: Path) -> dict[str, Path]:
     return files
 
 
-def _files(declaration: Declaration, problems: Problems) -> tuple[dict[str, Path], dict[str, Path], str]:
+def _files(
+    declaration: Declaration, tables: Tables, problems: Problems
+) -> tuple[dict[str, Source], dict[str, Source], str]:
     """Return the files of the sites, the test files of the sites, and the common test file."""
     where: Places = declaration.test
     common = where if isinstance(where, str) and "*" not in where else ""
     where = {} if common or not where else where
-    files, tests = (places(part, declaration.folder) for part in (declaration.sites, where))
+    files, tests = (_sources(part, declaration.folder, tables) for part in (declaration.sites, where))
     for key, declared, paths in (("sites", declaration.sites, files), ("test", where, tests)):
         if declared and not paths:
             problems.add(declaration.file, None, key, "no file", f"files at {declared}", "fix the path")
     return files, tests, common
 
 
-def _held(files: Mapping[str, Path], declaration: Declaration, problems: Problems) -> Iterator[tuple[str, FileRows]]:
+def _sources(where: Places, folder: Path, tables: Tables) -> dict[str, Source]:
+    """Return the files of a declared path, or the tables in memory that are named instead of paths."""
+    if tables and where:
+        named = where if isinstance(where, Mapping) else {"": where}
+        return {name: tables[path] for name, path in named.items()}
+    return {**places(where, folder)}
+
+
+def _held(files: Mapping[str, Source], declaration: Declaration, problems: Problems) -> Iterator[tuple[str, FileRows]]:
     """Yield the name and rows of every site that can be read."""
     for name, path in files.items():
         if name and (trouble := name_trouble(name)):
@@ -160,7 +177,7 @@ def _note_nowhere(tables: list[FileTable], declaration: Declaration, problems: P
 
 
 def _note_unlike(
-    sites: Mapping[str, object], tests: Mapping[str, Path], declaration: Declaration, problems: Problems
+    sites: Mapping[str, object], tests: Mapping[str, Source], declaration: Declaration, problems: Problems
 ) -> None:
     """Note sites without a test file if others have one, and test files that belong to no site."""
     for name in sites if tests else ():

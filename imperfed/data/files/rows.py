@@ -26,6 +26,7 @@ from imperfed.data.files.labelled import (
     truth_columns,
     wanted_labels,
 )
+from imperfed.data.files.memory import Source
 from imperfed.data.files.problems import LINED, Problems, shown
 from imperfed.data.files.rules import name_trouble
 from imperfed.data.files.table import IMAGE, FileTable, Role, Wanted, read_table
@@ -68,7 +69,7 @@ class FileRows:
         """Return a name for every row."""
         return tuple(map(str, self.at.tolist()) if self.names is None else self.names.take(self.at).to_pylist())
 
-    def place(self, row: int) -> tuple[Path, int | None]:
+    def place(self, row: int) -> tuple[Source, int | None]:
         """Return the file and the line or row of an example; a text file is read again for it."""
         return self.table.numbered.at(int(self.at[row]))
 
@@ -83,16 +84,13 @@ class FileRows:
         )
 
 
-def read_rows(path: Path, declaration: Declaration, part: str, problems: Problems) -> FileRows | None:
-    """Return the rows of one file; None if anything is wrong with it.
+def read_rows(path: Source, declaration: Declaration, part: str, problems: Problems) -> FileRows | None:
+    """Return the rows of one table; None if anything is wrong with it.
 
     A text file with problems is read again to find their line numbers.
     """
     wanted, spare = _wanted(declaration, part)
-    folder = os.path.isdir(path)  # False, not an error, for an invalid path
-    if folder != declaration.inputs.in_folders and os.path.exists(path):
-        found, expected = ("a folder", "a file") if folder else ("a file", "a folder of images by class")
-        problems.add(path, None, None, found, expected, "fix the path, or write inputs.image for a column of paths")
+    if isinstance(path, Path) and _is_misplaced(path, declaration, problems):
         return None
     for slowly in (False, True):
         noted = Problems()
@@ -102,6 +100,16 @@ def read_rows(path: Path, declaration: Declaration, part: str, problems: Problem
             break
     problems.take(noted)
     return None if noted else rows
+
+
+def _is_misplaced(path: Path, declaration: Declaration, problems: Problems) -> bool:
+    """Return whether a folder stands where a file is declared, or the reverse, and note it if so."""
+    folder = os.path.isdir(path)  # False, not an error, for an invalid path
+    if folder == declaration.inputs.in_folders or not os.path.exists(path):
+        return False
+    found, expected = ("a folder", "a file") if folder else ("a file", "a folder of images by class")
+    problems.add(path, None, None, found, expected, "fix the path, or write inputs.image for a column of paths")
+    return True
 
 
 def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]]:

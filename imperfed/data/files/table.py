@@ -1,4 +1,4 @@
-"""A file as a table of columns: CSV, Parquet, NPZ, or a folder of images by class.
+"""A file, or a table in memory, as columns: CSV, Parquet, NPZ, or a folder of images by class.
 
 Readers read the requested columns, note what is wrong, and still return what can be read, so that other problems of the
 same file are found as well.
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imperfed.core.errors import DataError
+from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import LINED, Problems, alike, listed, nearest, row_name, shown
 from imperfed.data.readers import read_arrays
 
@@ -35,7 +36,7 @@ IMAGE, CLASS = "image", "class"
 class FileTable:
     """The columns of a file: pyarrow arrays, or NumPy arrays if a row has several values."""
 
-    file: Path
+    file: Source
     rows: int
     columns: dict[str, Any] = field(default_factory=dict)
     lines: npt.NDArray[np.int64] | None = None
@@ -47,9 +48,9 @@ class FileTable:
         """Whether the table lists the images of a folder."""
         return self.file.suffix.lower() not in FORMATS
 
-    def at(self, row: int) -> tuple[Path, int | None]:
+    def at(self, row: int) -> tuple[Source, int | None]:
         """Return the file and the line or row in it; in a folder, the image."""
-        if self.is_folder:
+        if self.is_folder and isinstance(self.file, Path):
             return self.file / self.columns[IMAGE][row].as_py(), None
         return self.file, row if self.lines is None else int(self.lines[row])
 
@@ -65,7 +66,7 @@ class FileTable:
     @cached_property
     def numbered(self) -> FileTable:
         """The same table with the line numbers of its rows, for which a text file is read again."""
-        if self.lines is not None or self.file.suffix.lower() not in LINED:
+        if self.lines is not None or self.file.suffix.lower() not in LINED or isinstance(self.file, MemoryTable):
             return self
         from imperfed.data.files.text import read_slowly
 
@@ -74,17 +75,19 @@ class FileTable:
 
 
 def read_table(
-    path: Path,
+    path: Source,
     wanted: Wanted,
     delimiter: str,
     problems: Problems,
     spare: frozenset[str] = frozenset(),
     slowly: bool = False,
 ) -> FileTable | None:
-    """Return the wanted columns of a file; those in `spare` may be absent. None if nothing can be read.
+    """Return the wanted columns of a table; those in `spare` may be absent. None if nothing can be read.
 
     `slowly`: the line numbers of text files are kept as well.
     """
+    if isinstance(path, MemoryTable):
+        return _in_memory(path, wanted, problems, spare)
     suffix = path.suffix.lower()
     if os.path.isdir(path):
         return _folder(path, problems)
@@ -101,26 +104,36 @@ def read_table(
     return (_parquet if suffix == ".parquet" else _npz)(path, wanted, problems, spare)
 
 
-def note_absent(path: Path, wanted: Wanted, present: list[str], problems: Problems, spare: frozenset[str]) -> list[str]:
+def note_absent(
+    path: Source, wanted: Wanted, present: list[str], problems: Problems, spare: frozenset[str]
+) -> list[str]:
     """Return the wanted columns that are present; missing ones are noted, and so are names that occur twice.
 
     Columns in `spare` are noted only if another column seems to be the one that is meant.
     """
     for name in wanted:
         if name not in present and name not in spare:
-            hint = nearest(name, present) if present else "the file has no columns"
+            hint = nearest(name, present) if present else "the table has no columns"
             problems.add(path, None, name, "no such column", "one of this name", hint)
         elif name not in present and (other := alike(name, [column for column in present if column not in wanted])):
-            hint = f"did you mean {shown(other)}? Rename it, or remove it from the file"
+            hint = f"did you mean {shown(other)}? Rename it, or remove it from the table"
             problems.add(path, None, name, "no such column", "one of this name", hint)
         elif present.count(name) > 1:
             problems.add(path, None, name, f"{present.count(name)} columns of this name", "one", "rename the others")
     return [name for name in wanted if present.count(name) == 1]
 
 
-def no_rows(path: Path, problems: Problems) -> None:
-    """Note that a file is empty."""
+def no_rows(path: Source, problems: Problems) -> None:
+    """Note that a table is empty."""
     problems.add(path, None, None, "no rows", "at least one", "add rows, or remove the file")
+
+
+def _in_memory(table: MemoryTable, wanted: Wanted, problems: Problems, spare: frozenset[str]) -> FileTable | None:
+    names = note_absent(table, wanted, [*table.columns], problems, spare)
+    if not table.rows:
+        no_rows(table, problems)
+        return None
+    return FileTable(table, table.rows, {name: table.columns[name] for name in names})
 
 
 def _readable(path: Path, problems: Problems) -> bool:

@@ -1,0 +1,207 @@
+"""Data that are handed over in memory: tables, arrays and datasets of any library, as tables of pyarrow columns.
+
+No library of tables is imported here: a table is recognised by what it can do, or by the name of its package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset
+
+from imperfed.core.errors import UsageError
+from imperfed.data.files.cells import LIST_SEPARATOR, word
+from imperfed.data.files.memory import MemoryTable
+
+FORMS = "a table (pandas, polars, pyarrow), {site: table}, {site: (x, labels)}, {site: torch Dataset} or a Federation"
+"""What data in memory look like, for messages."""
+ARRAYS = ("x", "labels", "truth")
+"""The names of the arrays of a site, in the order in which they are handed over."""
+
+
+def is_table(value: Any) -> bool:
+    """Return whether a value is a table with named columns."""
+    return _is_pandas(value) or any(hasattr(value, way) for way in ("__arrow_c_stream__", "to_arrow", "__dataframe__"))
+
+
+def is_arrays(value: Any) -> bool:
+    """Return whether a value is a pair of inputs and labels, or both with the truth."""
+    return isinstance(value, tuple) and len(value) in (2, 3)
+
+
+def as_memory_table(value: Any, name: str) -> MemoryTable:
+    """Return a table, arrays or a dataset under the name by which messages call it; refuse one without rows."""
+    table = _as_table(value, name)
+    if not table.rows:
+        raise UsageError(f"{name}: no rows; hand over at least one, or leave {name} out")
+    return table
+
+
+def _as_table(value: Any, name: str) -> MemoryTable:
+    if is_table(value):
+        return _of_table(value, name)
+    if is_arrays(value):
+        return _of_arrays(value, name)
+    if isinstance(value, Dataset):
+        return _of_dataset(value, name)
+    if hasattr(value, "collect"):
+        raise UsageError(f"{name}: a table that is not computed yet; hand over {name}.collect()")
+    raise UsageError(f"{name}: cannot read a value of type {type(value).__name__}; hand over {FORMS}")
+
+
+def as_inputs_table(value: Any, name: str) -> MemoryTable:
+    """Return inputs without labels: a table, or one array."""
+    if is_table(value) or is_arrays(value):
+        return as_memory_table(value, name)
+    x = _array(value, name)
+    return MemoryTable(name, {"x": x}, len(x), suffix=".npz")
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _is_pandas(value: Any) -> bool:
+    bases = {(base.__module__.partition(".")[0], base.__name__) for base in type(value).__mro__}
+    return ("pandas", "DataFrame") in bases
+
+
+def _of_table(value: Any, name: str) -> MemoryTable:
+    import pyarrow
+
+    if _is_pandas(value):
+        names, index = (
+            [str(column) for column in value.columns],
+            column_of([str(row) if isinstance(row, tuple) else row for row in value.index]),
+        )
+        columns = [_pandas_column(value.iloc[:, j]) for j in range(len(names))]
+        rows = len(value)
+    else:
+        try:
+            table = _arrow_table(value)
+        except (pyarrow.ArrowException, TypeError, ValueError, ImportError) as error:
+            reason = str(error).partition("\n")[0]
+            kind = type(value).__name__
+            raise UsageError(f"{name}: cannot read a {kind} as a table ({reason}); hand over {FORMS}") from None
+        names, index, columns, rows = list(table.column_names), None, list(table.columns), table.num_rows
+    names = [column.strip() for column in names]
+    if twice := sorted({column for column in names if names.count(column) > 1}):
+        raise UsageError(f"{name}: {names.count(twice[0])} columns are called {twice[0]!r}; rename all but one")
+    return MemoryTable(name, dict(zip(names, columns, strict=True)), rows, index)
+
+
+def _arrow_table(value: Any) -> Any:
+    import pyarrow
+
+    if isinstance(value, pyarrow.Table):
+        return value
+    if hasattr(value, "__arrow_c_stream__"):
+        return pyarrow.table(value)
+    if hasattr(value, "to_arrow"):
+        return value.to_arrow()
+    from pyarrow.interchange import from_dataframe
+
+    return from_dataframe(value)
+
+
+def _pandas_column(series: Any) -> Any:
+    import pyarrow
+
+    return column_of(series.tolist()) if series.dtype == object else pyarrow.Array.from_pandas(series)
+
+
+def column_of(cells: Sequence[Any]) -> Any:
+    """Return Python values as a pyarrow column: sets and tuples as lists, values of different types as text."""
+    import pyarrow
+
+    plain = [_plain(cell) for cell in cells]
+    try:
+        return pyarrow.array(plain, from_pandas=True)
+    except (pyarrow.ArrowException, TypeError, OverflowError):
+        texts = [LIST_SEPARATOR.join(map(word, cell)) if isinstance(cell, list) else word(cell) for cell in plain]
+        return pyarrow.array(texts)
+
+
+def _plain(cell: Any) -> Any:
+    if isinstance(cell, Set):
+        return sorted(map(word, cell))
+    if isinstance(cell, Tensor | np.ndarray):
+        return cell.tolist()
+    return list(cell) if isinstance(cell, tuple) else cell
+
+
+# -- arrays and datasets -----------------------------------------------------------------------------------------------
+
+
+def _of_arrays(value: tuple[Any, ...], name: str) -> MemoryTable:
+    parts = dict(zip(ARRAYS, value, strict=False))
+    columns: dict[str, Any] = {"x": _array(parts.pop("x"), f"{name}, x")}
+    columns |= {key: _label_column(part) for key, part in parts.items()}
+    rows = {key: len(column) for key, column in columns.items()}
+    if len({*rows.values()}) > 1:
+        counts = ", ".join(f"{count} rows of {key}" for key, count in rows.items())
+        raise UsageError(f"{name}: {counts}; hand over as many of each, for the same examples")
+    return MemoryTable(name, columns, rows["x"], suffix=".npz")
+
+
+def _array(value: Any, name: str) -> Any:
+    """Return inputs as a NumPy array [n, ...]."""
+    try:
+        array = value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value)
+    except ValueError:
+        raise UsageError(f"{name}: rows of different lengths; hand over one array [n, ...]") from None
+    if array.ndim < 2 or array.dtype.kind not in "biuf":
+        found = f"{array.dtype} of shape {array.shape}"
+        raise UsageError(f"{name}: found {found}, expected numbers, one row per example; hand over an array [n, ...]")
+    return array
+
+
+def _label_column(value: Any) -> Any:
+    """Return labels as a column of one value or one set per row, or as a matrix with one column per class."""
+    import pyarrow
+
+    if isinstance(value, Tensor | np.ndarray) and value.ndim > 1:
+        return value.numpy(force=True) if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return pyarrow.array(value.numpy(force=True))
+    return column_of(list(value.tolist() if hasattr(value, "tolist") else value))
+
+
+def _of_dataset(value: Any, name: str) -> MemoryTable:
+    if isinstance(value, IterableDataset) or not hasattr(value, "__len__"):
+        raise UsageError(f"{name}: a dataset without a length; hand over a map-style Dataset, with __len__")
+    examples = [value[row] for row in range(len(value))]
+    if not all(isinstance(example, tuple | list) and len(example) == 2 for example in examples):
+        raise UsageError(f"{name}: its examples are not pairs; let the dataset return (x, label)")
+    if not examples:
+        raise UsageError(f"{name}: a dataset without examples; add some, or leave the site out")
+    x = np.stack([_example(x) for x, _ in examples])
+    labels = [label for _, label in examples]
+    if all(isinstance(label, Tensor | np.ndarray) and label.ndim for label in labels):
+        return _of_arrays((x, np.stack([np.asarray(label) for label in labels])), name)
+    plain = [label.item() if isinstance(label, Tensor | np.generic) else label for label in labels]
+    return _of_arrays((x, plain), name)
+
+
+def _example(x: Any) -> Any:
+    return x.numpy(force=True) if isinstance(x, Tensor) else np.asarray(x)
+
+
+def by_site(value: Any, argument: str) -> dict[str, MemoryTable]:
+    """Return the tables by the names of their sites; "" names one table for all of them."""
+    if not isinstance(value, Mapping):
+        return {"": as_memory_table(value, argument)}
+    if not value:
+        raise UsageError(f"{argument}={{}}: no sites; hand over {FORMS}")
+    if all(isinstance(part, list | np.ndarray | Tensor) for part in value.values()):
+        raise UsageError(f"{argument}: a dict of columns; make a table of it, or hand over {{site: (x, labels)}}")
+    return {str(site): as_memory_table(part, f"{argument}[{site!r}]") for site, part in value.items()}
+
+
+def is_in_memory(value: Any) -> bool:
+    """Return whether data are handed over in memory, and not as a name or a path."""
+    if isinstance(value, Mapping | Dataset | tuple | list | np.ndarray | Tensor):
+        return True
+    return is_table(value) or hasattr(value, "collect")

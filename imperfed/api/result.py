@@ -1,0 +1,173 @@
+"""The result of a run as an object: its figures, and on request its models, labels and predictions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imperfed.api.declared import refuse
+from imperfed.api.handed_over import as_memory_table, is_table
+from imperfed.core.errors import DataError, UsageError, unknown
+from imperfed.core.labels import KINDS
+from imperfed.core.network import Network
+from imperfed.data.files.cells import word
+from imperfed.data.files.declaration import FILE, read_declaration
+from imperfed.data.files.problems import Problems
+from imperfed.data.files.rows import NEW, read_rows
+from imperfed.data.scale import Scale
+from imperfed.experiments.experiment import load_net
+from imperfed.results.folder import RunFolder
+from imperfed.results.predict import as_inputs, check_inputs, predictions, whose
+from imperfed.results.summary import Summary
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run that has ended: its folder and its figures, and on request its models and labels."""
+
+    folder: Path
+    summary: Summary
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The names of the sites."""
+        return tuple(row.site for row in self.summary.sites)
+
+    @property
+    def history(self) -> pyarrow.Table:
+        """Every figure of every round, as a table: round, site ("*" for none in particular), metric, value, n."""
+        import pyarrow
+
+        keys = ("round", "site", "metric", "value", "n")
+        return pyarrow.table(
+            {key: [record.get(key) for record in RunFolder(self.folder).records()] for key in keys},
+            pyarrow.schema(list(zip(keys, ("int64", "string", "string", "float64", "int64"), strict=True))),
+        )
+
+    @property
+    def report(self) -> Path:
+        """The page about the run."""
+        return self.folder / "report.html"
+
+    def predict(self, rows: Any, site: str = "") -> Any:
+        """Return predictions for new rows by the model of a site, which may be left out if all share one model.
+
+        A table is matched by the names of its columns, in any order, and yields a pyarrow table: the index of a pandas
+        frame, the id, the probability of each class, and what is predicted. If the run named sites by a column, rows
+        that have it are predicted by their own sites' models.
+
+        An array or tensor [n, ...] has its columns in the order of training and yields a tensor of probabilities.
+        Inputs are standardised here. Images of uint8, [n, h, w] or [n, channels, h, w], are divided by 255 as in
+        training; numbers of other types are used unchanged. Where classes do not exclude one another (annotated
+        labels), it is the probability that each is present.
+        """
+        return self._predict_table(rows, site) if is_table(rows) else self._predict_array(rows, site)
+
+    def model(self, site: str) -> Network:
+        """Return the network with which a site predicts. It takes inputs as in training: tables standardised."""
+        self._check(site)
+        folder = RunFolder(self.folder)
+        summary = self.summary
+        return load_net(folder, folder.config(), site, summary.input, len(summary.classes), summary.features).module
+
+    def labels(self, site: str = "") -> pyarrow.Table:
+        """Return the labels given for a site's training rows and those inferred; without a site, those of all sites.
+
+        The labels of all sites have a column `site`, and a column `index` if the rows came as pandas frames.
+        """
+        import pyarrow
+        from pyarrow import parquet
+
+        if self.summary.labels is None:
+            raise UsageError(f"{self.summary.method} inferred no labels in this run")
+        if site:
+            self._check(site)
+            return parquet.read_table(self.folder / "labels" / f"{site}.parquet")
+        index = RunFolder(self.folder).index()
+        tables = []
+        for name in self.sites:
+            table = self.labels(name)
+            table = table.add_column(0, "site", pyarrow.array([name] * len(table)))
+            tables.append(table.add_column(0, "index", index[name]) if index else table)
+        return pyarrow.concat_tables(tables)
+
+    def _repr_html_(self) -> str:
+        """Return the figures of the run as a table for notebooks."""
+        summary = self.summary
+        head = f"{summary.method} on {summary.data}, {summary.rounds} rounds"
+        rows = "".join(
+            f"<tr><td>{escape(row.site)}</td><td>{row.train}</td><td>{_per_cent(row.value)}</td></tr>"
+            for row in summary.sites
+        )
+        columns = f"<tr><th>site</th><th>training rows</th><th>{escape(summary.metric)}</th></tr>"
+        return f"<p><b>{escape(head)}</b></p><table>{columns}{rows}</table><p>{escape(str(self.report))}</p>"
+
+    def _predict_array(self, rows: Any, site: str) -> Tensor:
+        try:
+            array = rows.numpy(force=True) if isinstance(rows, Tensor) else np.asarray(rows)
+            x = as_inputs(array, RunFolder(self.folder).config().run.data, "x")
+            check_inputs(x, self.summary, "x")
+        except (DataError, TypeError, ValueError) as error:
+            raise UsageError(f"predict: {error}") from error
+        return self.probabilities(x, whose(self, site, "site=..."))
+
+    def _predict_table(self, rows: Any, site: str) -> pyarrow.Table:
+        table, path = as_memory_table(rows, "rows"), self.folder / FILE
+        declaration = read_declaration(path) if path.exists() else None
+        if declaration is None or declaration.inputs.array:
+            raise UsageError("predict: the data of this run have no named columns; hand over an array [n, ...]")
+        if declaration.id not in table.columns:  # new rows need no ids
+            declaration = replace(declaration, id="")
+        problems = Problems()
+        new = read_rows(table, declaration, NEW, problems)
+        refuse(problems)
+        assert new is not None
+        check_inputs(new.x, self.summary, "rows")
+        column = declaration.site_column
+        if site or column not in table.columns:
+            probability = self.probabilities(new.x, whose(self, site, "site=..."))
+        else:
+            probability = self._by_own_model(new.x, [word(name) for name in table.columns[column].to_pylist()])
+        predicted = predictions(self.summary, list(new.ids()), probability)
+        return predicted if table.index is None else predicted.add_column(0, "index", table.index)
+
+    def _by_own_model(self, x: Tensor, sites: list[str]) -> Tensor:
+        """Return the probabilities that the model of each row's own site gives."""
+        probability = torch.empty(len(x), len(self.summary.classes))
+        for site in dict.fromkeys(sites):
+            own = torch.tensor([other == site for other in sites])
+            probability[own] = self.probabilities(x[own], site)
+        return probability
+
+    def probabilities(self, x: Tensor, site: str) -> Tensor:
+        """Return the probability of each class for inputs that are read but not standardised."""
+        model, scaled = self.model(site), self._scale()(x)
+        with torch.no_grad():
+            logits = torch.cat([model(part) for part in scaled.split(1024)])
+        return KINDS[self.summary.facts.labels].probabilities(logits)
+
+    def _scale(self) -> Scale:
+        """Return how inputs were standardised."""
+        path = self.folder / "models" / "scale.safetensors"
+        if path.exists():
+            return Scale(**RunFolder(self.folder).load_model("scale"))
+        if self.summary.standardised:
+            raise DataError(f"{path}: no such file, but the run standardised its inputs; put it back")
+        return Scale.none()
+
+    def _check(self, site: str) -> None:
+        if site not in self.sites:
+            raise unknown("site", site, self.sites)
+
+
+def _per_cent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f} %"

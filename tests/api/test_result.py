@@ -1,0 +1,112 @@
+"""The result of a run as an object: labels and predictions keyed by the caller's own rows, figures, progress."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+import imperfed
+from imperfed.core.errors import DataError
+from imperfed.engine.schedule import RoundReport
+
+pytestmark = pytest.mark.usefixtures("no_page")
+
+FEW = {"rounds": 2, "steps": 5, "workers": 1, "label": "breed", "site": "clinic", "truth": "really"}
+
+
+@pytest.fixture
+def result(frame: pandas.DataFrame, tmp_path: Path) -> imperfed.RunResult:
+    return imperfed.run("pfedpll", frame, tmp_path, **FEW)
+
+
+def test_labels_of_all_sites_join_the_frame_they_came_from(frame: pandas.DataFrame, result: imperfed.RunResult) -> None:
+    table = imperfed.load(result.folder).labels()
+    assert table.column_names[:4] == ["index", "site", "id", "given"]
+    assert table.num_rows == sum(row.train for row in result.summary.sites)
+    joined = frame.join(table.to_pandas().set_index("index"), how="inner")
+    assert len(joined) == table.num_rows
+    assert (joined["site"] == joined["clinic"]).all()
+    assert (joined["given"].str.replace("|", ";") == joined["breed"]).all()
+    assert result.labels("north").column_names == table.column_names[2:]
+
+
+def test_labels_are_keyed_by_the_ids_of_the_caller(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    named = frame.assign(animal_id=[f"a{i}" for i in range(80)]).reset_index(drop=True)
+    table = imperfed.run("pfedpll", named, tmp_path, **FEW).labels()
+    assert [f"a{i}" for i in table["index"].to_pylist()] == table["id"].to_pylist()
+
+
+def test_columns_in_another_order_give_the_same_predictions(
+    frame: pandas.DataFrame, result: imperfed.RunResult
+) -> None:
+    predicted = result.predict(frame, "north")
+    shuffled = frame[["really", "colour", "weight", "age", "breed", "clinic"]]
+    assert result.predict(shuffled, "north").equals(predicted)
+    assert predicted.column_names == ["index", "id", "cat", "dog", "fox", "predicted"]
+    assert predicted["index"].to_pylist() == list(frame.index)
+    x = np.column_stack([frame["age"], frame["weight"], frame["colour"] == "blue", frame["colour"] == "red"])
+    array = result.predict(x.astype(np.float32), "north")
+    assert np.array_equal(array.numpy(), np.column_stack([predicted[name] for name in ("cat", "dog", "fox")]))
+
+
+def test_rows_that_name_their_site_are_predicted_by_its_model(
+    frame: pandas.DataFrame, result: imperfed.RunResult
+) -> None:
+    own, north, south = result.predict(frame), result.predict(frame, "north"), result.predict(frame, "south")
+    assert not north.equals(south)
+    at_north = (frame["clinic"] == "north").tolist()
+    expected = [a if here else b for here, a, b in zip(at_north, north["cat"], south["cat"], strict=True)]
+    assert own["cat"].to_pylist() == [value.as_py() for value in expected]
+
+
+def test_a_missing_column_is_named(frame: pandas.DataFrame, result: imperfed.RunResult) -> None:
+    with pytest.raises(DataError, match=r"^rows, column age: found no such column"):
+        result.predict(frame.drop(columns="age"), "north")
+
+
+def test_the_figures_are_tables_and_pages(result: imperfed.RunResult) -> None:
+    history = result.history.to_pandas()
+    losses = history[history["metric"] == "train/loss"]
+    assert sorted(zip(losses["round"], losses["site"], strict=True)) == [
+        *((1, "north"), (1, "south")),
+        *((2, "north"), (2, "south")),
+    ]
+    assert result.report == result.folder / "report.html"
+    assert "<td>north</td>" in result._repr_html_()
+
+
+def test_a_callback_sees_every_round_and_can_end_the_run(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def on_round(report: RoundReport) -> bool:
+        seen.append(report.round)
+        return report.round == 1
+
+    stopped = imperfed.run("pfedpll", frame, tmp_path, on_round=on_round, **FEW | {"rounds": 9})
+    assert seen == [0, 1]
+    assert imperfed.load(stopped.folder).summary.rounds == 2
+    whole = imperfed.run("pfedpll", frame, tmp_path, **FEW)
+    assert stopped.labels().equals(whole.labels())
+
+
+def test_progress_is_printed_on_request(
+    frame: pandas.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    imperfed.run("pfedpll", frame, tmp_path, **FEW)
+    assert capsys.readouterr().out == ""  # neither a terminal nor a notebook
+    imperfed.run("pfedpll", frame, tmp_path, progress=True, **FEW | {"rounds": 20})
+    lines = capsys.readouterr().out.splitlines()
+    assert "guessed: inputs: 2 columns of numbers, 1 of words with all their categories" in lines
+    assert [line.partition(":")[0] for line in lines if line.startswith("round")] == [
+        f"round {done}/20" for done in range(2, 21, 2)
+    ]
+
+
+def test_the_package_shows_its_names_and_shadows_no_builtin() -> None:
+    assert {"run", "load", "resume", "compare", "inspect", "Algorithm", "Objective", "Candidates"} <= set(dir(imperfed))
+    assert not set(imperfed.__all__) & set(dir(builtins))
+    assert all(getattr(imperfed, name) for name in imperfed.__all__)

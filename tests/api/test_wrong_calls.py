@@ -1,0 +1,72 @@
+"""Every wrong call meets one line that names the argument, and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pytest
+import torch
+
+import imperfed
+from imperfed.core.errors import ImperfedError
+
+X, Y = np.zeros((4, 2), np.float32), np.array([0, 1, 0, 1])
+Call = Callable[[pandas.DataFrame], dict[str, Any]]
+TOLD = {"label": "breed", "site": "clinic"}
+
+CALLS: list[tuple[Call, str]] = [
+    (lambda f: {"data": f, "site": "clinic"}, "label=...: missing; name the column of the labels"),
+    (lambda f: {"data": f, "label": "breed"}, "site=...: missing; name the column that says which site"),
+    (lambda f: {"data": f, **TOLD, "label": "bred"}, "label='bred': data has no such column; did you mean 'breed'?"),
+    (lambda f: {"data": f, **TOLD, "label": ["cat"]}, "label='cat': data has no such column; known: age, weight"),
+    (lambda f: {"data": f, **TOLD, "site": "klinic"}, "data, column klinic: found no such column"),
+    (lambda f: {"data": f, **TOLD, "inputs": ["agee"]}, "inputs='agee': data has no such column; did you mean 'age'?"),
+    (lambda f: {"data": f, **TOLD, "attribute": "race"}, "attribute='race': data has no such column"),
+    (lambda f: {"data": f, **TOLD, "id": "patient"}, "data, column patient: found no such column"),
+    (lambda f: {"data": f, **TOLD, "kind": "candidate"}, "kind=...: found 'candidate', expected one of annotated"),
+    (lambda f: {"data": f, **TOLD, "classes": "cat"}, "classes=...: found 'cat', expected a list of names"),
+    (lambda f: {"data": f, **TOLD, "missing": ["?"]}, "missing=...: found candidates labels, expected annotated ones"),
+    (lambda f: {"data": f, **TOLD, "sites": 5}, "split.sites = 5: the sites and their rows of data are fixed by its"),
+    (lambda f: {"data": f["age"], **TOLD}, "data: cannot read a Series as a table"),
+    (lambda f: {"data": polars.from_pandas(f).lazy(), **TOLD}, "data: a table that is not computed yet; hand over"),
+    (lambda f: {"data": f.assign(**{" age": 1}), **TOLD}, "data: 2 columns are called 'age'; rename all but one"),
+    (lambda f: {"data": {"a": f, "b": f[:0]}, "label": "breed"}, "data['b']: no rows; hand over at least one"),
+    (lambda f: {"data": {"a": f}, **TOLD}, "site='clinic': the sites are named by the keys of data; leave it out"),
+    (lambda f: {"data": {"a/b": f}, "label": "breed"}, "data=...: found 'a/b', which cannot be the name of a file"),
+    (lambda f: {"data": {"a": [1], "b": [2]}}, "data: a dict of columns; make a table of it"),
+    (lambda f: {"data": {}}, "data={}: no sites; hand over a table"),
+    (lambda f: {"data": 42}, "data: cannot read a value of type int; hand over the name of a dataset, a path"),
+    (lambda f: {"data": X}, "data: cannot read a value of type ndarray; hand over a table"),
+    (lambda f: {"data": (X, Y)}, "data: arrays of no site; hand over {site: (x, labels)}, one pair per site"),
+    (lambda f: {"data": {"a": (X, Y)}, "label": "y"}, "label=...: arrays have no columns; leave it out"),
+    (lambda f: {"data": {"a": (X, Y[:3])}}, "data['a']: 4 rows of x, 3 rows of labels; hand over as many of each"),
+    (lambda f: {"data": {"a": (X[0], Y)}}, "data['a'], x: found float32 of shape (2,), expected numbers"),
+    (lambda f: {"data": "digits", "label": "breed"}, "label=...: describes data in memory; for a dataset or files"),
+    (lambda f: {"data": f, **TOLD, "test": "test.csv"}, "test: cannot read a value of type str; hand over a table"),
+    (lambda f: {"data": f, **TOLD, "out": 3}, "out: expected a path; got a value of type int"),
+    (lambda f: {"method": torch.nn.Linear(1, 1), "data": f, **TOLD}, "method: expected the name of a method"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), CALLS, ids=[message[:30] for _, message in CALLS])
+def test_a_wrong_call_names_the_argument_and_the_fix(
+    call: Call, message: str, frame: pandas.DataFrame, tmp_path: Path
+) -> None:
+    keywords = {"method": "pfedpll", "out": tmp_path / "runs", **call(frame)}
+    with pytest.raises(ImperfedError) as error:
+        imperfed.run(**keywords)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_wrong_cell_is_named_by_table_row_and_column(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    frame["age"] = frame["age"].astype(object)
+    frame.iloc[3, 0] = "old"
+    with pytest.raises(ImperfedError, match=r"^data\['north'\], row 3, column age: found 'old', expected a finite"):
+        imperfed.run("pfedpll", {"north": frame}, tmp_path, label="breed", inputs=["age", "weight"])
