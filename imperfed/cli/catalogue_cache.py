@@ -67,9 +67,9 @@ def _from_classes() -> CachedCatalogue:
 
 def _key(plug_ins: metadata.EntryPoints, files: Iterable[str]) -> str:
     """Return a digest of all that the catalogue depends on."""
-    own = [Path(folder, name) for folder, _, names in os.walk(PACKAGE) for name in names]
-    own = [path for path in own if path.suffix in (".py", ".toml")]
-    times = sorted((str(path), path.stat().st_mtime_ns) for path in [*own, *map(Path, files)])
+    walk = ((folder, name) for folder, _, names in os.walk(PACKAGE) for name in names)
+    own = [os.path.join(folder, name) for folder, name in walk if name.endswith((".py", ".toml"))]
+    times = sorted((path, os.stat(path).st_mtime_ns) for path in [*own, *files])
     entries = sorted((plug_in.group, plug_in.name, plug_in.value) for plug_in in plug_ins)
     return hashlib.sha256(repr((imperfed.__version__, times, entries)).encode()).hexdigest()
 

@@ -130,6 +130,7 @@ def new(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     folder.mkdir()
     (folder / "dropped_in.py").write_text(HEAD + kind.text)
     monkeypatch.setattr(kind.package, "__path__", [*kind.package.__path__, str(folder)])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # the cached catalogue watches its own folders only
     kind.catalogue.cache_clear()
     yield kind
     sys.modules.pop(f"{kind.package.__name__}.dropped_in", None)
