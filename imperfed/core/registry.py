@@ -127,8 +127,11 @@ def load_instance(plugin: Plugin, kind: type[Entry]) -> Entry:
 
 
 @cache
-def entry_points() -> metadata.EntryPoints:
-    """Return the entry points of all installed distributions; reading them takes long."""
+def entry_points() -> Any:
+    """Return the entry points of all installed distributions (their type depends on Python's version).
+
+    Reading them takes long.
+    """
     return metadata.entry_points()
 
 
