@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from imperfed.api.declared import MemoryData, read_again, read_tables, split_keywords
 from imperfed.api.handed_over import FORMS, is_in_memory
-from imperfed.api.line_progress import OnRound, watching
 from imperfed.api.result import RunResult
+from imperfed.api.watching import OnRound, watching
 from imperfed.core.errors import DivergedError, UsageError
 from imperfed.core.federation import Federation
 from imperfed.data.federate import FederatedData
