@@ -41,7 +41,7 @@ def test_auto_is_the_gpu_where_there_is_one_and_products_in_tf32(monkeypatch: py
 
 @pytest.mark.parametrize("settings", [{"precision": "bf16"}, {"precision": "tf32"}, {"compile": True}])
 def test_settings_of_a_gpu_are_refused_on_a_cpu(settings: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match="settings of a GPU"):
+    with pytest.raises(UsageError, match="settings for a GPU"):
         Hardware.of(RunConfig(device="cpu", **settings))  # type: ignore[arg-type]
 
 
