@@ -1,4 +1,4 @@
-"""The common part of the three fairness attacks of the thesis (Sec. 5.3): whom they target, and which rows they change.
+"""The common part of the three fairness attacks of the thesis (Sec. 5.3): the group they target, the rows they change.
 
     symbol      where it lives                                  does it travel
     D_m         x, labels: one adversary's own training rows    never

@@ -10,6 +10,8 @@ import torch
 
 from tests.support.terminal import FLIP, QUICK, Said, done, imperfed
 
+WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+
 
 def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
     assert said.code == code, said.err
@@ -63,12 +65,8 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
             ["partition.sizes", "whole numbers, such as 1,2,3", "'1,x'"],
         ),
         (["cc", "--set", "partition=quantity", "--set", "sizes=9,0,1,1", *FLIP], ["sizes", "positive", "[9, 0, 1, 1]"]),
-        pytest.param(
-            ["cc", "--device", "cuda"],
-            ["no GPU that torch can use", "cpu"],
-            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here"),
-        ),
-        (["cc", "--set", "precision=bf16"], ["settings for a GPU", "CPU"]),
+        pytest.param(["cc", "--device", "cuda"], ["no GPU that torch can use", "cpu"], marks=WITHOUT_GPU),
+        pytest.param(["cc", "--set", "precision=bf16"], ["settings for a GPU", "CPU"], marks=WITHOUT_GPU),
         (["cc", "--set", "precision=half"], ["precision 'half'", "bf16"]),
         (["cc", "--device", "gpu7"], ["device 'gpu7'", "cpu"]),
         (["cc", "--set", "labels.kind=exact"], ["'cc' learns from candidates", "exact", "cross-entropy"]),

@@ -170,7 +170,9 @@ class FairFedPAPL(Defence):
 def pick(setting: str, name: str, known: tuple[str, ...]) -> int:
     """Return the index of the name that a setting holds."""
     if not name:
-        raise UsageError(f"fairfedpapl must know whom to protect: set defence.{setting} to one of {', '.join(known)}")
+        raise UsageError(
+            f"fairfedpapl protects one group and class, which must be named: set defence.{setting} to one of {', '.join(known)}"
+        )
     if name not in known:
         raise unknown(f"defence.{setting}", name, known)
     return known.index(name)

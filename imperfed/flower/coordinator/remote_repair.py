@@ -11,7 +11,7 @@ from imperfed.core.errors import QuorumError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.conversation import conduct, notes
 from imperfed.engine.failures import Failure
-from imperfed.engine.validate import check_answer
+from imperfed.engine.validate import check_finite
 from imperfed.evaluation.evaluator import figure
 from imperfed.flower.messages.payload import REPAIR, Payload, Word
 from imperfed.flower.messages.run_info import RunInfo
@@ -40,7 +40,7 @@ def repair_at_sites(
         if isinstance(reply, Failure):
             return reply
         up = reply.trees.get("up", {})
-        return check_answer(up, exchanges[0], {}) or up
+        return check_finite(up) or up
 
     transcript = conduct(repair, federation, ask)
     groups = repair.groups_of(transcript.server)
