@@ -171,7 +171,8 @@ def pick(setting: str, name: str, known: tuple[str, ...]) -> int:
     """Return the index of the name that a setting holds."""
     if not name:
         raise UsageError(
-            f"fairfedpapl protects one group and class, which must be named: set defence.{setting} to one of {', '.join(known)}"
+            "fairfedpapl protects one group and class, which must be named: "
+            f"set defence.{setting} to one of {', '.join(known)}"
         )
     if name not in known:
         raise unknown(f"defence.{setting}", name, known)
