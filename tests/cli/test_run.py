@@ -16,7 +16,7 @@ from pyarrow import parquet
 from safetensors.torch import load_file
 
 from imperfed.results.folder import RunFolder
-from tests.support.terminal import QUICK, TINY, Said, done, imperfed, products, program, records, strict, summary, write
+from tests.support.terminal import QUICK, TINY, Said, done, imperfed, products, records, strict, summary, write
 
 SITES = ["site-0", "site-1", "site-2", "site-3"]
 
@@ -57,17 +57,6 @@ def test_json_is_all_there_is_on_stdout(tmp_path: Path) -> None:
     assert said.out == (folder / "summary.json").read_text() + "\n"
     assert "round 2/2:" in said.err
     assert f"  {folder / 'summary.json'}\n" in said.err
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_comparison_keeps_stdout_for_json_in_all_its_processes(jobs: int, tmp_path: Path) -> None:
-    data, out = write(tmp_path / "mine.npz"), tmp_path / "out"
-    words = ("cc,lw", "--data", data, *TINY, "--seeds", "0,1", "--jobs", jobs, "--json", "--out", out)
-    stdout, stderr = program("compare", *words).communicate()
-    (folder,) = out.iterdir()
-    assert strict(stdout) == strict((folder / "results.json").read_text())
-    assert ("seed 1: lw, 2 of 2" in stderr) == (jobs == 2)
-    assert str(folder / "table.md") in stderr
 
 
 def test_the_environment_tells_versions_and_no_place(finished: Path) -> None:

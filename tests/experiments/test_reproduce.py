@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +15,7 @@ from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Watch
 from imperfed.experiments.parallel import paying
 from imperfed.experiments.study import read_study, studies
-from tests.support.terminal import TINY, done, imperfed, program
+from tests.support.terminal import TINY, done, imperfed
 
 FILE = """
 study = "toy/table-1"
@@ -71,14 +70,6 @@ def test_an_unknown_table_or_dataset_is_refused(toy: Path, tmp_path: Path) -> No
     assert not (tmp_path / "out").exists()
 
 
-def test_seeds_side_by_side_give_the_same_figures(tmp_path: Path) -> None:
-    words = ("compare", "cc", "--seeds", "0,1", *TINY)
-    for jobs in ("1", "2"):
-        done(*words, "--jobs", jobs, "--out", tmp_path / jobs)
-    one, two = (json.loads(next((tmp_path / jobs).glob("*/results.json")).read_text()) for jobs in ("1", "2"))
-    assert one == two
-
-
 def test_on_a_cpu_a_run_has_the_machine_to_itself() -> None:
     assert paying(resolve(words={"method": "cc", "data": "digits", "device": "cpu"})) == 1
 
@@ -90,14 +81,6 @@ def test_on_a_large_gpu_seeds_run_side_by_side(memory: float, jobs: int, monkeyp
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
     assert paying(resolve(words={"method": "cc", "data": "digits", "device": "auto"})) == jobs
-
-
-def test_a_run_of_another_process_says_that_it_begins(tmp_path: Path) -> None:
-    words = ("compare", "cc,rc", "--seeds", "0,1", *TINY, "--jobs", 2, "--out", tmp_path)
-    with program(*words) as process:
-        said = process.communicate()[0].splitlines()
-    assert {"seed 0: cc, 1 of 2", "seed 1: cc, 1 of 2"} <= set(said)
-    assert sum(bool(re.fullmatch(r"seed [01]: rc, 2 of 2, about \d+ s left", line)) for line in said) == 2
 
 
 def test_that_data_are_prepared_is_said_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
