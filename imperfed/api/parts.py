@@ -41,11 +41,12 @@ PARTS: dict[str, PartArgument] = {
 }
 ARGUMENTS = (*PARTS, "model")
 """The arguments that take objects."""
+OPTIONAL = ARGUMENTS[1:]
 
 
 def split_objects(keywords: Mapping[str, Any]) -> tuple[Objects, dict[str, Any]]:
     """Return the parts that are objects, and the other keywords; None is the same as leaving an argument out."""
-    keywords = {key: value for key, value in keywords.items() if key not in ARGUMENTS or value is not None}
+    keywords = {key: value for key, value in keywords.items() if key not in OPTIONAL or value is not None}
     taken = {key: value for key, value in keywords.items() if key in ARGUMENTS and not isinstance(value, str)}
     objects = NO_OBJECTS
     for argument, value in taken.items():
@@ -110,7 +111,7 @@ def _class_of(argument: str, value: Any) -> type[Any]:
     if not issubclass(cls, kinds):
         kind = " or ".join(kind.__name__ for kind in kinds)
         got = f"the class {cls.__name__}" if cls is value else f"a value of type {cls.__name__}"
-        raise UsageError(f"{argument}: expected the name of a {part.section}, {FORMS} of {kind}; got {got}")
+        raise UsageError(f"{argument}: expected the name of {_a(part.section)}, {FORMS} of {kind}; got {got}")
     if inspect.isabstract(cls):
         raise UsageError(
             f"{argument}: {cls.__name__} does not define {', '.join(sorted(vars(cls)['__abstractmethods__']))}"
@@ -124,6 +125,10 @@ def _class_of(argument: str, value: Any) -> type[Any]:
     with blaming(f"{argument}: {cls.__name__} has a setting whose type cannot be read; annotate it with a plain type"):
         options(cls)
     return cls
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _name(argument: str, cls: type[Any]) -> str:
@@ -191,6 +196,8 @@ def objects_again(folder: RunFolder, arguments: Mapping[str, Any]) -> Objects:
 def _model_again(folder: RunFolder, name: str, value: Any) -> ModelObject | None:
     if not name.startswith(OBJECT):
         raise UsageError(f"model=...: the model of {folder.path} is {name!r}, which is found by name; leave it out")
+    if isinstance(value, str):
+        raise UsageError("model: expected the object that was handed over; got a value of type str")
     _model(value)
     return ModelObject(value)
 

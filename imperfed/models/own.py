@@ -86,7 +86,7 @@ def _restore(network: nn.Module, initial: Mapping[str, Tensor]) -> None:
     """Give a network the weights with which a run began; refuse one that they do not fit."""
     own = dict(network.named_parameters()) | dict(network.named_buffers())
     before = {name.removeprefix(FROZEN): t for name, t in initial.items()}
-    for name in {**before, **own}:
+    for name in {**own, **before}:
         then, now = (f"of shape {[*tree[name].shape]}" if name in tree else "missing" for tree in (before, own))
         if then != now:
             raise UsageError(f"model: {name} is {now} here and {then} in the run; hand over the network of the run")
