@@ -70,3 +70,11 @@ def test_a_class_instead_of_a_method_is_refused() -> None:
 def test_it_needs_neither_pytest_nor_hypothesis() -> None:
     code = "import sys, imperfed.testing; assert not {'pytest', 'hypothesis'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("method", [FirstOnly(), FirstOnly, "tests.testing.test_check:FirstOnly"])
+def test_a_method_is_an_instance_a_class_or_a_name(method: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr("imperfed.testing.CLAUSES", (lambda case: checked.append(str(case)),))
+    check(method)  # type: ignore[arg-type]
+    assert checked == [str(case) for case in cases_of(FirstOnly())]
