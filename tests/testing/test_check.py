@@ -62,9 +62,9 @@ def test_an_algorithm_without_an_objective_meets_every_kind_of_labels() -> None:
     assert len(kinds) == len(cases_of(Free()))
 
 
-def test_a_class_instead_of_a_method_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"check\(MyMethod\(\)\)"):
-        check(FirstOnly)  # type: ignore[arg-type]
+def test_anything_but_a_method_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"such as check\(MyMethod\(\)\)"):
+        check(dict)  # type: ignore[arg-type]
 
 
 def test_it_needs_neither_pytest_nor_hypothesis() -> None:
