@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from imperfed.data.files.problems import Problems
 from imperfed.data.files.rows import NEW, read_rows
 from imperfed.data.scale import Scale
 from imperfed.experiments.experiment import load_net
+from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.results.folder import RunFolder
 from imperfed.results.predict import as_inputs, check_inputs, predictions, whose
 from imperfed.results.summary import Summary
@@ -36,6 +37,8 @@ class RunResult:
 
     folder: Path
     summary: Summary
+    objects: Objects = field(default=NO_OBJECTS, repr=False, compare=False)
+    """What was handed over as objects, which predictions need."""
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -77,7 +80,8 @@ class RunResult:
         self._check(site)
         folder = RunFolder(self.folder)
         summary = self.summary
-        return load_net(folder, folder.config(), site, summary.input, len(summary.classes), summary.features).module
+        config = folder.config(self.objects)
+        return load_net(folder, config, site, summary.input, len(summary.classes), summary.features).module
 
     def labels(self, site: str = "") -> pyarrow.Table:
         """Return the labels given for a site's training rows and those inferred; without a site, those of all sites.
@@ -114,7 +118,7 @@ class RunResult:
     def _predict_array(self, rows: Any, site: str) -> Tensor:
         try:
             array = rows.numpy(force=True) if isinstance(rows, Tensor) else np.asarray(rows)
-            x = as_inputs(array, RunFolder(self.folder).config().run.data, "x")
+            x = as_inputs(array, RunFolder(self.folder).config(self.objects).run.data, "x")
             check_inputs(x, self.summary, "x")
         except (DataError, TypeError, ValueError) as error:
             raise UsageError(f"predict: {error}") from error

@@ -36,8 +36,8 @@ from imperfed.core.errors import ImperfedError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from imperfed.cli.progress import Show
     from imperfed.experiments.config import Config
+    from imperfed.experiments.progress import Show
 
 typer.core.HAS_RICH = False  # help is plain text; typer would otherwise escape its brackets for rich
 app = typer.Typer(
@@ -307,14 +307,14 @@ def _console(stderr: bool = False) -> Console:
 
 def _show(json: bool = False) -> Show:
     """Return what shows progress: on stderr where stdout is for JSON."""
-    from imperfed.cli.progress import Show
+    from imperfed.experiments.progress import Show
 
     return Show(_console(stderr=json))
 
 
 def _stdout_for(json: bool) -> AbstractContextManager[None]:
     """Keep stdout for JSON, or leave it as it is."""
-    from imperfed.cli.progress import stdout_to_stderr
+    from imperfed.cli.streams import stdout_to_stderr
 
     return stdout_to_stderr() if json else nullcontext()
 

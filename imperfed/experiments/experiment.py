@@ -37,7 +37,9 @@ from imperfed.evaluation.evaluator import Evaluator, Scores
 from imperfed.evaluation.time_to_target import TargetReached, time_taken
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
+from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.models import build
+from imperfed.models.own import weights_of
 from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
 from imperfed.results.metrics import log_lines, metrics
@@ -83,6 +85,7 @@ class Experiment:
         federation = self.data.federation
         self.evaluator = make_evaluator(config, self.data)
         network = make_network(config, *shape_of(federation))
+        self.initial = weights_of(network) if config.model.handed_over is not None else None
         network.halved = self.hardware.precision == "bf16"
         self.engine = Engine(
             config.method,
@@ -281,6 +284,8 @@ def start(
         folder = RunFolder.create(out, anywhere(config), experiment.hardware.described())
         if declaration is not None:  # predict reads new rows by it, whatever becomes of the original
             folder.write(FILE, declaration.toml())
+        if experiment.initial is not None:
+            folder.save_initial(experiment.initial)
         for note in DataFacts.of(experiment.data.facts).attack:
             folder.log(note)
         folder.save_split(split_of(experiment.data.federation), in_memory.index if in_memory else None)
@@ -300,12 +305,14 @@ def own_declaration(config: Config) -> Declaration | None:
     return read_declaration(config.run.data) if is_own(config.run.data) else None
 
 
-def resume(folder: RunFolder, watch: Watch, data: FederatedData | None = None) -> Summary:
+def resume(
+    folder: RunFolder, watch: Watch, data: FederatedData | None = None, objects: Objects = NO_OBJECTS
+) -> Summary:
     """Continue from a run's last checkpoint, or from its beginning if it has none yet."""
-    config = folder.config()
+    config = folder.config(objects)
     if data is None:
         watch.prepare(config)
-    with folder.naming_missing_plugins(), closing(Experiment(config, data)) as experiment:
+    with folder.naming_missing_plugins(objects), closing(Experiment(config, data)) as experiment:
         refuse_other_rows(folder, experiment.data.federation)
         if folder.checkpoint.exists():
             experiment.engine.state.restore(folder.checkpoint)
@@ -355,6 +362,10 @@ def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...
         network = config.method.build(make_network(config, shape, classes, features)).eval()
     net = Net(network, Layout.of(network, config.method.is_personal))
     saved, fields = folder.load_model(site), net.layout.fields
-    if {name: t.shape for name, t in saved.items()} != {name: f.shape for name, f in fields.items()}:
-        raise DataError(f"{folder.path}: the model of {site} does not fit this run's settings")
+    shapes, expected = ({name: [*t.shape] for name, t in tree.items()} for tree in (saved, fields))
+    if misfits := [name for name in {**shapes, **expected} if shapes.get(name) != expected.get(name)]:
+        raise DataError(
+            f"{folder.path}: the model of {site} does not fit this run's settings: {misfits[0]} has the shape "
+            f"{shapes.get(misfits[0])} there and {expected.get(misfits[0])} here"
+        )
     return net.load(torch.cat([saved[name].reshape(-1) for name in fields]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -93,8 +94,12 @@ def test_its_run_records_where_it_comes_from(outcome: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("command", ["resume", "report", "evaluate"])
-def test_where_it_is_missing_a_run_says_what_it_needs(command: str, outcome: dict[str, Any]) -> None:
-    said = imperfed(command, outcome["run"])
+def test_where_it_is_missing_a_run_says_what_it_needs(command: str, outcome: dict[str, Any], tmp_path: Path) -> None:
+    run = shutil.copytree(outcome["run"], tmp_path / "run")
+    if command == "resume":
+        assert "this run has already ended" in done("resume", run).out
+        (run / "summary.json").unlink()
+    said = imperfed(command, run)
     assert said.code == 2
     assert "needs far_away:FarAway of far-away 0.1.0, which cannot be imported here: No module named" in said.err
     assert said.err.endswith("; install it\n")
