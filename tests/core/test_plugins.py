@@ -152,6 +152,9 @@ def test_a_broken_plug_in_breaks_nothing_else(plugged: Path) -> None:
     assert "fedavg" in said.out
     assert said.err.count("mishap:Method of mishap 1.2") == 1
     assert "ZeroDivisionError: division by zero" in said.err
+    entries = {entry["name"]: entry for entry in strict(done("list", "--json").out)}
+    assert entries["mishap"].keys() == {"name", "unusable"}
+    assert "ZeroDivisionError: division by zero" in entries["mishap"]["unusable"]
     for words in (("show", "mishap"), ("run", "mishap"), ("run", "fedavg+mishap")):
         said = imperfed(*words)
         assert said.code == 2
@@ -183,6 +186,8 @@ def test_built_in_names_are_refused_with_both_origins(plugged: Path) -> None:
         "warning: plug-in 'fedavg' (extras:Own of extras 1.2) is not used: imperfed itself has a 'fedavg'"
         in imperfed("list").err
     )
+    named = [entry for entry in strict(done("list", "--json").out) if entry["name"] == "fedavg"]
+    assert ["unusable" in entry for entry in named] == [True, False]
     assert sources()["digits"].title != "Three points"
 
 
@@ -215,6 +220,17 @@ def test_import_paths(plugged: Path, no_page: None) -> None:
     (plugged / "extras.py").unlink()
     sys.modules.pop("extras")
     assert "needs extras:Own, which cannot be imported here: No module" in imperfed("evaluate", said.folder).err
+
+
+def test_a_class_by_its_import_path_has_a_page(plugged: Path) -> None:
+    (plugged / "extras.py").write_text(EXTRAS)
+    page = strict(done("show", "extras:Own", "--json").out)
+    assert (page["name"], page["about"]) == ("own", "Plain averaging by another name.")
+    assert page["learns from"] == "any kind"
+    assert "run.method = 'extras:Own'" in page["settings of every run"]
+    assert strict(done("show", "extras:Turns", "--json").out)["source"] == str(plugged / "extras.py")
+    assert "unknown" in imperfed("show", "extras:Owm").err
+    assert "cannot import 'nowhere'" in imperfed("show", "nowhere:Own").err
 
 
 def test_an_objective_and_a_comparison_by_import_path(plugged: Path, tmp_path: Path, no_page: None) -> None:
