@@ -73,11 +73,12 @@ def resume(
     *,
     progress: bool | None = None,
     on_round: OnRound | None = None,
+    track: str = "",
     **further: Any,
 ) -> RunResult:
     """Continue a run that was interrupted. Rows that were handed over in memory are handed over again.
 
-    `further`: `test`, `public` and `trusted`, if the run began with them. The columns are read as in the beginning.
+    `track`: "tensorboard" or "mlflow", or "none", if not as in the beginning. `further`: `test`, `public` and `trusted`, if the run began with them. The columns are read as in the beginning.
     """
     path = _path(folder, "folder")
     opened = RunFolder.open(path)
@@ -88,7 +89,7 @@ def resume(
             raise UsageError(f"data=...: the rows of {path} are read from {config.run.data}; leave it out")
         federated = _again(opened, data, further, config)
     with watching(progress, on_round) as watch:
-        return RunResult(path, experiment.resume(opened, watch, federated))
+        return RunResult(path, experiment.resume(opened, watch, federated, track))
 
 
 def load(folder: str | Path) -> RunResult:

@@ -139,7 +139,7 @@ def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")], trac
         show.console.print(f"{folder}: this run has already ended")
     else:
         with show.interruptible():
-            summary = experiment.resume(opened, show.watch())
+            summary = experiment.resume(opened, show.watch(), track=track or "")
     run_table(show.console, summary, folder)
 
 
