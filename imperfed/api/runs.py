@@ -78,7 +78,8 @@ def resume(
 ) -> RunResult:
     """Continue a run that was interrupted. Rows that were handed over in memory are handed over again.
 
-    `track`: "tensorboard" or "mlflow", or "none", if not as in the beginning. `further`: `test`, `public` and `trusted`, if the run began with them. The columns are read as in the beginning.
+    `track`: "tensorboard", "mlflow" or "none", if not as in the beginning. `further`: `test`, `public` and `trusted`,
+    if the run began with them. The columns are read as in the beginning.
     """
     path = _path(folder, "folder")
     opened = RunFolder.open(path)
@@ -101,11 +102,14 @@ def load(folder: str | Path) -> RunResult:
     return RunResult(path, summary)
 
 
-def inspect(path: str | Path) -> Inspection:
-    """Return what `imperfed inspect` reports about files, and write federation.toml if there is none."""
-    from imperfed.census.inspect import inspect as inspect_files
+def inspect(data: Any, **keywords: Any) -> Inspection:
+    """Return what `imperfed inspect` reports about files, for which it writes federation.toml if there is none.
 
-    return inspect_files(_path(path, "path"))
+    Data in memory are described as for `run`, and nothing is written.
+    """
+    from imperfed.api.inspecting import inspection_of
+
+    return inspection_of(data, keywords)
 
 
 # -- comparisons -------------------------------------------------------------------------------------------------------

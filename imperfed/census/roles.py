@@ -15,6 +15,8 @@ from imperfed.data.files.declaration import Inputs, LabelColumns, SensitiveColum
 from imperfed.data.files.problems import listed
 from imperfed.report.words import many
 
+TRUTH = {"true", "truth"}
+"""Words in the name of a column of true labels."""
 SITES = (
     *("site", "client", "hospital", "clinic", "centre", "center", "institution", "office", "phone", "device", "user"),
     *("lab", "ward", "team", "school", "branch", "region", "subject"),
@@ -69,9 +71,19 @@ class Look:
         return list({c.name: c for c in matches}.values())
 
     def within(self, names: Sequence[str]) -> Column | None:
-        """Return a column that has one of these names in every row, and several of them overall."""
-        filled = (c for c in self.columns.values() if c.values and len(c.values) > 1 and not c.blanks and not c.lists)
-        return next((c for c in filled if c.values is not None and c.values <= set(names)), None)
+        """Return a column that has one of these names in every row, and several of them overall.
+
+        Where the names are numbers, any column of numbers may happen to do so: then only one that is called the truth.
+        """
+        filled = [c for c in self.columns.values() if c.values and len(c.values) > 1 and not c.blanks and not c.lists]
+        fitting = [c for c in filled if c.values is not None and c.values <= set(names)]
+        called = [c for c in fitting if is_called_truth(c)]
+        return next(iter([*called, *(c for c in fitting if not c.numeric)]), None)
+
+
+def is_called_truth(column: Column) -> bool:
+    """Return whether the name of a column says that it holds the truth."""
+    return not TRUTH.isdisjoint(_words(column.name))
 
 
 def guess_site(look: Look) -> str:
@@ -146,7 +158,7 @@ def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> La
     note = "positives only, since every site names a single class" if alone else "one class per row"
     look.take(name, f"labels: {name} ({how}), {len(classes)} classes; {note}")
     true = look.within(classes)
-    if true is None or not {"true", "truth"} & set(_words(true.name)):
+    if true is None or not is_called_truth(true):
         return LabelColumns(kind, classes, name)
     look.take(true.name, f"truth: {true.name}, by its name; for evaluation only")
     return LabelColumns(kind, classes, name, truth=true.name)

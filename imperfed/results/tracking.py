@@ -58,8 +58,8 @@ class Tracker(ABC):
     def write(self, records: list[Record]) -> None:
         """Write further lines."""
 
-    def end(self, completed: bool) -> None:
-        """Close what is open; `completed`: whether the run has its results."""
+    def end(self, completed: bool) -> None:  # noqa: B027 (most have nothing left to do)
+        """Write what is left at the end; `completed`: whether the run has its results."""
 
 
 def tracker_class(tool: str) -> type[Tracker]:
