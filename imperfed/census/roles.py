@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from imperfed.census.columns import Column, values_by_site
@@ -167,7 +168,7 @@ def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> La
 def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
     """Guess how labels in one column per class are read."""
     names = tuple(c.name for c in marked)
-    doubtful = sorted({value for c in marked for value in c.values or () if float(value) == IN_DOUBT})
+    doubtful = sorted({value for c in marked for value in c.values or () if _is_in_doubt(value)})
     lacking = [name for name in names if name in look.scattered]
     blank = "a blank, or no such column at a site," if lacking else "a blank"
     look.why.append(f"labels: {len(names)} columns hold only 1, 0 and blanks; {blank} is read as not annotated")
@@ -184,6 +185,12 @@ def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelCol
         )
     uncertain = Uncertain(tuple(doubtful), "unknown") if doubtful else Uncertain()
     return LabelColumns("annotated", names, columns=names, uncertain=uncertain)
+
+
+def _is_in_doubt(value: str) -> bool:
+    with suppress(ValueError):  # a caller may have chosen columns with other marks, such as NA
+        return float(value) == IN_DOUBT
+    return False
 
 
 def guess_image(look: Look) -> str:
