@@ -14,7 +14,6 @@ import pytest
 
 from imperfed.algorithms import catalogue, reference
 from imperfed.attacks import attacks
-from imperfed.cli.new_project import write_project
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact
 from imperfed.core.registry import entry_points
@@ -22,6 +21,7 @@ from imperfed.data.partitions import partitions
 from imperfed.data.sources import sources
 from imperfed.experiments.config import resolve
 from imperfed.models import models
+from tests.support.far_away import by_pip
 from tests.support.plugged import EXTRAS, distribution
 from tests.support.terminal import QUICK, Said, done, imperfed, strict, surroundings
 
@@ -32,9 +32,11 @@ INSIDE = """
 import json
 from pathlib import Path
 from imperfed.core.labels import Exact
+from imperfed.experiments import experiment
 from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
 from tests.support.terminal import QUICK, done
 if __name__ == "__main__":
+    experiment.write_report = lambda folder: None  # drawing it takes longer than the run
     config, data = settled("far-away", **{"method.beta": 0.25}), raw(Exact)
     assert_same(Alone(config, scaled(data)).go(), Apart(config, data, Path("sites")).start().go())
     print(json.dumps({
@@ -42,7 +44,7 @@ if __name__ == "__main__":
         "shown": done("show", "far-away").out,
         "run": str(done("run", "far-away", *QUICK, "--set", "method.beta=0.25", "--out", "runs").folder),
         "compared": done(
-            "compare", "far-away, fedavg", *QUICK, "--seeds", "0,1", "--jobs", "2", "--out", "compared"
+            "compare", "far-away", *QUICK, "--seeds", "0,1", "--jobs", "2", "--out", "compared"
         ).out,
     }))
 """
@@ -51,12 +53,7 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which pip has installed the project that `imperfed new` writes."""
-    folder = tmp_path_factory.mktemp("plug-in")
-    write_project("far-away", folder)
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    target = folder / "site"
-    subprocess.run([*pip, "--target", str(target), str(folder / "far-away")], check=True, capture_output=True)
-    return target
+    return by_pip(tmp_path_factory.mktemp("plug-in"))
 
 
 @pytest.fixture(scope="module")
