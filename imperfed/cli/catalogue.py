@@ -145,7 +145,8 @@ def pages() -> dict[str, dict[str, Entry]]:
 
 def page_of_path(path: str) -> Entry:
     """Return the page of a class that is in no list, by its import path `package.module:Class`."""
-    kinds = {kind for known in (catalogue, *AROUND.values()) for kind in known().kinds}
+    finders: list[Finder] = [catalogue, *AROUND.values()]
+    kinds = {kind for known in finders for kind in known().kinds}
     return class_page(path, load_class("class", path, tuple(kinds)))
 
 

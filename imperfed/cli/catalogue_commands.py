@@ -9,7 +9,7 @@ import typer
 from imperfed.cli import completion
 from imperfed.cli.options import Json, Method, Set
 from imperfed.cli.screen import console
-from imperfed.cli.words import assigned, config_of
+from imperfed.cli.typed_words import assigned, config_of
 
 
 def list_(

@@ -10,7 +10,7 @@ import typer
 from imperfed.cli import completion
 from imperfed.cli.options import Model, Rounds, Seed, Set
 from imperfed.cli.screen import console
-from imperfed.cli.words import assigned, given
+from imperfed.cli.typed_words import assigned, given
 
 if TYPE_CHECKING:
     from imperfed.results.folder import RunFolder

@@ -25,7 +25,7 @@ from imperfed.cli.options import (
     Workers,
 )
 from imperfed.cli.screen import progress, stdout_for
-from imperfed.cli.words import config_of, configs, given, seed_numbers, words_of
+from imperfed.cli.typed_words import config_of, configs, given, seed_numbers, words_of
 
 DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
 

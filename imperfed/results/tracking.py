@@ -67,7 +67,7 @@ def tracker_class(tool: str) -> type[Tracker]:
     from imperfed.results.mlflow_run import MlflowRun
     from imperfed.results.tensorboard_events import TensorBoardEvents
 
-    kind: type[Tracker] = {"tensorboard": TensorBoardEvents, "mlflow": MlflowRun}[tool]
+    kind = TensorBoardEvents if tool == "tensorboard" else MlflowRun
     spec = find_spec(kind.package)
     if spec is None or spec.origin is None:  # a mere folder of that name, such as that of an earlier run, has no origin
         raise UsageError(f"track={tool}: {tool} is not installed; pip install 'imperfed[{tool}]', or leave it out")
