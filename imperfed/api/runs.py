@@ -75,12 +75,13 @@ def resume(
     *,
     progress: bool | None = None,
     on_round: OnRound | None = None,
+    track: str = "",
     **further: Any,
 ) -> RunResult:
     """Continue a run that was interrupted. Rows and objects that were handed over are handed over again.
 
-    `further`: `test`, `public` and `trusted`, if the run began with them, and what `load` takes. The columns are read
-    as in the beginning.
+    `track`: "tensorboard", "mlflow" or "none", if not as in the beginning. `further`: `test`, `public` and `trusted`,
+    if the run began with them, and what `load` takes. The columns are read as in the beginning.
     """
     opened = RunFolder.open(as_path(folder, "folder"))
     rows = {key: further.pop(key) for key in PARTS if key in further}
@@ -88,7 +89,7 @@ def resume(
     config = opened.config(objects)
     federated = None if data is None else again(opened, data, rows, config)
     with watching(progress, on_round) as watch:
-        return RunResult(opened.path, experiment.resume(opened, watch, federated, objects), objects)
+        return RunResult(opened.path, experiment.resume(opened, watch, federated, objects, track), objects)
 
 
 def load(folder: str | Path, **objects: Any) -> RunResult:
@@ -108,8 +109,11 @@ def load(folder: str | Path, **objects: Any) -> RunResult:
     return RunResult(opened.path, summary, given)
 
 
-def inspect(path: str | Path) -> Inspection:
-    """Return what `imperfed inspect` reports about files, and write federation.toml if there is none."""
-    from imperfed.census.inspect import inspect as inspect_files
+def inspect(data: Any, **keywords: Any) -> Inspection:
+    """Return what `imperfed inspect` reports about files, for which it writes federation.toml if there is none.
 
-    return inspect_files(as_path(path, "path"))
+    Data in memory are described as for `run`, and nothing is written.
+    """
+    from imperfed.api.inspecting import inspection_of
+
+    return inspection_of(data, keywords)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import statistics
 import textwrap
 from pathlib import Path
@@ -47,10 +48,21 @@ def print_inspection(inspection: Inspection, console: Console, picture: Path | N
         console.print(f"  {command}")
 
 
+def printed(inspection: Inspection) -> str:
+    """Return what is printed, as text."""
+    text = io.StringIO()
+    print_inspection(inspection, Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False), None)
+    return text.getvalue()
+
+
 def _print_guesses(inspection: Inspection, console: Console) -> None:
     """Print what to check, and federation.toml itself if it could not be written."""
-    done = "could not be written" if inspection.unwritten else "written"
-    console.print(f"{inspection.declaration.file} was guessed from the files and {done}. Please check:", style="bold")
+    if inspection.declaration.in_memory:
+        guessed = "Guessed from the columns"
+    else:
+        done = "could not be written" if inspection.unwritten else "written"
+        guessed = f"{inspection.declaration.file} was guessed from the files and {done}"
+    console.print(f"{guessed}. Please check:", style="bold")
     for sentence in inspection.guessed:
         _print_wrapped(sentence, console, "  ")
     console.print()

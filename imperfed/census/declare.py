@@ -76,6 +76,8 @@ def _labels(look: Look, told: Entries, site: str) -> Entries:
 
 
 def _one_column(look: Look, column: Column, told: Entries, site: str) -> Entries:
+    if told.get("kind") == "positives":
+        return _sets_of_positives(look, column, told)
     guessed = non_defaults(guess_one_column(look, column, site, by_name=True))
     if "separator" in told:
         names = {item.strip() for value in column.values or () for item in value.split(told["separator"])}
@@ -83,6 +85,16 @@ def _one_column(look: Look, column: Column, told: Entries, site: str) -> Entries
     elif told.get("kind") in ("exact", "positive"):  # one class per row, whatever marks its name contains
         guessed["classes"] = sorted(column.values or (), key=float if column.numeric else str)
     return {**guessed, **told}
+
+
+def _sets_of_positives(look: Look, column: Column, told: Entries) -> Entries:
+    """Return how sets of which every class is present are read: their truth is no single class, so none is guessed."""
+    separator = told.get("separator") or column.separator() or "|"
+    names = {item.strip() for value in column.values or () for item in value.split(separator)} - {""}
+    look.take(column.name, f"labels: {column.name}, {len(names)} classes; all of a set are present")
+    if alike := look.within(sorted(names)):
+        look.take(alike.name, f"left out: {alike.name} has the values of the label")
+    return {"classes": sorted(names), "separator": separator, **told}
 
 
 def _array_labels(look: Look, told: Entries, tables: Mapping[str, MemoryTable]) -> Entries:

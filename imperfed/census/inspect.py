@@ -1,14 +1,18 @@
-"""`imperfed inspect`: from a path to census, warnings and advice, and a federation.toml if there was none."""
+"""`imperfed inspect`: from a path, or from rows in memory, to census, warnings and advice.
+
+A path without a federation.toml gets one.
+"""
 
 from __future__ import annotations
 
 import secrets
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from imperfed.census.advice import Advice, advise, commands
+from imperfed.census.advice import Advice, Step, advise, first_steps
 from imperfed.census.figures import Census, SiteCensus, SiteRows, take
 from imperfed.census.guess import Guess, guess
 from imperfed.census.warnings import warnings
@@ -19,7 +23,7 @@ from imperfed.data.files.reading import Reading, read_sites
 
 @dataclass(frozen=True)
 class Inspection:
-    """Everything reported about the files of a federation before training."""
+    """Everything reported about the data of a federation before training."""
 
     declaration: Declaration
     guessed: tuple[str, ...]
@@ -30,6 +34,12 @@ class Inspection:
     commands: tuple[str, ...]
     unwritten: str = ""
     """The text of federation.toml, if it was guessed and its folder cannot be written to."""
+
+    def __str__(self) -> str:
+        """Return what `imperfed inspect` prints."""
+        from imperfed.census.console import printed
+
+        return printed(self)
 
 
 def inspect(path: Path) -> Inspection:
@@ -72,6 +82,12 @@ def _unsure(guessed: Guess, error: DataError) -> DataError:
 
 
 def _inspected(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
+    folder = reading.declaration.folder
+    return inspected(reading, guessed, lambda step: step.command(folder))
+
+
+def inspected(reading: Reading, guessed: tuple[str, ...], write: Callable[[Step], str]) -> Inspection:
+    """Return what there is to report about rows that have been read; `write`: a next step, as it is typed."""
     declaration, labels = reading.declaration, reading.declaration.labels
     groups = declaration.attribute.values if declaration.attribute is not None else ()
     data = []
@@ -83,13 +99,14 @@ def _inspected(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
     census = take(declaration.name, labels.classes, data, secrets.token_bytes(32), groups, tests)
     measured = declaration.measured
     shape, rows = tuple(data[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
+    steps = first_steps(census.kind, shape, rows, bool(declaration.trusted), measured)
     return Inspection(
         declaration,
         guessed,
         census,
         warnings(census, measured),
         advise(census.kind),
-        commands(census.kind, declaration.folder, shape, rows, bool(declaration.trusted), measured),
+        tuple(map(write, steps)),
     )
 
 
@@ -98,7 +115,7 @@ def document(inspection: Inspection) -> dict[str, Any]:
     census = inspection.census
     return {
         "name": census.name,
-        "federation": str(inspection.declaration.file),
+        "federation": None if inspection.declaration.in_memory else str(inspection.declaration.file),
         "guessed": list(inspection.guessed),
         "unwritten": inspection.unwritten,
         "labels": census.kind.kind,

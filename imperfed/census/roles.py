@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from imperfed.census.columns import Column, values_by_site
@@ -15,6 +16,8 @@ from imperfed.data.files.declaration import Inputs, LabelColumns, SensitiveColum
 from imperfed.data.files.problems import listed
 from imperfed.report.words import many
 
+TRUTH = {"true", "truth"}
+"""Words in the name of a column of true labels."""
 SITES = (
     *("site", "client", "hospital", "clinic", "centre", "center", "institution", "office", "phone", "device", "user"),
     *("lab", "ward", "team", "school", "branch", "region", "subject"),
@@ -69,9 +72,19 @@ class Look:
         return list({c.name: c for c in matches}.values())
 
     def within(self, names: Sequence[str]) -> Column | None:
-        """Return a column that has one of these names in every row, and several of them overall."""
-        filled = (c for c in self.columns.values() if c.values and len(c.values) > 1 and not c.blanks and not c.lists)
-        return next((c for c in filled if c.values is not None and c.values <= set(names)), None)
+        """Return a column that has one of these names in every row, and several of them overall.
+
+        Where the names are numbers, any column of numbers may happen to do so: then only one that is called the truth.
+        """
+        filled = [c for c in self.columns.values() if c.values and len(c.values) > 1 and not c.blanks and not c.lists]
+        fitting = [c for c in filled if c.values is not None and c.values <= set(names)]
+        called = [c for c in fitting if is_called_truth(c)]
+        return next(iter([*called, *(c for c in fitting if not c.numeric)]), None)
+
+
+def is_called_truth(column: Column) -> bool:
+    """Return whether the name of a column says that it holds the truth."""
+    return not TRUTH.isdisjoint(_words(column.name))
 
 
 def guess_site(look: Look) -> str:
@@ -146,7 +159,7 @@ def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> La
     note = "positives only, since every site names a single class" if alone else "one class per row"
     look.take(name, f"labels: {name} ({how}), {len(classes)} classes; {note}")
     true = look.within(classes)
-    if true is None or not {"true", "truth"} & set(_words(true.name)):
+    if true is None or not is_called_truth(true):
         return LabelColumns(kind, classes, name)
     look.take(true.name, f"truth: {true.name}, by its name; for evaluation only")
     return LabelColumns(kind, classes, name, truth=true.name)
@@ -155,7 +168,7 @@ def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> La
 def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
     """Guess how labels in one column per class are read."""
     names = tuple(c.name for c in marked)
-    doubtful = sorted({value for c in marked for value in c.values or () if float(value) == IN_DOUBT})
+    doubtful = sorted({value for c in marked for value in c.values or () if _is_in_doubt(value)})
     lacking = [name for name in names if name in look.scattered]
     blank = "a blank, or no such column at a site," if lacking else "a blank"
     look.why.append(f"labels: {len(names)} columns hold only 1, 0 and blanks; {blank} is read as not annotated")
@@ -172,6 +185,12 @@ def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelCol
         )
     uncertain = Uncertain(tuple(doubtful), "unknown") if doubtful else Uncertain()
     return LabelColumns("annotated", names, columns=names, uncertain=uncertain)
+
+
+def _is_in_doubt(value: str) -> bool:
+    with suppress(ValueError):  # a caller may have chosen columns with other marks, such as NA
+        return float(value) == IN_DOUBT
+    return False
 
 
 def guess_image(look: Look) -> str:

@@ -28,6 +28,10 @@ Set = Annotated[
     list[str],
     typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.", autocompletion=completion.settings),
 ]
+Track = Annotated[
+    str | None,
+    typer.Option("--track", help="Also write the metrics for tensorboard or mlflow, in the run's folder."),
+]
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is created.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of initial weights, batches and sampling.")]
 Seeds = Annotated[str, typer.Option("--seeds", help="Comma-separated numbers; each also seeds the split.")]

@@ -109,6 +109,7 @@ class RunConfig:
     precision: Precision = "auto"  # of matrix products on a GPU, where auto is tf32; weights are always float32
     compile: bool = False  # torch.compile on a GPU: slow to start (up to 40 s), pays off in long runs of deep networks
     deterministic: bool = False  # same seed, same bits, also for convolutions on a GPU, which are then slower
+    track: Literal["none", "tensorboard", "mlflow"] = "none"  # a tool for which the metrics are written as well
 
     @property
     def title(self) -> str:

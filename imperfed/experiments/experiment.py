@@ -35,9 +35,10 @@ from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.evaluation.evaluator import Evaluator, Scores
 from imperfed.evaluation.time_to_target import TargetReached, time_taken
-from imperfed.experiments.config import Config
+from imperfed.experiments.config import Config, RunConfig, options
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.experiments.values import typed
 from imperfed.models import build
 from imperfed.models.own import weights_of
 from imperfed.report import write_report
@@ -45,6 +46,7 @@ from imperfed.results.folder import RunFolder
 from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.repair import write_repair
 from imperfed.results.summary import DataFacts, Summary
+from imperfed.results.tracking import Tracker, tracker_class, tracking
 from imperfed.results.write import finish_simulation, write_summary
 
 
@@ -78,6 +80,8 @@ class Experiment:
         self.config = config
         self.hardware = Hardware.of(config.run)
         self.hardware.prepare()
+        if config.run.track != "none":
+            tracker_class(config.run.track)
         self.data, self.repair_result = _around(config, data or load_data(config))
         if config.method.needs_server_rows and self.data.federation.trusted is None:
             raise UsageError(f"{config.run.method} needs labelled rows at the server: {TO_TRUST}")
@@ -103,6 +107,10 @@ class Experiment:
 
     def go(self, folder: RunFolder, watch: Watch) -> Summary:
         """Train to the end, write the results and return the summary."""
+        with tracking(self.config.run.track, folder, self.config.flat()) as tracker:
+            return self._go(folder, watch, tracker)
+
+    def _go(self, folder: RunFolder, watch: Watch, tracker: Tracker | None) -> Summary:
         engine, trained = self.engine, self.engine.population.federation.sites
         begun = lap = time.perf_counter()
         watch.begin(self.config, self.data, engine.state.round)
@@ -116,6 +124,8 @@ class Experiment:
             folder.append(metrics(report, trained, self.data.federation.sites, self.evaluator.one_test) + timed)
             for line in log_lines(report, trained):
                 folder.log(line)
+            if tracker is not None:
+                tracker.catch_up()
             watch.round(report, lap - before)
 
         try:
@@ -306,10 +316,20 @@ def own_declaration(config: Config) -> Declaration | None:
 
 
 def resume(
-    folder: RunFolder, watch: Watch, data: FederatedData | None = None, objects: Objects = NO_OBJECTS
+    folder: RunFolder,
+    watch: Watch,
+    data: FederatedData | None = None,
+    objects: Objects = NO_OBJECTS,
+    track: str = "",
 ) -> Summary:
-    """Continue from a run's last checkpoint, or from its beginning if it has none yet."""
+    """Continue from a run's last checkpoint, or from its beginning if it has none yet.
+
+    `track`: another tool for which to write the metrics than the run began with.
+    """
     config = folder.config(objects)
+    if track:
+        config = replace(config, run=replace(config.run, track=typed(track, options(RunConfig)["track"], "run.track")))
+        folder.write("config.toml", config.toml())
     if data is None:
         watch.prepare(config)
     with folder.naming_missing_plugins(objects), closing(Experiment(config, data)) as experiment:

@@ -14,7 +14,7 @@ import pytest
 
 from imperfed.census.guess import guess
 from imperfed.data.files.declaration import read_declaration
-from imperfed.data.source import data_folder
+from imperfed.data.stored_files import data_folder
 from tests.support.terminal import done, strict, summary
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

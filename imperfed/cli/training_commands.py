@@ -1,0 +1,164 @@
+"""The commands that train: run, compare, reproduce, resume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from imperfed.cli import completion, site_commands
+from imperfed.cli.options import (
+    Data,
+    Device,
+    Jobs,
+    JsonOnly,
+    Method,
+    Model,
+    Out,
+    Rounds,
+    Seed,
+    Seeds,
+    Set,
+    Track,
+    Workers,
+)
+from imperfed.cli.screen import progress, stdout_for
+from imperfed.cli.typed_words import config_of, configs, given, seed_numbers, words_of
+
+DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
+
+
+def run(
+    what: Method = None,
+    data: Data = "",
+    rounds: Rounds = None,
+    model: Model = None,
+    seed: Seed = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
+    track: Track = None,
+    out: Out = Path("runs"),
+    json: JsonOnly = False,
+) -> None:
+    """Train one method. Without a name: a demo with candidate sets on handwritten digits, beside three references."""
+    words = words_of(settings, rounds=rounds, model=model, device=device, workers=workers, track=track)
+    words |= given(data=data or None)
+    if what is None:
+        _compare(DEMO, [seed or 0], words, out, json=json)
+        return
+    config = config_of(what, words | given(seed=seed))
+    from imperfed.cli.tables import run_table
+    from imperfed.experiments.experiment import start
+
+    show = progress(json)
+    with stdout_for(json), show.interruptible():
+        folder, summary = start(config, out, show.watch())
+    run_table(show.console, summary, folder.path)
+    if json:
+        typer.echo(summary.to_json())
+
+
+def compare(
+    methods: Annotated[
+        str,
+        typer.Argument(
+            help="Names with their settings, comma-separated: 'fedprox mu=1, fedavg'; or a study.toml.",
+            autocompletion=completion.several_methods,
+        ),
+    ],
+    data: Data = "",
+    seeds: Seeds = "0",
+    rounds: Rounds = None,
+    model: Model = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006
+    track: Track = None,
+    jobs: Jobs = 0,
+    out: Out = Path("runs"),
+    json: JsonOnly = False,
+) -> None:
+    """Train several methods on the same splits and print one table."""
+    numbers = seed_numbers(seeds)
+    words = words_of(settings, rounds=rounds, model=model, device=device, workers=workers, track=track)
+    words |= given(data=data or None)
+    if methods.endswith(".toml"):
+        from imperfed.experiments.study import read_study
+
+        study = read_study(methods)
+        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs, json)
+        return
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    _compare(names, numbers, words, out, jobs=jobs, json=json)
+
+
+def reproduce(
+    study: Annotated[
+        str,
+        typer.Argument(
+            help="A paper's table, such as pfedpll/table-4.2 (see `list studies`).", autocompletion=completion.studies
+        ),
+    ],
+    only: Annotated[str, typer.Option("--only", help="Datasets of the table, comma-separated; empty: all.")] = "",
+    seeds: Seeds = "0,1,2",
+    rounds: Rounds = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006
+    jobs: Jobs = 0,
+    out: Out = Path("runs"),
+) -> None:
+    """Reproduce a paper's table: the paper's figures, ours, and the difference."""
+    from imperfed.experiments.reproduce import chosen, markdown
+    from imperfed.experiments.reproduce import reproduce as make
+
+    wanted, datasets = chosen(study, [data.strip() for data in only.split(",") if data.strip()])
+    words = words_of(settings, rounds=rounds, device=device, workers=workers)
+    numbers, show = seed_numbers(seeds), progress()
+    with show.interruptible():
+        folder, parts = make(wanted, datasets, numbers, lambda own: configs(own | words), out, show.watch, jobs)
+    show.console.print(markdown(wanted, parts, numbers))
+    show.console.print(f"written\n  {folder / 'table.md'}\n  {folder / 'results.json'}")
+
+
+def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")], track: Track = None) -> None:
+    """Continue a run that was interrupted or killed; the models are the same as those of an uninterrupted run."""
+    from imperfed.cli.tables import run_table
+    from imperfed.experiments import experiment
+    from imperfed.results.folder import RunFolder
+
+    opened, show = RunFolder.open(folder), progress()
+    summary = opened.summary()
+    if summary is None and (folder / "serve.json").exists():
+        site_commands.serve_on(opened)
+        return
+    if summary is not None:
+        show.console.print(f"{folder}: this run has already ended")
+    else:
+        with show.interruptible():
+            summary = experiment.resume(opened, show.watch(), track=track or "")
+    run_table(show.console, summary, folder)
+
+
+def _compare(
+    names: Sequence[str],
+    seeds: list[int],
+    words: dict[str, Any],
+    out: Path,
+    paper: dict[str, float] | None = None,
+    jobs: int = 0,
+    json: bool = False,
+) -> None:
+    from imperfed.cli.tables import compare_table
+    from imperfed.experiments.comparison import compare as compare_methods
+    from imperfed.experiments.parallel import ParallelRuns
+
+    config, show = configs(words), progress(json)
+    with stdout_for(json), show.interruptible(), ParallelRuns(jobs) as processes:
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes)
+    compare_table(show.console, lines, seeds, folder)
+    if json:
+        typer.echo((folder / "results.json").read_text(encoding="utf-8"))
