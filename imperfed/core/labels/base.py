@@ -114,7 +114,7 @@ class Labels(ABC):
         return "ranking" if cls.several else "consistency"
 
     def validity(self, logits: Tensor) -> Validity:
-        """Score the logits of these rows, [n, C], against their labels as given: here, the classes that each names."""
+        """Score the logits of these rows, [n, C], against their labels as given: here, the classes they name."""
         mentions = self.mentions()
         if mentions is None:
             return UNKNOWN
