@@ -35,7 +35,10 @@ def test_a_share_of_each_sites_rows_is_held_out_with_the_labels_as_given() -> No
     assert held.sizes() == [3, 5, 8, 6]  # of 12, 20, 31 and 26
     assert fed.sizes() == data.facts["rows"] == [9, 15, 23, 20]
     assert data.facts["held_out_rows"] == held.sizes()
-    rows = {tuple(x.tolist()): labels.tolist() for x, labels in zip(whole.federation.x, whole.federation.labels.values)}
+    rows = {
+        tuple(x.tolist()): labels.tolist()
+        for x, labels in zip(whole.federation.x, whole.federation.labels.values, strict=True)
+    }
     for k, (a, b) in enumerate(zip(fed.starts, fed.starts[1:], strict=False)):
         x, labels = held.at(k)
         both = torch.cat([fed.x[a:b], x]).tolist()
@@ -89,7 +92,8 @@ def test_a_dataset_names_the_rows_that_belong_together() -> None:
     data = Dataset("d", x, torch.arange(24) % 2, None, ("a", "b"), group=torch.arange(24) // 3)
     split = SplitConfig(sites=1, partition=IIDPartition(), test=0.0, public=0.0, validation=0.3)
     fed = hold_out(federate(data, split, LabelConfig(kind="exact"), 0), 0.3, 0).federation
-    assert fed.together is not None and fed.validation is not None
+    assert fed.together is not None
+    assert fed.validation is not None
     assert fed.validation.sizes() == [6]
     assert sorted(fed.together.bincount(minlength=8).tolist()) == [0, 0, 3, 3, 3, 3, 3, 3]
 
@@ -99,7 +103,8 @@ def test_shared_examples_are_held_out_by_row() -> None:
     at = torch.arange(89) % 30
     shared = replace(federation, x=federation.x[:30], at=at)
     data = hold_out(FederatedData(shared, Oracle(None, (), ()), {}, Scale.none()), 0.25, 0).federation.check()
-    assert data.validation is not None and data.at is not None
+    assert data.validation is not None
+    assert data.at is not None
     assert torch.equal(data.x, shared.x)
     rows = [int(name) for name in data.ids]
     assert torch.equal(data.at, at[rows])

@@ -119,7 +119,8 @@ def test_a_resumed_run_knows_the_best_round(stop: int, tmp_path: Path) -> None:
     rest = course(RISING_THEN_FALLING, **settings)
     rest.state.restore(path)
     rest.go(path)
-    assert rest.state.best is not None and whole.state.best is not None
+    assert rest.state.best is not None
+    assert whole.state.best is not None
     assert rest.state.best.words() == whole.state.best.words()
     assert [report.best for report in rest.reports] == [report.best for report in whole.reports[stop:]]
     for e in (whole, rest):

@@ -162,7 +162,7 @@ def test_steps_follow_a_sites_size_between_a_floor_and_a_cap(n: int, steps: int)
 
 
 def test_a_floor_and_a_cap_bound_epochs_only() -> None:
-    with pytest.raises(UsageError, match="bound the steps of local.epochs; set local.epochs"):
+    with pytest.raises(UsageError, match=r"bound the steps of local\.epochs; set local\.epochs"):
         Local(max_steps=5)
     with pytest.raises(UsageError, match=r"local.min_steps \(7\) is above local.max_steps \(5\)"):
         Local(epochs=1, min_steps=7, max_steps=5)

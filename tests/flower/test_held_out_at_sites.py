@@ -1,4 +1,4 @@
-"""Real sites hold their own rows out: only a score and its weight travel, and each keeps its state of the best round."""
+"""Real sites hold their own rows out: a score and its weight travel, and each keeps its state of the best round."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def test_one_process_or_many(method: str, kind: type[Labels], tmp_path: Path) ->
     assert alone.reports[-1].validation.known
     assert apart.engine.population.sizes == alone.engine.population.sizes == [9, 15, 23, 20]
     held = apart.engine.population.federation.validation
-    assert held is not None and held.sizes() == [3, 5, 8, 6]
+    assert held is not None
+    assert held.sizes() == [3, 5, 8, 6]
 
 
 @pytest.mark.parametrize("participation", [0.5, 1.0])
@@ -125,7 +126,8 @@ def test_both_sides_say_which_round_is_kept(tmp_path: Path, monkeypatch: pytest.
     assert (summary.validation.round, summary.validation.kept, summary.validation.early) == (2, True, True)
     assert (summary.rounds, summary.validation.rows) == (5, 22)
     own = RunFolder(tmp_path / "site0" / "run").summary()  # None where a run has not finished
-    assert own is not None and own.validation is not None
+    assert own is not None
+    assert own.validation is not None
     assert (own.validation.round, own.validation.early, own.validation.rows, own.rounds) == (2, True, 3, 5)
     assert own.facts.held_out_rows == (3,)
     assert own.facts.rows == (9,)

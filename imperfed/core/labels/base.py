@@ -106,7 +106,7 @@ class Labels(ABC):
         """Return the prediction for every row, in words."""
         return [classes[c] for c in probability.argmax(1).tolist()]
 
-    # -- how well a model agrees with them on rows that it was not trained on -------------------------------------------
+    # -- how well a model agrees with them on rows that it was not trained on ------------------------------------------
 
     @classmethod
     def validity_name(cls) -> str:
