@@ -11,7 +11,6 @@ from imperfed.core.objective import Objective
 from imperfed.testing import CLAUSES, held_out_clause
 from imperfed.testing.cases import Case, cases
 
-
 FEW = {"fedavg", "fedalc", "fedpsl", "ifca", "local-only", "pfedpll", "pooled", "scaffold"}
 """Methods of every kind of memory: the clause about held-out rows asks nothing of a method that others do not ask."""
 
