@@ -27,6 +27,7 @@ from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.failures import Failure, NotFinite
 from imperfed.engine.local_training import Local
 from imperfed.engine.population import ModelEvaluator, Population, Scores
+from imperfed.engine.recipe import refuse_misfit_recipe
 from imperfed.engine.schedule import RoundReport, Rounds
 from imperfed.engine.seeds import SERVER, on_duty_in, seeded
 from imperfed.engine.server import DEFENCE, Server
@@ -67,7 +68,9 @@ class Engine:
             refuse_misfits(algorithm, local, layout, federation, defence, self.on_duty)
             row = layout.row(network)
             state = State.fresh(algorithm, objective, federation, layout, row, defence_memory(defence))
-        runtime = SiteRuntime(RunSpec(algorithm, objective, layout, local, seed), _net(network, layout))
+        spec = RunSpec(algorithm, objective, layout, local, seed, rounds=rounds.rounds)
+        refuse_misfit_recipe(spec, federation)
+        runtime = SiteRuntime(spec, _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator)
         self.server = Server(self.population, _net(network, layout), defence)
         self.figures: tuple[int, dict[int, Scores], Scores] | None = None
