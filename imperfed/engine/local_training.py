@@ -19,7 +19,7 @@ from imperfed.core.labels import Labels
 from imperfed.core.network import Net
 from imperfed.core.objective import Objective
 from imperfed.core.rates import Rate
-from imperfed.nn.augment import AUGMENTATIONS, augment, draw_augmentations, other_draws
+from imperfed.nn.augment import AUGMENTATIONS, augment, draw_augmentations, separate
 from imperfed.nn.optimizers import AdamOptimizer
 
 
@@ -167,8 +167,7 @@ class SiteData:
 def batches(data: SiteData, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple[Tensor, Batch]]:
     """Yield the batches of a plan. Without `pad`, padding slots are cut off, which must make no difference."""
     n, size, device = len(data.x), plan.rows.shape[1], data.x.device
-    every_draw = {name: t.to(device) for name, t in plan.draws.items()}
-    drawn = other_draws(every_draw)
+    drawn, augmenting = separate({name: t.to(device) for name, t in plan.draws.items()})
     filled = (plan.rows < n).sum(1).tolist()
     # The inputs of many steps are gathered at once, as far as they fit a cache: one large copy is cheaper than many.
     stretch = max(1, STRETCH // (size * data.x[0].numel()))
@@ -176,8 +175,7 @@ def batches(data: SiteData, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple
         slots = plan.rows[first : first + stretch].to(device)
         at = slots.clamp(max=n - 1).view(-1)
         x, labels = data.x.index_select(0, at), data.labels.take(at)
-        if len(drawn) < len(every_draw):
-            x = augment(x, {name: t[first : first + stretch].flatten(0, 1) for name, t in every_draw.items()})
+        x = augment(x, {name: t[first : first + stretch].flatten(0, 1) for name, t in augmenting.items()})
         real = (slots < n).to(data.x.dtype)
         per_site = real if plan.sites == 1 else real.view(len(real), plan.sites, -1)
         share = per_site / per_site.sum(-1, keepdim=True)

@@ -59,13 +59,13 @@ def draw_augmentations(names: Sequence[str], steps: int, batch: int, generator: 
 
 
 def augment(x: Tensor, draws: Tree) -> Tensor:
-    """Return the images with the changes that their random numbers name, in that order; other numbers are ignored."""
+    """Return the images changed as their random numbers say, in the order of these."""
     for name, u in draws.items():
-        if name.startswith(PREFIX):
-            x = AUGMENTATIONS[name.removeprefix(PREFIX)].apply(x, u)
+        x = AUGMENTATIONS[name.removeprefix(PREFIX)].apply(x, u)
     return x
 
 
-def other_draws(draws: Tree) -> Tree:
-    """Return the random numbers that are not for augmentation: those that the algorithm asked for."""
-    return {name: t for name, t in draws.items() if not name.startswith(PREFIX)}
+def separate(draws: Tree) -> tuple[Tree, Tree]:
+    """Return the random numbers that an algorithm asked for, and those of augmentations."""
+    own = {name: t for name, t in draws.items() if not name.startswith(PREFIX)}
+    return own, {name: t for name, t in draws.items() if name not in own}

@@ -27,7 +27,7 @@ from imperfed.engine.backends.cuda.batch_schedule import Assignment, BatchSchedu
 from imperfed.engine.backends.cuda.capture import Capturer
 from imperfed.engine.backends.stacked import StackedNet, stackable
 from imperfed.engine.population import Population
-from imperfed.nn.augment import augment, other_draws
+from imperfed.nn.augment import augment, separate
 
 CAPTURED = 400
 """The most steps in one graph: a longer one takes longer to capture than it saves."""
@@ -189,8 +189,8 @@ class CapturedProgram:
         if slot.sites > 1:
             inputs = augment(x[a:b], {name: t[h, slot.rows].flatten(0, 1) for name, t in table.draws.items()})
             return Batch(inputs, labels.between(a, b), real, share.view(-1, B), rows, {}, {}), at
-        drawn = {name: t[h, slot.first] for name, t in table.draws.items()}
-        inputs, drawn = augment(x[a:b], drawn), other_draws(drawn)
+        drawn, augmenting = separate({name: t[h, slot.first] for name, t in table.draws.items()})
+        inputs = augment(x[a:b], augmenting)
         return Batch(inputs, labels.between(a, b), real, share, rows, drawn, slot.site_stats), at
 
     def _local(self, slot: SiteSlot, batch: Batch) -> tuple[Tensor, Any]:
