@@ -21,6 +21,7 @@ from imperfed.data.corruption.noise import noises
 from imperfed.data.partitions import partitions
 from imperfed.data.sources import sources
 from imperfed.defences import defences
+from imperfed.engine.local_training import Local
 from imperfed.experiments.config import FIXED, RunConfig, options, resolve, settings_of
 from imperfed.experiments.descriptions import descriptions
 from imperfed.experiments.study import read_study, studies
@@ -154,7 +155,11 @@ def class_page(name: str, thing: type[Any]) -> Entry:
     """Return a page: for a method, with the kind of labels it learns from and the settings that every run has."""
     page = method_entry(thing)
     if issubclass(thing, Algorithm | Objective):
-        page |= {"learns from": learns_from(thing), "settings of every run": "\n".join(run_settings(name))}
+        page |= {
+            "learns from": learns_from(thing),
+            "training recipe": "\n".join(recipe_lines(thing)),
+            "settings of every run": "\n".join(run_settings(name)),
+        }
     return page
 
 
@@ -177,6 +182,13 @@ def method_entry(method: type[Any]) -> Entry:
 def settings(method: type[Any]) -> list[str]:
     """Return one line per setting: its default, other choices, what it means; those of the objective come last."""
     return [*_lines(method(), ""), *_lines(getattr(method(), "objective", None), "objective.")]
+
+
+def recipe_lines(method: Method) -> list[str]:
+    """Return what a method, with its default settings, decides itself of how the sites train."""
+    fixed = {} if issubclass(method, Objective) else method().fixed_recipe
+    own = [f"local.{part} stays {getattr(Local(), part)!r}: {reason}" for part, reason in fixed.items()]
+    return own or ["any local.optimizer, local.schedule, local.clip and local.augment"]
 
 
 def run_settings(method: str) -> list[str]:
