@@ -65,9 +65,7 @@ def first(kind: type[Labels]) -> str:
     return usual if usual in able else able[0] if able else reference(kind).name
 
 
-def commands(
-    kind: type[Labels], path: Path, shape: Sequence[int], rows: float, trusted: bool, measured: bool
-) -> tuple[str, ...]:
+def commands(kind: type[Labels], path: Path, shape: Sequence[int], rows: float, measured: bool) -> tuple[str, ...]:
     """Return the commands to type next: a first run and, if models can be `measured`, a comparison with training alone.
 
     `rows`: the size of a typical site.
@@ -78,7 +76,7 @@ def commands(
     if rows < Local().batch:  # the default number of steps would visit so few rows too often
         chosen += f" --set epochs={PASSES}"
     method = first(kind)
-    suited = [a.name for a in advise(kind) if a.part == "repair"] if trusted else []
+    suited = [name for name, repair in repairs().items() if repair.labels is kind and repair.reference]
     alone = [n for n, m in catalogue().items() if issubclass(m, Algorithm) and not m.pools_data and m().is_personal("")]
     repaired = [f"imperfed run {method} {data}{chosen} --set repair={name}" for name in suited]
     return (

@@ -89,7 +89,7 @@ def _inspected(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
         census,
         warnings(census, measured),
         advise(census.kind),
-        commands(census.kind, declaration.folder, shape, rows, bool(declaration.trusted), measured),
+        commands(census.kind, declaration.folder, shape, rows, measured),
     )
 
 

@@ -67,7 +67,7 @@ def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
     assert whole.repair_result is not None
     assert len(set(whole.data.federation.groups)) == 2
     assert apart.experiment.data.federation.groups == whole.data.federation.groups
-    changed = int((whole.repair_result.given != whole.repair_result.suggested).sum())
+    changed = int((whole.repair_result.given != whole.repair_result.decided).sum())
     assert sum(apart.experiment.data.facts["labels_changed"]) == changed > 0
     assert_same(Alone(config, load_data(config)).go(), apart)
     up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}

@@ -19,6 +19,7 @@ from imperfed.core.labels.memberships import Memberships
 from imperfed.core.labels.one_class import OneClass
 from imperfed.core.labels.positive import Positive
 from imperfed.core.labels.positives import Positives
+from imperfed.core.labels.probabilities import Probabilities
 from imperfed.core.registry import discover
 
 KINDS: dict[str, type[Labels]] = discover(__name__, __path__, (Labels,), key="kind")
@@ -36,5 +37,6 @@ __all__ = [
     "OneClass",
     "Positive",
     "Positives",
+    "Probabilities",
     "UnreadableError",
 ]

@@ -21,7 +21,7 @@ from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network
+from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.store import Key, Store
@@ -79,7 +79,9 @@ def own_data(place: LocalSite, run_info: RunInfo, config: Config) -> FederatedDa
     data = place.files(config, run_info.declaration).data(run_info.scale, run_info.annotated)
     if (kept := place.store(run_info.run).kept(REPAIRED)) is None:
         return data
-    labels = replace(data.federation.labels, values=LabelDecision.of(kept).suggested)
+    assert config.repair is not None
+    kind = config.repair.gives(wanted_labels(config))
+    labels = LabelDecision.of(kept).labels(kind, data.federation.labels.classes)
     return replace(data, federation=replace(data.federation, labels=labels))
 
 

@@ -10,7 +10,6 @@ from imperfed.core.network import Net
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
 from imperfed.data.labelling import Facts
-from imperfed.evaluation.evaluator import figure
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.rows_cache import forget
@@ -19,6 +18,7 @@ from imperfed.flower.site.store import Key
 from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
 from imperfed.results.labels import write_labels
+from imperfed.results.repair import decision_table
 from imperfed.results.write import RunOutcome, write_summary
 
 
@@ -82,12 +82,7 @@ def write_repaired(folder: RunFolder, place: LocalSite, run_info: RunInfo, data:
         return
     names, decision = data.federation.classes, LabelDecision.of(kept)
     given = place.files(config, run_info.declaration).labels.values
-    columns = {
-        "id": list(data.federation.ids),
-        "given": [names[c] for c in given.tolist()],
-        "suggested": [names[c] for c in decision.suggested.tolist()],
-        "confidence": decision.confidence.tolist(),
-        "reason": list(config.repair.reasons(names, decision)),
-        "noise estimate": [figure(decision.noise)] * len(given),
-    }
-    folder.save_table(f"labels/{place.name}.parquet", columns)
+    reasons = config.repair.reasons(names, decision)
+    folder.save_table(
+        f"labels/{place.name}.parquet", decision_table(data.federation.ids, given, decision, reasons, names)
+    )
