@@ -89,7 +89,7 @@ class NoiseModel:
         J = site_noise(R, g, T, pi, SITE_STEPS)
         Q = posterior(R, J, g)[0]
         # Without clean rows, squares sharpen the targets: a fit on posteriors alone drifts towards what it said before.
-        site.memory.update(J=J[0], Q=Q, targets=Q if self.clean else normalised(Q.square()))
+        site.memory.update(J=J[0], Q=Q, targets=Q.clone() if self.clean else normalised(Q.square()))
         return {}
 
     def ratios(self, site: SiteView) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
