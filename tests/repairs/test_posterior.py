@@ -13,15 +13,17 @@ import torch
 from torch import Tensor
 
 from imperfed.core.components import RepairResult
+from imperfed.core.context import SiteView
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation, Trusted
 from imperfed.core.labels import Candidates, Exact, Probabilities
 from imperfed.engine.conversation import repair_labels
 from imperfed.repairs.posterior import PosteriorRepair
-from imperfed.repairs.posterior.cross_fit import fit
-from imperfed.repairs.posterior.gates import THRESHOLDS, net_gain, threshold, upper_bound
+from imperfed.repairs.posterior.cross_fit import Descent, fit
+from imperfed.repairs.posterior.gates import THRESHOLDS, LeadGate, net_gain, threshold, upper_bound
 from imperfed.repairs.posterior.noise_model import (
     TEMPERATURES,
+    NoiseModel,
     best_temperature,
     expected,
     joint,
@@ -34,6 +36,7 @@ from imperfed.repairs.posterior.noise_model import (
     start_noise,
     tempered,
 )
+from tests.support import posterior_by_hand as by_hand
 from tests.support.posterior_by_hand import TAUS, ByHand, H
 
 RAW = PosteriorRepair(features="raw")
@@ -181,6 +184,8 @@ def test_the_whole_method_with_clean_rows() -> None:
     found = repaired(clean=True)
     assert (found.decided != GIVEN).nonzero().flatten().tolist() == [0, 7, 14, 21, 28]
     assert torch.equal(found.decided[:30], TRUTH[:30])
+    assert (found.reason[0], found.reason[1]) == ("a is more probable", "the most probable label")  # h* is 0
+    assert found.reason[35] == "c is more probable, but this site is left alone"
     assert found.decisions[0].posterior is not None
     assert close(found.decisions[0].posterior[0], 0.992325, 0.007675, 0.000000)
 
@@ -242,6 +247,38 @@ def test_every_step_is_that_of_the_equations(clean: int) -> None:
         assert decision.noise == pytest.approx(float((1 - Q[hand.site == k, hand.g[hand.site == k]]).mean()), abs=1e-7)
     assert 5 < (after != hand.g).sum() < 40
     assert found.decided.tolist() == after.tolist()
+
+
+def test_gains_of_a_site_are_those_of_the_equations() -> None:
+    draw = np.random.default_rng(1)
+    J, R, y, g = draw.random((3, 3)) + 2 * np.eye(3), draw.random((50, 3)), draw.integers(3, size=50), np.arange(40) % 3
+    J, Q = J / J.sum(), draw.dirichlet([1, 1, 1], 40)
+    y[:20] = 0
+    lead = leads(torch.from_numpy(Q), torch.from_numpy(g))
+    wanted = by_hand.net(lead.numpy(), J, R, y)
+    memory = {"Q": torch.from_numpy(Q), "J": torch.from_numpy(J)}
+    down = {"R": torch.from_numpy(R), "y": torch.from_numpy(y)}
+    sent = LeadGate().gains(SiteView(0, torch.empty(40, 0), Exact(torch.from_numpy(g), 3), down, memory))
+    assert np.allclose(memory["net"], wanted)
+    assert np.allclose(sent["net"], 40 * wanted)
+
+
+def test_likelihoods_in_a_search_are_those_of_the_equations() -> None:
+    _, hand = hard(0)
+    site, logits = hand.site == 1, np.random.default_rng(2).normal(size=(98, 4))
+    p = by_hand.softmax(logits)
+    T, pi = hand.pooled(p / p.mean(0), 15)
+    wanted = hand.at_sites(p / (p.mean(0) + 1e-12), T, pi, 10)[2][site].sum()
+    down = {"temperatures": np.ones(1), "mean p": p.mean(0)[None], "T": T[None], "pi": pi[None]}
+    tree = {name: torch.from_numpy(values) for name, values in down.items()}
+    labels, memory = Exact(torch.from_numpy(hand.g[site]), 4), {"logits": torch.from_numpy(logits[site])}
+    sent = NoiseModel(4, clean=False).likelihoods(SiteView(1, torch.empty(24, 0), labels, tree, memory))
+    assert float(sent["log-likelihood"]) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_the_bound_on_the_curvature() -> None:
+    L = Descent.of(torch.zeros(2, 2).double(), torch.tensor(0.5)).factor
+    assert torch.allclose(L @ L.T, torch.tensor([0.5 + 1e-6, 1e-6], dtype=torch.float64).diag(), rtol=1e-9, atol=0)
 
 
 # -- what travels ------------------------------------------------------------------------------------------------------
