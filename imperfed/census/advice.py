@@ -91,9 +91,7 @@ class Step:
         return f"imperfed.{verb}({', '.join([methods, 'data', *(f'{key}={text}' for key, text in plain.items())])})"
 
 
-def first_steps(
-    kind: type[Labels], shape: Sequence[int], rows: float, trusted: bool, measured: bool
-) -> tuple[Step, ...]:
+def first_steps(kind: type[Labels], shape: Sequence[int], rows: float, measured: bool) -> tuple[Step, ...]:
     """Return what to do next: a first run and, if models can be `measured`, a comparison with training alone.
 
     `rows`: the size of a typical site.
@@ -103,7 +101,7 @@ def first_steps(
     if rows < Local().batch:  # the default number of steps would visit so few rows too often
         chosen["epochs"] = PASSES
     method = first(kind)
-    suited = [a.name for a in advise(kind) if a.part == "repair"] if trusted else []
+    suited = [name for name, repair in repairs().items() if repair.labels is kind and repair.reference]
     alone = [n for n, m in catalogue().items() if issubclass(m, Algorithm) and not m.pools_data and m().is_personal("")]
     return (
         Step((method,), chosen),

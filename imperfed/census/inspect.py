@@ -99,7 +99,7 @@ def inspected(reading: Reading, guessed: tuple[str, ...], write: Callable[[Step]
     census = take(declaration.name, labels.classes, data, secrets.token_bytes(32), groups, tests)
     measured = declaration.measured
     shape, rows = tuple(data[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
-    steps = first_steps(census.kind, shape, rows, bool(declaration.trusted), measured)
+    steps = first_steps(census.kind, shape, rows, measured)
     return Inspection(
         declaration,
         guessed,

@@ -17,7 +17,7 @@ from imperfed.algorithms import objectives, reference
 from imperfed.core.components import RepairResult, apply_attack
 from imperfed.core.errors import DataError, DivergedError, ImperfedError, UsageError
 from imperfed.core.federation import TO_TRUST, Federation
-from imperfed.core.labels import Annotated, Exact
+from imperfed.core.labels import Annotated, Exact, Labels
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
@@ -230,7 +230,7 @@ def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairR
                 f"repair {config.repair.name} corrects {config.repair.labels.kind} labels, but {data.federation.name} "
                 f"comes with {data.federation.labels.kind} labels here"
             )
-        federation, repair_result = repair_labels(config.repair, data.federation)
+        federation, repair_result = repair_labels(config.repair, data.federation, wanted_labels(config))
         data = replace(data, federation=federation.check())
     return data, repair_result
 
@@ -238,6 +238,11 @@ def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairR
 def held_by_sites(config: Config) -> FederatedData:
     """Return the data of a run as its sites hold them: after an attack, before any repair."""
     return _around(replace(config, repair=None), load_data(config))[0]
+
+
+def wanted_labels(config: Config) -> type[Labels]:
+    """Return the kind of labels that training asks a repair for: that of its objective, if it has one of its own."""
+    return Exact if config.method.objective is None else config.method.objective.labels
 
 
 def choose_objective(config: Config, data: FederatedData) -> Objective:
@@ -255,10 +260,12 @@ def choose_objective(config: Config, data: FederatedData) -> Objective:
 
 
 def refuse_other_labels(config: Config, data: FederatedData) -> None:
-    """Refuse a method that cannot learn from the kind of labels that an attack leaves; nothing is rewritten."""
+    """Refuse a method that cannot learn from the labels that an attack or a repair leaves; nothing is rewritten."""
     labels = data.federation.labels
     if config.attack is not None:
         labels = config.attack.prepare(labels)
+    if config.repair is not None and type(labels) is config.repair.labels:
+        labels = config.repair.gives(wanted_labels(config)).empty(labels.classes)
     choose_objective(config, replace(data, federation=replace(data.federation, labels=labels)))
 
 

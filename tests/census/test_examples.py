@@ -133,8 +133,8 @@ def test_labs(example: Path) -> None:
         "careless": 30,
         "hasty": 30,
     }
-    assert {"fb-nll"} == {entry["name"] for entry in found["methods"] if entry["part"] == "repair"}
-    assert any("repair=fb-nll" in command for command in found["next"])
+    assert {"fb-nll", "posterior"} == {entry["name"] for entry in found["methods"] if entry["part"] == "repair"}
+    assert any("repair=posterior" in command for command in found["next"])
 
 
 @of("ten_offices")

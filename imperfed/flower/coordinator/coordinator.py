@@ -19,7 +19,7 @@ from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, SiteInfo
 from imperfed.engine.population import Population
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Experiment, Watch
+from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
 from imperfed.experiments.plugins import refuse_what_stays_here
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.remote_repair import repair_at_sites
@@ -84,7 +84,7 @@ class Coordinator:
 
         data = self.central.data(infos, scale)
         if config.repair is not None:
-            data = repair_at_sites(config.repair, data, self.transport, run_infos)
+            data = repair_at_sites(config.repair, data, self.transport, run_infos, wanted_labels(config))
         experiment = Experiment(config, data, make_backend)
         if self.folder.checkpoint.exists():
             experiment.engine.state.restore(self.folder.checkpoint)
