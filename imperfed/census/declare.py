@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from imperfed.census.columns import Column, merged, profile
+from imperfed.census.columns import Column, merged
 from imperfed.census.folder_layout import MemoryLayout
 from imperfed.census.guess import guess_array, guess_rest
-from imperfed.census.roles import Look, guess_image, guess_one_column, guess_one_column_per_class
+from imperfed.census.label_roles import guess_one_column, guess_one_column_per_class
+from imperfed.census.profiles import profile
+from imperfed.census.roles import Look, guess_image
 from imperfed.core.errors import UsageError
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, non_defaults
 from imperfed.data.files.memory import MemoryTable
@@ -48,9 +50,9 @@ def complete(entries: Entries, tables: Mapping[str, MemoryTable]) -> tuple[Entri
 def _look(tables: Mapping[str, MemoryTable]) -> Look:
     """Return all columns, without roles."""
     layout, problems = MemoryLayout.of(tables), Problems()
-    files = profile(layout.files, ",", problems)
+    files = profile(layout.files, problems)
     problems.check("data")
-    return Look.at(layout, merged(files), files, [], ",")
+    return Look.at(layout, merged(files), files, [])
 
 
 def _declared(entries: Entries) -> list[str]:
