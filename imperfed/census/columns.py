@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 
+from imperfed.data.files.labelled import SEPARATORS
 from imperfed.data.files.table import IMAGES
 
 MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
@@ -14,7 +15,6 @@ MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
 SPOILT = 0.05
 """The largest share of cells without a number that are taken as mistakes."""
 MARKS = (-1.0, 0.0, 1.0)
-SEPARATORS = ("|", ";", ",")
 PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
 BLANK_WORDS = frozenset(
     ("n/a", "na", "#n/a", "nan", "null", "none", "nil", "-", "--", "---", "?", ".", "missing", "unknown", "k.a.")
@@ -101,9 +101,15 @@ class Column:
 
     def separator(self) -> str:
         """Return the mark between the names of a set; empty if cells hold no sets."""
+        return self._separator
+
+    @cached_property
+    def _separator(self) -> str:
         if self.numeric or not self.values:
             return ""
         for mark in SEPARATORS:
+            if not any(mark in value for value in self.values):
+                continue
             sets = [[item.strip() for item in value.split(mark)] for value in self.values]
             if any(len(item.split()) >= PROSE for names in sets for item in names):
                 continue  # free text, in which a comma is only a comma

@@ -17,6 +17,7 @@ from imperfed.core.errors import UsageError
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, non_defaults
 from imperfed.data.files.memory import MemoryTable
 from imperfed.data.files.problems import Problems, nearest
+from imperfed.data.files.wildcards import expanded
 
 Entries = dict[str, Any]
 """The keys of a federation.toml."""
@@ -116,7 +117,8 @@ def _attribute(look: Look, told: Entries) -> Entries:
 def _chosen_inputs(look: Look, told: Any) -> Entries | None:
     """Return the inputs that the caller chose, each as numbers or as categories; None if none are chosen."""
     if not isinstance(told, Mapping):
-        chosen = [_find(look.columns, name, "inputs", look) for name in told]
+        names = expanded(told, [*look.columns])
+        chosen = [_find(look.columns, name, "inputs", look) for name in names]
         words = {c.name: c.names() for c in chosen if c.few and not (c.numeric or c.nearly_numeric)}
         return non_defaults(Inputs(tuple(c.name for c in chosen if c.name not in words), words))
     return dict(told) if told.keys() - {"standardise"} else None

@@ -59,7 +59,7 @@ def mixed_kinds(layout: FolderLayout, files: Sequence[dict[str, Column]], column
     if not numbers or not words:
         return ""
     place, c = words[0]
-    cells = listed([shown(value) for value in sorted(c.values or ())], 3)
+    cells = listed([shown(value) for value in sorted(c.values or ()) if not NUMBER.fullmatch(value)], 3)
     return f"numbers in {listed(numbers, MOST_CELLS)}, but words in {place} ({cells}): not one kind of value"
 
 

@@ -15,6 +15,7 @@ from imperfed.census.value_warnings import value_warnings
 from imperfed.census.values import SiteValues, look_at_values, shared_ids
 from imperfed.census.warnings import id_warnings, warnings
 from imperfed.core.errors import DataError
+from imperfed.core.threads import one_thread
 from imperfed.data.files.declaration import FILE, Declaration, parse, read_declaration
 from imperfed.data.files.reading import Reading, read_sites
 
@@ -77,6 +78,7 @@ def _unsure(guessed: Guess, error: DataError) -> DataError:
     return DataError(f"{error}\n{place} was guessed and not written; fix the files, or write it:\n\n{guessed.text()}")
 
 
+@one_thread()
 def _inspected(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
     declaration, labels = reading.declaration, reading.declaration.labels
     groups = declaration.attribute.values if declaration.attribute is not None else ()

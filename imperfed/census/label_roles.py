@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from imperfed.census.columns import Column
 from imperfed.census.flaws import absent
-from imperfed.census.profiles import values_by_site
+from imperfed.census.profiles import profile, values_by_site
 from imperfed.census.roles import LABELS, SENSITIVE, Look, words_of
 from imperfed.core.errors import DataError
 from imperfed.data.files.declaration import LabelColumns, Uncertain
-from imperfed.data.files.problems import listed
+from imperfed.data.files.problems import Problems, listed
+from imperfed.data.files.reading import places
 
 IN_DOUBT = -1.0
 
@@ -78,6 +79,10 @@ def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> La
     """Guess the kind and the classes of labels in one column, and the column of their truth."""
     name, mark, classes = column.name, column.separator(), column.names()
     how = "by its name" if by_name else "cells hold sets" if mark or column.lists else "the last column, few values"
+    if (mark or column.lists) and _tested_on_several(look, name, mark):
+        look.take(name, f"labels: all classes present in {name} ({how}), {len(classes)} classes")
+        look.why.append("positives, not candidates: test rows, whose labels are taken as true, name several classes")
+        return LabelColumns("positives", classes, name, separator=mark or "|")
     if mark or column.lists:
         look.take(name, f"labels: candidate sets in {name} ({how}), {len(classes)} classes; one of each set is true")
         true = look.within(classes)
@@ -95,6 +100,19 @@ def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> La
         return LabelColumns(kind, classes, name)
     look.take(true.name, f"truth: {true.name}, by its name; for evaluation only")
     return LabelColumns(kind, classes, name, truth=true.name)
+
+
+def _tested_on_several(look: Look, name: str, mark: str) -> bool:
+    """Return whether a row of the test files names several classes, with no other column that could be the truth."""
+    where = look.layout.besides.get("test", "")
+    for path in places(where, look.layout.folder).values() if where else ():
+        found = profile([path], Problems())
+        column = found[0].get(name) if found else None
+        if column is None or look.within(column.names()) is not None:
+            return False
+        if column.lists or any(mark in value for value in column.values or ()):
+            return True
+    return False
 
 
 def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelColumns:

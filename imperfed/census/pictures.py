@@ -9,6 +9,7 @@ from imperfed.census.picture import draw
 from imperfed.census.value_picture import draw_values
 
 LABELS, VALUES = "sites x classes", "input values"
+KEYS = {"picture": LABELS, "values_picture": VALUES}
 
 
 def draw_all(inspection: Inspection, path: Path) -> dict[str, Path]:
@@ -19,3 +20,8 @@ def draw_all(inspection: Inspection, path: Path) -> dict[str, Path]:
         drawn[VALUES] = path.with_name(f"{path.stem}-values.png")
         draw_values(inspection.values, drawn[VALUES])
     return drawn
+
+
+def paths(drawn: dict[str, Path]) -> dict[str, str | None]:
+    """Return where pictures were drawn, for a JSON document; None for those that were not."""
+    return {key: str(drawn[what]) if what in drawn else None for key, what in KEYS.items()}

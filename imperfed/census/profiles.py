@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from imperfed.census.columns import BLANK_WORDS, MOST_NUMBERS, Column, kept
 from imperfed.data.files.cells import NUMBER
@@ -40,68 +41,58 @@ def profile(files: Iterable[Source], problems: Problems) -> list[dict[str, Colum
     return profiles
 
 
-def read_columns(path: Source, only: Sequence[str] = ()) -> dict[str, Any]:
-    """Return all columns of a table, or `only` these; those of text files as text unless they are many numbers."""
+def read_columns(path: Source) -> dict[str, Any]:
+    """Return all columns of a table: of many different numbers an array, of others in text files their text."""
     from pyarrow import parquet
 
     if isinstance(path, MemoryTable):
-        return {name: column for name, column in path.columns.items() if not isinstance(column, np.ndarray)}
-    if path.suffix.lower() == ".parquet":
+        columns = {name: column for name, column in path.columns.items() if not isinstance(column, np.ndarray)}
+    elif path.suffix.lower() == ".parquet":
         table = parquet.read_table(path)
-        return {name.strip(): column for name, column in zip(table.column_names, table.columns, strict=True)}
-    return _read_text(path, only)
+        columns = {name.strip(): column for name, column in zip(table.column_names, table.columns, strict=True)}
+    else:
+        return _read_text(path)
+    return columns | {name: many for name, column in columns.items() if (many := _many_numbers(column)) is not None}
 
 
 # -- text files --------------------------------------------------------------------------------------------------------
 
 
-def _read_text(path: Path, only: Sequence[str]) -> dict[str, Any]:
+def _read_text(path: Path) -> dict[str, Any]:
     import pyarrow
     from pyarrow import csv as arrow_csv
 
     delimiter = find_delimiter(path)
     parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    with arrow_csv.open_csv(path, parse_options=parse) as stream:
-        names = stream.schema.names
-    chosen = [name for name in names if not only or name.strip() in only]
-    numbers = _numbers(path, parse, chosen) if len({*names}) == len(names) else {}
-    rest = [name for name in chosen if name not in numbers]
-    text: dict[str, Any] = {}
-    if rest:
+    # Words for blanks are no nulls here: a column that has any is text.
+    typed = arrow_csv.read_csv(
+        path, parse_options=parse, convert_options=arrow_csv.ConvertOptions(null_values=[""], strings_can_be_null=False)
+    )
+    columns = dict(zip(typed.column_names, typed.columns, strict=True))  # of columns with one name, the last
+    numbers = {name: many for name, column in columns.items() if (many := _many_numbers(column)) is not None}
+    rest = [n for n, column in columns.items() if n not in numbers and not pyarrow.types.is_string(column.type)]
+    if rest:  # as they are written: 007, 1.0, true, a date
+        once = len(columns) == typed.num_columns
         convert = arrow_csv.ConvertOptions(
-            column_types=dict.fromkeys(rest, pyarrow.string()), include_columns=rest if numbers or only else []
+            column_types=dict.fromkeys(rest, pyarrow.string()), include_columns=rest if once else []
         )
-        table = arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
-        text = dict(zip(table.column_names, table.columns, strict=True))
-    points = any(pyarrow.types.is_floating(column.type) for column in numbers.values())
-    every = (numbers | text) if points else numbers | _with_points(text, delimiter)
-    return {name.strip(): every[name] for name in chosen}
+        written = arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
+        again = dict(zip(written.column_names, written.columns, strict=True))
+        columns |= {name: again[name] for name in rest}
+    if not any(many.dtype.kind == "f" for many in numbers.values()):
+        columns |= _with_points({n: column for n, column in columns.items() if n not in numbers}, delimiter)
+    return {name.strip(): numbers.get(name, column) for name, column in columns.items()}
 
 
-def _numbers(path: Path, parse: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Return the columns that hold many different numbers and no blank."""
-    import pyarrow
-    from pyarrow import csv as arrow_csv
-
-    # Words for blanks are no nulls here: a column that has any is read as text.
-    convert = arrow_csv.ConvertOptions(include_columns=[*names], null_values=[""], timestamp_parsers=["%s no date"])
-    try:
-        table = arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
-    except pyarrow.ArrowException:
-        return {}  # the reader of text reports what is wrong
-    return {name: table[name] for name in names if _are_many(table[name])}
-
-
-def _are_many(column: Any) -> bool:
-    """Return whether a column has more different numbers than are remembered, and no blank."""
-    from pyarrow import compute, types
+def _many_numbers(column: Any) -> npt.NDArray[Any] | None:
+    """Return a column with more different numbers than are remembered, and no blank, as an array; None if it is not."""
+    from pyarrow import types
 
     if not (types.is_integer(column.type) or types.is_floating(column.type)) or column.null_count:
-        return False
-    if types.is_floating(column.type) and not compute.all(compute.is_finite(column)).as_py():
-        return False
-    sample = column.slice(0, SAMPLE)
-    return int(compute.count_distinct(sample).as_py()) > MOST_NUMBERS
+        return None
+    values: npt.NDArray[Any] = column.to_numpy()
+    many = len(np.unique(values[:SAMPLE])) > MOST_NUMBERS and bool(np.isfinite(values).all())
+    return values if many else None
 
 
 def _with_points(text: dict[str, Any], delimiter: str) -> dict[str, Any]:
@@ -126,7 +117,7 @@ def _look(name: str, values: Any) -> Column:
     import pyarrow
     from pyarrow import compute, types
 
-    if _are_many(values):
+    if isinstance(values, np.ndarray):
         return _many(name, values)
     lists = types.is_list(values.type) or types.is_large_list(values.type)
     items = compute.list_flatten(values) if lists else values
@@ -148,12 +139,10 @@ def _look(name: str, values: Any) -> Column:
     return column if lists else _without_blank_words(column, filled)
 
 
-def _many(name: str, values: Any) -> Column:
+def _many(name: str, values: npt.NDArray[Any]) -> Column:
     """Return the profile of many different numbers; only whole numbers can identify rows."""
-    from pyarrow import compute, types
-
-    whole = types.is_integer(values.type) or compute.all(compute.equal(compute.floor(values), values)).as_py()
-    unique = bool(whole) and compute.count_distinct(values).as_py() == len(values)
+    whole = values.dtype.kind in "iu" or bool((np.floor(values) == values).all())
+    unique = whole and len(np.unique(values)) == len(values)
     return Column(name, len(values), 0, True, 0, False, unique, None)
 
 
@@ -214,6 +203,6 @@ def values_by_site(files: Sequence[Source], columns: Sequence[dict[str, Column]]
         return [len(part[name].values or ()) for part in columns]
     import pyarrow
 
-    both = {key: values for key, values in read_columns(files[0], (name, site)).items() if key in (name, site)}
+    both = {key: values for key, values in read_columns(files[0]).items() if key in (name, site)}
     counted = pyarrow.table(both).group_by(site).aggregate([(name, "count_distinct")])
     return [int(n) for n in counted[f"{name}_count_distinct"].to_pylist()]

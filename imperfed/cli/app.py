@@ -224,7 +224,7 @@ def inspect(
 ) -> None:
     """Show what your files hold, site by site, and which methods can learn from it; guess a missing federation.toml."""
     from imperfed.census.inspect import document, inspect
-    from imperfed.census.pictures import draw_all
+    from imperfed.census.pictures import draw_all, paths
 
     inspection = inspect(path)
     place, failed = picture or inspection.declaration.folder / "census.png", None
@@ -235,8 +235,7 @@ def inspect(
     if json:
         from json import dumps
 
-        pictures = {name: str(file) for name, file in drawn.items()}
-        typer.echo(dumps(document(inspection) | {"pictures": pictures}, indent=2, ensure_ascii=False))
+        typer.echo(dumps(document(inspection) | paths(drawn), indent=2, ensure_ascii=False))
     else:
         from imperfed.census.console import print_inspection
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -109,9 +110,10 @@ def usual_range(x: Tensor) -> tuple[Tensor, Tensor]:
 
     A single extreme value never counts, however few the rows are. Columns without values have neither.
     """
-    sample = x[:: -(-len(x) // SAMPLE)].sort(0).values  # NaN is last
-    known = (~sample.isnan()).sum(0)
-    last = (known - 1).clamp(min=0)
-    tail = (TAIL * last).ceil().long().clamp(min=1).minimum(last // 2)
-    low, middle, high = (sample.gather(0, at[None])[0] for at in (tail, last // 2, last - tail))
+    sample = np.ascontiguousarray(x[:: -(-len(x) // SAMPLE)].numpy().T)
+    sample.sort(1)  # NaN is last
+    last = np.maximum((~np.isnan(sample)).sum(1) - 1, 0)
+    tail = np.minimum(np.maximum(np.ceil(TAIL * last), 1), last // 2).astype(np.int64)
+    columns = np.arange(len(sample))
+    low, middle, high = (torch.from_numpy(sample[columns, at]) for at in (tail, last // 2, last - tail))
     return middle, high - low
