@@ -67,7 +67,9 @@ def spoilt(layout: FolderLayout, files: Sequence[dict[str, Column]], name: str) 
     """Return the cells of a column that are not numbers, and the fix; empty if the reader finds no such column."""
     cells = []
     for path, columns in zip(layout.files, files, strict=True):
-        table = None if columns[name].numeric else read_table(path, {name: "number"}, Dialect(), Problems(), slowly=True)
+        table = (
+            None if columns[name].numeric else read_table(path, {name: "number"}, Dialect(), Problems(), slowly=True)
+        )
         if table is None or name not in table.columns:
             continue
         place = layout.place(path)

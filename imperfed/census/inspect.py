@@ -12,7 +12,7 @@ from imperfed.census.advice import Advice, advise, commands
 from imperfed.census.figures import Census, SiteCensus, SiteRows, take
 from imperfed.census.guess import Guess, guess
 from imperfed.census.value_warnings import value_warnings
-from imperfed.census.values import SiteValues, look_at_values, shared_ids
+from imperfed.census.input_values import SiteValues, look_at_values, shared_ids
 from imperfed.census.warnings import id_warnings, warnings
 from imperfed.core.errors import DataError
 from imperfed.core.threads import one_thread
@@ -115,7 +115,9 @@ def document(inspection: Inspection) -> dict[str, Any]:
         "labels": census.kind.kind,
         "classes": list(census.classes),
         "rows": census.rows,
-        "sites": [_site(census, k, site) | {"values": _values(inspection.values[k])} for k, site in enumerate(census.sites)],
+        "sites": [
+            _site(census, k, site) | {"values": _values(inspection.values[k])} for k, site in enumerate(census.sites)
+        ],
         "candidate_pairs": [{"classes": [a, b], "rows": n} for a, b, n in census.pairs],
         "inseparable": [list(pair) for pair in census.inseparable],
         "shared_inputs": [
@@ -159,9 +161,16 @@ def _values(site: SiteValues) -> dict[str, Any]:
             "blanks": c.blanks,
             "distinct": c.distinct,
             **dict.fromkeys(("min", "q1", "median", "q3", "max")),
-            **(dict(zip(("min", "q1", "median", "q3", "max"), (c.low.value, *c.quartiles, c.high.value), strict=True)) if c.known else {}),
+            **(
+                dict(zip(("min", "q1", "median", "q3", "max"), (c.low.value, *c.quartiles, c.high.value), strict=True))
+                if c.known
+                else {}
+            ),
         }
         for name, c in site.numbers.items()
     }
-    words = {name: {"blanks": c.blanks, "distinct": sum(n > 0 for n in c.counts.values()), "rows": c.counts} for name, c in site.words.items()}
+    words = {
+        name: {"blanks": c.blanks, "distinct": sum(n > 0 for n in c.counts.values()), "rows": c.counts}
+        for name, c in site.words.items()
+    }
     return numbers | words

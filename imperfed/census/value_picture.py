@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imperfed.census.values import ColumnValues, SiteValues
+from imperfed.census.input_values import ColumnValues, SiteValues
 from imperfed.report.plots import ACCENT, INK, STYLE
 
 if TYPE_CHECKING:

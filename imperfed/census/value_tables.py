@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from imperfed.census.values import ColumnValues, SiteValues
+from imperfed.census.input_values import ColumnValues, SiteValues
 from imperfed.report.words import count
 
 MOST_LINES = 36

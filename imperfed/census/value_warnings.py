@@ -6,13 +6,15 @@ import math
 import statistics
 from collections.abc import Iterator, Sequence
 
-from imperfed.census.values import ColumnValues, OddCell, SiteValues
+from imperfed.census.input_values import ColumnValues, OddCell, SiteValues
 from imperfed.census.warnings import listed
 from imperfed.report.words import many, per_cent
 
 FEW = 10
 """The number of values below which a column of a site is not judged."""
-CODES = frozenset({0.0, -1.0, -9.0, *(float(sign * int(d * n)) for d in "789" for n in range(2, 8) for sign in (1, -1))})
+CODES = frozenset(
+    {0.0, -1.0, -9.0, *(float(sign * int(d * n)) for d in "789" for n in range(2, 8) for sign in (1, -1))}
+)
 """Numbers that stand for "no value" in many files: 99, -999, 88888 ..., and 0 or -1 apart from all other values."""
 MOSTLY_BLANK = 0.5
 UNLIKE = 2.5
@@ -80,7 +82,7 @@ def _told_codes(codes: dict[str, dict[float, dict[str, int]]]) -> Iterator[str]:
             rows = many(sum(at.values()), "row")
             word = f"{value:g}" if abs(value) < 1e6 else f"{value:.0f}"
             yield (
-                f"column {name}: {word} in {rows} of {listed([*at])} looks like a code for \"no value\"; if it is, "
+                f'column {name}: {word} in {rows} of {listed([*at])} looks like a code for "no value"; if it is, '
                 f'add "{word}" to inputs.missing, and {name} = "median" to [inputs.fill]'
             )
 

@@ -45,8 +45,8 @@ class Moments:
             x = x.double()
             return cls._sums(torch.full(x.shape[1:], len(x)), x.sum(0), x.square().sum(0))
         over, pixels = (0, *range(2, x.ndim)), x[:1, :1].numel()
-        sums = [t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (x, x.square())]
-        return cls._sums(torch.tensor(len(x) * pixels), *sums)
+        total, squares = (t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (x, x.square()))
+        return cls._sums(torch.tensor(len(x) * pixels), total, squares)
 
     @classmethod
     def _sums(cls, n: Tensor, total: Tensor, squares: Tensor, mistakes: int = 0) -> Moments:

@@ -15,9 +15,9 @@ from imperfed.core.federation import Attribute, Federation, Trusted
 from imperfed.core.labels import KINDS, Labels
 from imperfed.data.attributes import spare
 from imperfed.data.federate import FederatedData
-from imperfed.data.oracle import Oracle
 from imperfed.data.fill import ColumnFill, median_places
 from imperfed.data.moments import Moments
+from imperfed.data.oracle import Oracle
 from imperfed.data.scale import Scale
 from imperfed.data.sparse import same_length, width
 

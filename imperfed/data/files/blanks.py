@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from imperfed.data.fill import STATISTICS, ColumnFill
 from imperfed.data.files.declaration import Inputs
+from imperfed.data.fill import STATISTICS, ColumnFill
 
 ANY = "*"
 """Stands for any characters of the name of a column."""

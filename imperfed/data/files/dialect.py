@@ -32,8 +32,8 @@ class Dialect:
     @classmethod
     def of(cls, declaration: Declaration, site: str) -> Dialect:
         """Return what is declared about the files of a site; without a name, about files of no site."""
-        marks = (_of_site(declared, site) for declared in (declaration.delimiter, declaration.decimal))
-        return cls(*marks, common_words(declaration.inputs))
+        delimiter, decimal = (_of_site(declared, site) for declared in (declaration.delimiter, declaration.decimal))
+        return cls(delimiter, decimal, common_words(declaration.inputs))
 
 
 def _of_site(declared: Places, site: str) -> str:

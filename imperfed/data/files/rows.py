@@ -85,9 +85,7 @@ class FileRows:
         )
 
 
-def read_rows(
-    path: Source, declaration: Declaration, part: str, problems: Problems, site: str = ""
-) -> FileRows | None:
+def read_rows(path: Source, declaration: Declaration, part: str, problems: Problems, site: str = "") -> FileRows | None:
     """Return the rows of one table, of this site if it is named; None if anything is wrong with it.
 
     A text file with problems is read again to find their line numbers.

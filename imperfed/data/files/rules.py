@@ -75,7 +75,7 @@ def _marks(declaration: Declaration, note: Note) -> None:
         for site, mark in by_site:
             where = f"{key}.{site}" if site else key
             if key == "decimal" and mark not in (".", ","):
-                note(where, shown(mark), 'a point or a comma', 'write "." or ",", or leave it out')
+                note(where, shown(mark), "a point or a comma", 'write "." or ",", or leave it out')
             elif len(mark) != 1 or mark in '"\r\n':
                 note(where, shown(mark), "one character", 'such as "," or ";", or leave it out')
 
@@ -99,7 +99,9 @@ def _blanks(inputs: Inputs, note: Note) -> None:
         own = isinstance(inputs.fill, Mapping) and column in inputs.fill
         how = fill_of(inputs, column)
         if how not in ("", "mode", *names) and (own or how not in ("median", "mean")) and not _is_finite(how):
-            note(f"inputs.fill ({column})", shown(how), "mode or a category, for a column of words", nearest(how, names))
+            note(
+                f"inputs.fill ({column})", shown(how), "mode or a category, for a column of words", nearest(how, names)
+            )
 
 
 def _is_finite(text: str) -> bool:

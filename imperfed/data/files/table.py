@@ -101,7 +101,9 @@ def read_table(
     if suffix in LINED:
         from imperfed.data.files.text import read_text
 
-        return read_text(path, wanted, replace(dialect, delimiter="\t") if suffix == ".tsv" else dialect, problems, spare, slowly)
+        return read_text(
+            path, wanted, replace(dialect, delimiter="\t") if suffix == ".tsv" else dialect, problems, spare, slowly
+        )
     return (_parquet if suffix == ".parquet" else _npz)(path, wanted, problems, spare)
 
 

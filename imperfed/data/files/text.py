@@ -44,10 +44,8 @@ def read_text(
     return table
 
 
-def read_header(
-    path: Path, delimiter: str, wanted: Wanted, problems: Problems
-) -> tuple[list[str] | None, str]:
-    """Return the names of the columns, from the first row that is not blank, and the delimiter, found if it is empty."""
+def read_header(path: Path, delimiter: str, wanted: Wanted, problems: Problems) -> tuple[list[str] | None, str]:
+    """Return the names of the columns, from the first row that is not blank, and the delimiter, found if empty."""
     delimiter = delimiter or find_delimiter(path, wanted)
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
         try:
@@ -107,9 +105,7 @@ def _parsed(path: Path, columns: dict[str, Role], delimiter: str, decimal: str, 
         return None
 
 
-def read_slowly(
-    path: Path, columns: Wanted, delimiter: str, problems: Problems, decimal: str = ""
-) -> FileTable:
+def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems, decimal: str = "") -> FileTable:
     """Return all columns as text, with the lines at which rows begin; rows that are ragged or not UTF-8 are noted."""
     import pyarrow
 

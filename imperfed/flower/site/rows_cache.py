@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import astuple
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def save(path: Path, files: SiteFiles) -> None:
         "classes": files.classes,
         "attribute": files.attribute and [files.attribute.name, files.attribute.values, files.attribute.first],
         "scales": files.scales,
-        "fills": [astuple(fill) for fill in files.fills],
+        "fills": [asdict(fill) for fill in files.fills],
     }
     tree = {"x": files.x, "labels": files.labels.values, "words": _bytes(json.dumps(words))}
     if files.test is not None:
@@ -109,7 +109,7 @@ def load(path: Path) -> SiteFiles | None:
         tree.get("truth"),
         attribute and Attribute(attribute[0], tuple(attribute[1]), attribute[2]),
         words["scales"],
-        tuple(ColumnFill(*fill, tuple(value)) for *fill, value in words["fills"]),
+        tuple(ColumnFill(**fill | {"value": tuple(fill["value"])}) for fill in words["fills"]),
     )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from imperfed.core.errors import UsageError
 from imperfed.data.files.declaration import Declaration, parse
-from imperfed.data.files.wildcards import refuse_patterns
 from imperfed.data.files.reading import read_server, read_site
+from imperfed.data.files.wildcards import refuse_patterns
 from imperfed.data.own_files import COUNT, refuse_settings, server_files, site_files, tested_groups
 from imperfed.data.site_files import ServerFiles, SiteFiles
 from imperfed.data.split import SplitConfig

@@ -152,7 +152,7 @@ def _odd_cells(site: str, rows: FileRows, numbers: dict[str, ColumnValues]) -> t
         file, number = rows.place(row)
         name = file.name
         usual = column.quantiles[0], column.quantiles[-1]
-        value = _decimal(x[row, j].numpy()[()])
+        value = _decimal(np.float32(x[row, j].item()))
         place = name if number is None else f"{name}, {row_name(file, number)}"
         cells.append(OddCell(site, place, column.column, value, usual))
     return tuple(cells)
