@@ -2,8 +2,8 @@
 
 500,000 rows of 50 columns over 20 CSV files: 46 columns of numbers, two of words, an id and a class. pandas reads the
 same files one after the other and stops at its frames. `inspect` guesses the declaration, reads the rows by it, and
-looks at all labels and values; reading goes on to float32 inputs, checked labels and unique ids. They take turns, and the
-ratios are medians over the turns.
+looks at all labels and values; reading goes on to float32 inputs, checked labels and unique ids. They take turns, and
+the ratios are medians over the turns.
 """
 
 from __future__ import annotations

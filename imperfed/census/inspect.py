@@ -11,8 +11,8 @@ from typing import Any
 from imperfed.census.advice import Advice, advise, commands
 from imperfed.census.figures import Census, SiteCensus, SiteRows, take
 from imperfed.census.guess import Guess, guess
-from imperfed.census.value_warnings import value_warnings
 from imperfed.census.input_values import SiteValues, look_at_values, shared_ids
+from imperfed.census.value_warnings import value_warnings
 from imperfed.census.warnings import id_warnings, warnings
 from imperfed.core.errors import DataError
 from imperfed.core.threads import one_thread

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from imperfed.census.input_values import SiteValues, look_at_values
 from imperfed.census.inspect import inspect
 from imperfed.census.value_picture import draw_values
 from imperfed.census.value_warnings import value_warnings
-from imperfed.census.input_values import SiteValues, look_at_values
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns
 from imperfed.data.files.reading import read_sites
 
