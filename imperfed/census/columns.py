@@ -107,9 +107,8 @@ class Column:
     def _separator(self) -> str:
         if self.numeric or not self.values:
             return ""
-        for mark in SEPARATORS:
-            if not any(mark in value for value in self.values):
-                continue
+        text = "\n".join(self.values)
+        for mark in (mark for mark in SEPARATORS if mark in text):
             sets = [[item.strip() for item in value.split(mark)] for value in self.values]
             if any(len(item.split()) >= PROSE for names in sets for item in names):
                 continue  # free text, in which a comma is only a comma

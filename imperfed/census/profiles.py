@@ -136,7 +136,9 @@ def _look(name: str, values: Any) -> Column:
         right = compute.match_substring_regex(filled, f"^(?:{NUMBER.pattern})$")
         numeric, odd = False, len(filled) - compute.sum(right).as_py()
     column = Column(name, rows, blanks, numeric, odd, lists, unique, kept(distinct.to_pylist(), numeric))
-    return column if lists else _without_blank_words(column, filled)
+    lower = compute.utf8_lower(distinct)
+    words = distinct.filter(compute.is_in(lower, value_set=pyarrow.array(sorted(BLANK_WORDS)))).to_pylist()
+    return _without_blank_words(column, filled, words) if words and not lists else column
 
 
 def _many(name: str, values: npt.NDArray[Any]) -> Column:
@@ -146,17 +148,17 @@ def _many(name: str, values: npt.NDArray[Any]) -> Column:
     return Column(name, len(values), 0, True, 0, False, unique, None)
 
 
-def _without_blank_words(column: Column, filled: Any) -> Column:
-    """Return the column as one of numbers if all its other cells are words that stand for a blank."""
+def _without_blank_words(column: Column, filled: Any, words: Sequence[str]) -> Column:
+    """Return the column as one of numbers if all its other cells are these words, which stand for a blank."""
     from pyarrow import compute
 
-    words = [value for value in column.values or () if value.lower() in BLANK_WORDS]
-    if not words or compute.sum(compute.is_in(filled, value_set=_strings(words))).as_py() < max(column.odd, 1):
+    blank = filled.filter(compute.is_in(filled, value_set=_strings(words)))
+    if len(blank) < column.odd:
         return column
     numbers = frozenset(value for value in column.values or () if value not in words)
     if not all(NUMBER.fullmatch(value) for value in numbers):
         return column
-    counts = Counter(filled.filter(compute.is_in(filled, value_set=_strings(words))).to_pylist())
+    counts = Counter(blank.to_pylist())
     return replace(
         column,
         blanks=column.blanks + counts.total(),
