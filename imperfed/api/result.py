@@ -16,6 +16,7 @@ from imperfed.api.handed_over import as_memory_table, is_table
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.core.network import Network
+from imperfed.data.dataset import check_finite
 from imperfed.data.files.cells import word
 from imperfed.data.files.declaration import FILE, read_declaration
 from imperfed.data.files.problems import Problems
@@ -120,6 +121,7 @@ class RunResult:
             array = rows.numpy(force=True) if isinstance(rows, Tensor) else np.asarray(rows)
             x = as_inputs(array, RunFolder(self.folder).config(self.objects).run.data, "x")
             check_inputs(x, self.summary, "x")
+            check_finite(x, "x")
         except (DataError, TypeError, ValueError) as error:
             raise UsageError(f"predict: {error}") from error
         return self.probabilities(x, whose(self, site, "site=..."))
@@ -163,7 +165,7 @@ class RunResult:
         """Return how inputs were standardised."""
         path = self.folder / "models" / "scale.safetensors"
         if path.exists():
-            return Scale(**RunFolder(self.folder).load_model("scale"))
+            return Scale.of_tree(RunFolder(self.folder).load_model("scale"))
         if self.summary.standardised:
             raise DataError(f"{path}: no such file, but the run standardised its inputs; put it back")
         return Scale.none()

@@ -20,19 +20,18 @@ def inspect(
 ) -> None:
     """Show what your files hold, site by site, and which methods can learn from it; guess a missing federation.toml."""
     from imperfed.census.inspect import document, inspect
-    from imperfed.census.picture import draw
+    from imperfed.census.pictures import draw_all, paths
 
     inspection = inspect(path)
     place, failed = picture or inspection.declaration.folder / "census.png", None
     try:
-        draw(inspection.census, place)
+        drawn = draw_all(inspection, place)
     except OSError as error:
-        failed = error
-    drawn = None if failed else place
+        drawn, failed = {}, error
     if json:
         from json import dumps
 
-        typer.echo(dumps(document(inspection) | {"picture": drawn and str(drawn)}, indent=2, ensure_ascii=False))
+        typer.echo(dumps(document(inspection) | paths(drawn), indent=2, ensure_ascii=False))
     else:
         from imperfed.census.console import print_inspection
 

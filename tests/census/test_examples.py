@@ -148,10 +148,12 @@ def test_offices(example: Path) -> None:
 
 
 @of(*FILES)
-def test_the_first_command_that_is_named_runs(example: Path, tmp_path: Path) -> None:
-    command = census(example)["next"][0].split()
+def test_every_command_that_is_named_runs(example: Path, tmp_path: Path) -> None:
+    command, *others = (command.split() for command in census(example)["next"])
     quick = ("--rounds", 1, "--set", "steps=2", "--set", "epochs=0", "--workers", 1, "--out", tmp_path)
     folder = done(*command[1:], *quick).folder
     found = summary(folder)
     assert [row["site"] for row in found["sites"]] == [site["name"] for site in census(example)["sites"]]
     assert found["rounds"] == 1
+    for words in others:
+        done(*words[1:], *quick)

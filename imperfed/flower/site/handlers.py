@@ -15,6 +15,7 @@ from imperfed.core.context import SiteView
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.core.exchange import Train, WeightedGradient
 from imperfed.core.threads import one_thread
+from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
@@ -38,9 +39,6 @@ from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import Key
 from imperfed.results.folder import RunFolder
 from imperfed.results.metrics import metrics
-
-FEWEST = 10
-"""The fewest rows whose sums may leave a site."""
 
 Handler = Callable[[LocalSite, Payload], Payload]
 

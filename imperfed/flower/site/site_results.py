@@ -33,8 +33,8 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, payload: Payload) ->
     folder.write("config.toml", run_info.settings)
     folder.write(FILE, run_info.declaration)
     folder.save_model(place.name, {name: t.clone() for name, t in net.layout.tree(net.row).items()})
-    if len(run_info.scale.mean):
-        folder.save_model("scale", {"mean": run_info.scale.mean, "spread": run_info.scale.spread})
+    if scale := run_info.scale.tree():
+        folder.save_model("scale", scale)
     data = replace(remote.data, facts=facts(remote.data))
     write_outcome(folder, remote, data, net, payload)
     write_repaired(folder, place, run_info, data)
