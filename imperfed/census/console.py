@@ -57,7 +57,7 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
 def printed(inspection: Inspection) -> str:
     """Return what is printed, as text."""
     text = io.StringIO()
-    print_inspection(inspection, Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False), None)
+    print_inspection(inspection, Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False), {})
     return text.getvalue()
 
 
