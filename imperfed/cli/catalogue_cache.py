@@ -72,7 +72,8 @@ def _key(plug_ins: metadata.EntryPoints, files: Iterable[str]) -> str:
     walk = ((folder, name) for folder, _, names in os.walk(PACKAGE) for name in names)
     own = [os.path.join(folder, name) for folder, name in walk if name.endswith((".py", ".toml"))]
     times = sorted((path, os.stat(path).st_mtime_ns) for path in [*own, *files])
-    entries = sorted((plug_in.group, plug_in.name, plug_in.value) for plug_in in plug_ins)
+    # The same plug-in may be installed at several places, in environments that share the cache.
+    entries = sorted((p.group, p.name, p.value, str(p.dist.locate_file("")) if p.dist else "") for p in plug_ins)
     return hashlib.sha256(repr((imperfed.__version__, times, entries)).encode()).hexdigest()
 
 

@@ -27,11 +27,11 @@ def test_an_installed_method_runs_at_real_sites(tmp_path: Path, monkeypatch: pyt
         started(tmp_path / "north.out", *join["north"]) as north,
         started(tmp_path / "south.out", *join["south"]) as south,
     ):
-        assert serving.wait(150) == 0, (tmp_path / "serve.out").read_text()
-        assert (north.wait(60), south.wait(60)) == (0, 0), (tmp_path / "north.out").read_text()
+        assert serving.wait(300) == 0, (tmp_path / "serve.out").read_text()
+        assert (north.wait(300), south.wait(300)) == (0, 0), (tmp_path / "north.out").read_text()
     [run] = (tmp_path / "runs").iterdir()
     assert json.loads((run / "summary.json").read_text())["method"] == "far-away"
-    (plugin,) = json.loads((run / "env.json").read_text())["plug-ins"]
-    assert plugin["path"] == "far_away:FarAway"
+    plugins = [plugin["path"] for plugin in json.loads((run / "env.json").read_text())["plug-ins"]]
+    assert "far_away:FarAway" in plugins
     assert (run / "models" / "global.safetensors").exists()
     assert "round 2/2: loss" in (tmp_path / "serve.out").read_text()
