@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -110,7 +111,9 @@ class Show:
             if self.stopping:
                 raise KeyboardInterrupt
             self.stopping = True
-            self.console.print("stopping after this round, with a checkpoint; Ctrl-C again to stop at once")
+            # In a thread of its own: whatever was being printed would be printed twice.
+            text = "stopping after this round, with a checkpoint; Ctrl-C again to stop at once"
+            threading.Thread(target=self.console.print, args=(text,)).start()
 
         before = signal.signal(signal.SIGINT, interrupt)
         try:
