@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 from imperfed.api.arguments import as_path
 from imperfed.api.call_rows import Rows, guessed, prepared
 from imperfed.api.declared import MemoryData
-from imperfed.audit.audit_folder import audit as judge_labels
-from imperfed.audit.audit_settings import audit_config
-from imperfed.audit.audit_summary import AuditSummary
-from imperfed.audit.audited_rows import load_rows
-from imperfed.audit.sentences import per_cent
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.federation import Federation
 from imperfed.core.loading import import_path, is_importable
 from imperfed.data.federate import FederatedData
 from imperfed.data.own_files import federate_ready
 from imperfed.experiments.config import Config
+from imperfed.label_audit.audit_folder import audit as judge_labels
+from imperfed.label_audit.audit_settings import audit_config
+from imperfed.label_audit.audit_summary import AuditSummary
+from imperfed.label_audit.audited_rows import load_rows
+from imperfed.label_audit.sentences import per_cent
 
 if TYPE_CHECKING:
     import pyarrow
@@ -83,7 +83,8 @@ class AuditResult:
         """Return the findings as a table and sentences for notebooks."""
         columns = "<tr><th>site</th><th>rows</th><th>wrong, estimated</th><th>suspects</th></tr>"
         rows = "".join(
-            f"<tr><td>{escape(site.site)}</td><td>{site.rows}</td><td>{per_cent(site.noise)}</td><td>{site.suspects}</td></tr>"
+            f"<tr><td>{escape(site.site)}</td><td>{site.rows}</td><td>{per_cent(site.noise)}</td>"
+            f"<td>{site.suspects}</td></tr>"
             for site in self.summary.sites
         )
         sentences = "".join(f"<p>{escape(line)}</p>" for line in str(self).splitlines())
@@ -93,9 +94,9 @@ class AuditResult:
 def audit(data: Any, out: str | Path | None = None, *, features: Any = None, **keywords: Any) -> AuditResult:
     """Find the labels that are probably wrong, site by site, and write the findings into a new folder.
 
-    No model is trained. `data` and the keywords that describe data in memory: as for `run`; with `truth`, the audit also
-    says how well it did, and with `trusted` it uses rows whose labels are true. `out`: the new folder; by default one
-    below `audits`. `features`: auto, raw, hog, efficientnet-lite0, `module:function`, or a function that can be
+    No model is trained. `data` and the keywords that describe data in memory: as for `run`; with `truth`, the audit
+    also says how well it did, and with `trusted` it uses rows whose labels are true. `out`: the new folder; by default
+    one below `audits`. `features`: auto, raw, hog, efficientnet-lite0, `module:function`, or a function that can be
     imported. All other keywords are settings of the data and the repair, as `--set` takes them.
     """
     rows, name, settings = prepared(data, keywords)

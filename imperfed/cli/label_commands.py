@@ -36,10 +36,10 @@ def audit(
     json: JsonOnly = False,
 ) -> None:
     """Find the labels that are probably wrong, site by site. No model is trained, and no file of yours is changed."""
-    from imperfed.audit.audit_folder import audit as judge_labels
-    from imperfed.audit.audit_settings import audit_config
-    from imperfed.audit.audit_table import print_audit
-    from imperfed.audit.audited_rows import load_rows
+    from imperfed.label_audit.audit_folder import audit as judge_labels
+    from imperfed.label_audit.audit_settings import audit_config
+    from imperfed.label_audit.audit_table import print_audit
+    from imperfed.label_audit.audited_rows import load_rows
 
     screen = console(stderr=json)
     with stdout_for(json):
@@ -61,11 +61,11 @@ def repair(
     undo: Annotated[bool, typer.Option("--undo", help="Write repaired files as they were before.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Repair even if the features say too little.")] = False,
 ) -> None:
-    """Write your files again with corrected labels, in a new folder; the labels as given are kept in a further column."""
-    from imperfed.audit.audit_settings import audit_config
-    from imperfed.audit.rewriting import GIVEN, repair_files
-    from imperfed.audit.rewriting import undo as undo_repair
+    """Write your files again with corrected labels, in a new folder; a further column keeps the labels as given."""
     from imperfed.core.errors import UsageError
+    from imperfed.label_audit.audit_settings import audit_config
+    from imperfed.label_audit.rewriting import repair_files
+    from imperfed.label_audit.rewriting import undo as undo_repair
 
     screen = console()
     if undo:
@@ -76,11 +76,10 @@ def repair(
         return
     config = audit_config(path, assigned(settings) | given(**{"repair.features": features}))
     summary, record = repair_files(config, out, force)
-    for site, changed in record.changed.items():
-        screen.print(f"{site}: {changed} labels changed")
-    screen.print(
-        f"{sum(record.changed.values())} of {summary.rows} labels changed; as given in {record.column or GIVEN}"
-    )
+    for site, number in record.changed.items():
+        screen.print(f"{site}: {number} labels changed")
+    changed = sum(record.changed.values())
+    screen.print(f"{changed} of {summary.rows} labels changed; {record.column} keeps them as given")
     for caution in summary.cautions:
         screen.print(f"be careful: {caution}")
     screen.print(f"written\n  {out}\nundo with: imperfed repair {out} --undo --out FOLDER")

@@ -12,5 +12,5 @@ audit_folder.py     the folder of an audit: label files, JSON, page
 audit_page.py       the page
 audit_table.py      the findings on a console
 rewriting.py        the user's own files with corrected labels, and the way back
-label_cells_of.py   one module per format: text, Parquet, archives of arrays, folders of images
+formats/            how each format is written again: text, Parquet, archives of arrays, folders of images
 """

@@ -39,7 +39,7 @@ class LabelFormat(Protocol):
 
 def format_of(file: Path) -> LabelFormat | None:
     """Return how a file is written again; None if it cannot be."""
-    from imperfed.audit.formats import archive_labels, folder_labels, parquet_labels, text_labels
+    from imperfed.label_audit.formats import archive_labels, folder_labels, parquet_labels, text_labels
 
     if file.is_dir():
         return folder_labels

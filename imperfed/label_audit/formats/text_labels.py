@@ -6,8 +6,8 @@ import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from imperfed.audit.formats import NewLabels, Place
 from imperfed.data.files.text import LONGEST_CELL
+from imperfed.label_audit.formats import NewLabels, Place
 
 BOM = b"\xef\xbb\xbf"
 Change = Callable[[int | None, list[str]], list[str]]
@@ -90,7 +90,8 @@ def raw_cells(record: str, delimiter: str) -> list[str]:
     """Return the cells of a record as they are written, with their quotes."""
     if '"' not in record:
         return record.split(delimiter)
-    cells, start = [], 0
+    cells: list[str] = []
+    start = 0
     while True:
         end = record.find(delimiter, _after_quotes(record, start))
         if end < 0:

@@ -11,12 +11,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from imperfed.audit.audit_folder import check_new
-from imperfed.audit.audit_summary import AuditSummary
-from imperfed.audit.audited_rows import DeclaredFiles, read_declared, refuse_without_files
-from imperfed.audit.findings import summarise
-from imperfed.audit.formats import Place, format_of
-from imperfed.audit.judging import judge
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import Exact
 from imperfed.data.files.declaration import FILE, Declaration, read_declaration
@@ -24,6 +18,12 @@ from imperfed.data.files.memory import MemoryTable
 from imperfed.data.files.reading import Reading, places
 from imperfed.data.own_files import all_rows
 from imperfed.experiments.config import Config
+from imperfed.label_audit.audit_folder import check_new
+from imperfed.label_audit.audit_summary import AuditSummary
+from imperfed.label_audit.audited_rows import DeclaredFiles, read_declared, refuse_without_files
+from imperfed.label_audit.findings import summarise
+from imperfed.label_audit.formats import Place, format_of
+from imperfed.label_audit.judging import judge
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
 
@@ -63,7 +63,8 @@ def repair_files(config: Config, out: Path, force: bool = False) -> tuple[AuditS
     summary = summarise(judged, config.repair.name, resolved(config.repair.features, judged.federation.x))
     if not summary.trusted and not summary.clean_rows and not force:
         raise DataError(
-            f"{declaration.name}: nothing written. {summary.advice} `imperfed audit` says more; --force repairs all the same"
+            f"{declaration.name}: nothing written. {summary.advice} `imperfed audit` says more; --force repairs all "
+            "the same"
         )
     changes = changes_by_file(files.reading, judged.result.decided.tolist(), judged.result.given.tolist())
     column = free_column(changes)
@@ -80,7 +81,7 @@ def refuse_unwritable(reading: Reading) -> None:
     declaration = reading.declaration
     if declaration.labels.kind != Exact.kind:
         raise UsageError(
-            f"{declaration.name}: repair changes {Exact.title}, one class per row, and these are {declaration.labels.kind}"
+            f"{declaration.name}: repair changes {Exact.title}, one class per row; these are {declaration.labels.kind}"
         )
     for rows in all_rows(reading):
         file = rows.table.file
@@ -132,8 +133,8 @@ def columns_of(file: Path) -> list[str]:
     """Return the names that a file has taken: its columns, its arrays, or the lists in its folder."""
     from pyarrow import parquet
 
-    from imperfed.audit.formats.text_labels import header
     from imperfed.data.readers import read_arrays
+    from imperfed.label_audit.formats.text_labels import header
 
     if file.is_dir():
         return [path.stem for path in file.glob("*.csv")]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from imperfed.audit.audit_summary import AuditSummary
-from imperfed.audit.sentences import per_cent
+from imperfed.label_audit.audit_summary import AuditSummary
+from imperfed.label_audit.sentences import per_cent
 from imperfed.report.words import many
 
 EXPECTED = 0.5
@@ -35,31 +35,36 @@ def cautions(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> I
     """Yield why findings may be wrong; `pooled`: estimated rows by true and given class."""
     if not summary.trusted:
         yield (
-            f"The features ({summary.features}) predict only {per_cent(summary.agreement)} of the labels, although by the "
-            f"estimate {per_cent(1 - summary.noise)} are right: the classes overlap in these features, and what looks like "
-            "noise may be none. Other features may help."
+            f"The features ({summary.features}) predict only {per_cent(summary.agreement)} of the labels, although by "
+            f"the estimate {per_cent(1 - summary.noise)} are right: the classes overlap in these features, and what "
+            "looks like noise may be none. Other features may help."
         )
     if not summary.clean_rows:
         yield from without_clean_rows(summary, classes, pooled)
     if few := [site.site for site in summary.sites if site.rows < FEW]:
-        yield f"{listed(few)}: fewer than {FEW} rows, so that what is said of the site comes mostly from the others."
+        yield f"{listed(few)}: fewer than {FEW} rows, so that what is said of them comes mostly from other sites."
 
 
 def without_clean_rows(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
     """Yield what only rows with true labels could tell."""
     right, larger = pooled.diagonal(), pooled.sum(0).maximum(pooled.sum(1))
-    if doubtful := [
-        classes[c] for c in (right < RENAMED * larger).nonzero().flatten().tolist() if float(larger[c]) >= 1
-    ]:
+    doubtful = ((right < RENAMED * larger) & (larger >= 1)).nonzero().flatten().tolist()
+    if doubtful:
         yield (
-            f"{listed(doubtful)}: more than half of these labels seem to be wrong. Without trusted rows such a class may be "
-            "taken for another one; have some of its rows checked."
+            f"{listed([classes[c] for c in doubtful])}: more than half of these labels seem to be wrong. Without "
+            "trusted rows such a class may be taken for another one; have some of its rows checked."
         )
     if summary.noise >= NOTICED:
-        yield "There are no trusted rows: noise that follows the features, as people's does, is underestimated (29 % for 40 %)."
+        yield (
+            "There are no trusted rows: noise that follows the features, as people's does, is underestimated (29 % for "
+            "40 %)."
+        )
     quiet = [site.site for site in summary.sites if site.noise < LEFT_ALONE]
     if quiet and summary.suspects:
-        yield f"{listed(quiet)}: less than {per_cent(LEFT_ALONE)} noise estimated; without trusted rows a repair leaves such sites alone."
+        yield (
+            f"{listed(quiet)}: less than {100 * LEFT_ALONE:g} % noise estimated; without trusted rows a repair leaves "
+            "such sites alone."
+        )
 
 
 def listed(names: Sequence[str]) -> str:

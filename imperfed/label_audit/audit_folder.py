@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from imperfed.audit.audit_page import Thumbnails, page
-from imperfed.audit.audit_summary import AuditSummary
-from imperfed.audit.findings import label_columns, summarise
-from imperfed.audit.judging import Judgement, judge
-from imperfed.audit.thumbnails import are_images, thumbnail
 from imperfed.core.errors import UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import called
 from imperfed.data.scale import Scale
 from imperfed.experiments.config import Config
+from imperfed.label_audit.audit_page import Thumbnails, page
+from imperfed.label_audit.audit_summary import AuditSummary
+from imperfed.label_audit.findings import label_columns, summarise
+from imperfed.label_audit.judging import Judgement, judge
+from imperfed.label_audit.thumbnails import are_images, thumbnail
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.results.folder import RunFolder, free

@@ -6,9 +6,9 @@ import csv
 import shutil
 from pathlib import Path
 
-from imperfed.audit.formats import NewLabels, Place
 from imperfed.data.files.problems import Problems
 from imperfed.data.files.table import CLASS, IMAGE, read_table
+from imperfed.label_audit.formats import NewLabels, Place
 
 
 def rewrite(source: Path, target: Path, place: Place, new: NewLabels) -> None:

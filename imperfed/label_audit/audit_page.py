@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from imperfed.audit.audit_summary import AuditedSite, AuditSummary, LabelNoise
-from imperfed.audit.sentences import per_cent, site_findings
+from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, LabelNoise
+from imperfed.label_audit.sentences import per_cent, site_findings
 from imperfed.report import plots, rendered
 from imperfed.report.content import Tile
 from imperfed.report.sections import Picture
@@ -23,7 +23,7 @@ def page(summary: AuditSummary, thumbnails: Thumbnails) -> str:
     noisiest = sorted(summary.sites, key=lambda site: -site.noise)
     opened = {site.site for site in noisiest[:OPEN] if site.worst}
     return rendered(
-        "imperfed.audit",
+        "imperfed.label_audit",
         "audit.html",
         {
             "title": f"Labels of {summary.data}",

@@ -8,8 +8,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from imperfed.audit.audit_summary import AuditSummary
-from imperfed.audit.sentences import per_cent
+from imperfed.label_audit.audit_summary import AuditSummary
+from imperfed.label_audit.sentences import per_cent
 from imperfed.report.words import count, many
 
 WIDTH = 100

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from imperfed.audit.audit_summary import AuditedSite, AuditSummary, KnownTruth, LabelNoise, Suspect
-from imperfed.audit.cautions import cautions, is_trusted
-from imperfed.audit.judging import Judgement
-from imperfed.audit.sentences import advice, findings
 from imperfed.evaluation.evaluator import figure
+from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth, LabelNoise, Suspect
+from imperfed.label_audit.cautions import cautions, is_trusted
+from imperfed.label_audit.judging import Judgement
+from imperfed.label_audit.sentences import advice, findings
 from imperfed.results.repair import mix_ups, repaired_table
 
 MOST = 50

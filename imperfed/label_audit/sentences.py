@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from imperfed.audit.audit_summary import AuditedSite, AuditSummary, KnownTruth
+from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth
 from imperfed.report.words import count, many
 
 PAIRS = 3
@@ -55,8 +55,11 @@ def agreement(summary: AuditSummary) -> str:
     apart = sorted((site for site in summary.sites if site.unlike >= UNLIKE), key=lambda site: -site.unlike)
     if not apart:
         most = max(site.unlike for site in summary.sites)
-        degree = "The sites agree" if most <= ALIKE else "The sites agree roughly"
-        return f"{degree} on what a label means: none gives more than {per_cent(most)} of its labels otherwise than all sites together."
+        agree = "The sites agree" if most <= ALIKE else "The sites agree roughly"
+        return (
+            f"{agree} on what a label means: none gives more than {per_cent(most)} of its labels otherwise than all "
+            "sites together."
+        )
     named = ", ".join(f"{site.site} ({per_cent(site.unlike)})" for site in apart[:PAIRS])
     more = f" and {many(len(apart) - PAIRS, 'further site')}" if len(apart) > PAIRS else ""
     return f"Labelled otherwise than by all sites together, in shares of their labels: {named}{more}."
@@ -67,14 +70,12 @@ def rightness(truth: KnownTruth) -> str:
     figures = truth.suspects
     if not figures.wrong:
         return "Against the truth: no label is wrong."
-    precision = (
-        "none were suspected"
-        if figures.precision is None
-        else f"{per_cent(figures.precision)} of the suspects are wrong"
-    )
+    right = "there are no suspects"
+    if figures.precision is not None:
+        right = f"{per_cent(figures.precision)} of the suspects are wrong"
     return (
-        f"Against the truth: {per_cent(figures.wrong)} of the labels are wrong, {per_cent(figures.recall or 0.0)} of these "
-        f"are suspects, and {precision}; average precision of the ranking {figures.average_precision or 0.0:.3f}."
+        f"Against the truth: {per_cent(figures.wrong)} of the labels are wrong, {per_cent(figures.recall or 0.0)} of "
+        f"these are suspects, and {right}; average precision of the ranking {figures.average_precision or 0.0:.3f}."
     )
 
 
@@ -82,13 +83,13 @@ def advice(summary: AuditSummary) -> str:
     """Say whether a repair would help."""
     if not summary.trusted and not summary.clean_rows:
         return (
-            "Do not repair: the features predict too few of the labels for a repair to be trusted. Have rows checked and "
-            "hand them over as trusted rows, or choose other features."
+            "Do not repair: the features predict too few of the labels for a repair to be trusted. Have rows checked "
+            "and hand them over as trusted rows, or choose other features."
         )
     if not summary.changes:
         return "A repair would change nothing."
     at = sum(site.changes > 0 for site in summary.sites)
     return (
-        f"A repair would change {many(summary.changes, 'label')} at {count(at)} of {many(len(summary.sites), 'site')}; by its own "
-        f"estimate, {per_cent(summary.noise_after)} instead of {per_cent(summary.noise)} would then be wrong."
+        f"A repair would change {many(summary.changes, 'label')} at {count(at)} of {many(len(summary.sites), 'site')}; "
+        f"by its own estimate, {per_cent(summary.noise_after)} instead of {per_cent(summary.noise)} are then wrong."
     )

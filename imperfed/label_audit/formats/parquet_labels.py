@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from imperfed.audit.formats import NewLabels, Place
 from imperfed.core.errors import DataError
+from imperfed.label_audit.formats import NewLabels, Place
 
 
 def rewrite(source: Path, target: Path, place: Place, new: NewLabels) -> None:
