@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from imperfed.data.source import data_folder
+from imperfed.data.stored_files import data_folder
 from imperfed.data.sources.sensitive import by_propublica
 
 OFFICES = 10

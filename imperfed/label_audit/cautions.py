@@ -37,7 +37,7 @@ def cautions(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> I
         yield (
             f"The features ({summary.features}) predict only {per_cent(summary.agreement)} of the labels, although by "
             f"the estimate {per_cent(1 - summary.noise)} are right: the classes overlap in these features, and what "
-            "looks like noise may be none. Other features may help."
+            "looks like noise may be none. Neither the suspects nor the estimates can be trusted."
         )
     if not summary.clean_rows:
         yield from without_clean_rows(summary, classes, pooled)

@@ -61,7 +61,7 @@ def repair_files(config: Config, out: Path, force: bool = False) -> tuple[AuditS
     data = files.federate(config)
     judged = judge(config.repair, data)
     summary = summarise(judged, config.repair.name, resolved(config.repair.features, judged.federation.x))
-    if not summary.trusted and not summary.clean_rows and not force:
+    if not summary.trusted and not force:
         raise DataError(
             f"{declaration.name}: nothing written. {summary.advice} `imperfed audit` says more; --force repairs all "
             "the same"

@@ -81,10 +81,10 @@ def rightness(truth: KnownTruth) -> str:
 
 def advice(summary: AuditSummary) -> str:
     """Say whether a repair would help."""
-    if not summary.trusted and not summary.clean_rows:
+    if not summary.trusted:
         return (
-            "Do not repair: the features predict too few of the labels for a repair to be trusted. Have rows checked "
-            "and hand them over as trusted rows, or choose other features."
+            f"Do not repair: the features ({summary.features}) predict too few of the labels for a repair to be "
+            "trusted. Choose others (--features)."
         )
     if not summary.changes:
         return "A repair would change nothing."

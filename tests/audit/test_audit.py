@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas
 import pytest
 import torch
@@ -135,6 +136,12 @@ def test_features_that_say_nothing_are_not_trusted(tmp_path: Path) -> None:
     assert not result.summary.trusted
     assert result.summary.advice.startswith("Do not repair")
     assert "the classes overlap" in str(result)
+    trusted = pandas.DataFrame(birds("south")).drop(columns="true").head(30)  # too few to help
+    table = frame().assign(beak=0.0, wing=0.0, tail=np.random.default_rng(0).normal(size=2 * ROWS))
+    again = imperfed.audit(
+        table, tmp_path / "two", label="bird", site="where", id="ring", truth="true", trusted=trusted
+    )
+    assert again.summary.advice.startswith("Do not repair")
 
 
 def test_small_sites_are_named(tmp_path: Path) -> None:
