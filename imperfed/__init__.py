@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from imperfed.api.auditing import AuditResult, audit
     from imperfed.api.comparing import Comparison, compare
     from imperfed.api.result import RunResult
     from imperfed.api.runs import inspect, load, resume, run
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Algorithm",
     "Annotated",
+    "AuditResult",
     "Candidates",
     "Comparison",
     "Exact",
@@ -28,6 +30,7 @@ __all__ = [
     "Positives",
     "RunResult",
     "__version__",
+    "audit",
     "compare",
     "inspect",
     "load",
@@ -35,6 +38,7 @@ __all__ = [
     "run",
 ]
 _HOMES = {
+    "imperfed.api.auditing": ("AuditResult", "audit"),
     "imperfed.api.comparing": ("Comparison", "compare"),
     "imperfed.api.result": ("RunResult",),
     "imperfed.api.runs": ("inspect", "load", "resume", "run"),

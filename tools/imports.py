@@ -27,7 +27,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": {"core", "data", "engine", "evaluation", "models", "report", "results", *METHODS},
     "census": {"core", "cli", "data", "engine", "experiments", "models", "report", *METHODS},
     "flower": {"core", "data", "engine", "evaluation", "experiments", "repairs", "report", "results"},
-    "api": {"algorithms", "census", "core", "data", "engine", "experiments", "models", "results"},
+    "label_audit": {
+        "algorithms",
+        "census",
+        "core",
+        "data",
+        "engine",
+        "evaluation",
+        "experiments",
+        "repairs",
+        "report",
+        "results",
+    },
+    "api": {"algorithms", "census", "core", "data", "engine", "experiments", "label_audit", "models", "results"},
     "testing": {"core", "algorithms", "data", "engine", "evaluation"},
 }
 ORACLE = ["data", "oracle"]

@@ -51,20 +51,8 @@ class Inspection:
 
 def inspect(path: Path) -> Inspection:
     """Read the files, and write a guessed federation.toml if there is none and the files can be read with it."""
-    path = path.expanduser()
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    folder = path if path.is_dir() else path.parent
-    if path.name == FILE or (folder / FILE).exists():
-        declaration, guessed = read_declaration(path if path.name == FILE else folder), None
-    else:
-        guessed = guess(path)
-        declaration = _parsed(guessed)
-    reading = read_sites(declaration)
-    try:
-        reading.check()
-    except DataError as error:
-        raise error if guessed is None else _unsure(guessed, error) from None
+    declaration, guessed = declaration_of(path)
+    reading = read_checked(declaration, guessed)
     if guessed is None:
         return _inspected(reading, ())
     try:
@@ -72,6 +60,27 @@ def inspect(path: Path) -> Inspection:
     except OSError:
         return replace(_inspected(reading, guessed.why), unwritten=guessed.text())
     return _inspected(reading, guessed.why)
+
+
+def declaration_of(path: Path) -> tuple[Declaration, Guess | None]:
+    """Return the declaration of files and, if there is no federation.toml, the guess that it was made from."""
+    path = path.expanduser()
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    folder = path if path.is_dir() else path.parent
+    if path.name == FILE or (folder / FILE).exists():
+        return read_declaration(path if path.name == FILE else folder), None
+    guessed = guess(path)
+    return _parsed(guessed), guessed
+
+
+def read_checked(declaration: Declaration, guessed: Guess | None) -> Reading:
+    """Return the rows of all files, or raise an error that lists all problems, and shows a guess that may be why."""
+    reading = read_sites(declaration)
+    try:
+        return reading.check()
+    except DataError as error:
+        raise error if guessed is None else _unsure(guessed, error) from None
 
 
 def _parsed(guessed: Guess) -> Declaration:

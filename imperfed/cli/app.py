@@ -13,6 +13,7 @@ from imperfed.cli import (
     catalogue_commands,
     data_commands,
     folder_commands,
+    label_commands,
     new_project,
     site_commands,
     training_commands,
@@ -56,6 +57,8 @@ app.command()(folder_commands.evaluate)
 app.command()(folder_commands.predict)
 app.command()(folder_commands.report)
 app.command()(data_commands.inspect)
+app.command(epilog=SETTINGS)(label_commands.audit)
+app.command(epilog=SETTINGS)(label_commands.repair)
 app.command(name="list")(catalogue_commands.list_)
 app.command()(catalogue_commands.show)
 app.command(epilog=SETTINGS)(catalogue_commands.schema)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
+from imperfed.core.labels import Labels
 from imperfed.core.network import Net
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.fairness import Between, FairnessSummary
@@ -127,6 +128,32 @@ class RepairFigures:
             precision=share(wrong[changed]),
             recall=share(changed[wrong]),
             damage=share(changed[~wrong]),
+        )
+
+
+@dataclass(frozen=True)
+class SuspectFigures:
+    """How well suspicions single out wrong labels; None for a share of nothing."""
+
+    wrong: float
+    """The share of labels that are wrong."""
+    precision: float | None
+    """The share of suspects that are wrong."""
+    recall: float | None
+    """The share of wrong labels that are suspects."""
+    average_precision: float | None
+    """Of the ranking by suspicion."""
+    n: int
+
+    @classmethod
+    def of(cls, suspicion: Tensor, suspects: Tensor, wrong: Tensor) -> SuspectFigures:
+        """Compare suspicions and suspects (a mask) with the labels that are wrong (a mask)."""
+        return cls(
+            wrong=float(wrong.double().mean()),
+            precision=share(wrong[suspects]),
+            recall=share(suspects[wrong]),
+            average_precision=figure(mean_average_precision(suspicion[:, None], wrong[:, None].long())),
+            n=len(wrong),
         )
 
 
@@ -296,6 +323,16 @@ class Evaluator:
         """Judge how a repair changed the labels of these training rows; None if the truth is unknown."""
         truth = self.oracle.truth
         return None if truth is None else RepairFigures.of(given, suggested, truth[start:stop])
+
+    def suspected(
+        self, start: int, stop: int, given: Labels, suspicion: Tensor, suspects: Tensor
+    ) -> SuspectFigures | None:
+        """Judge suspicions about the labels of these training rows; None if the truth is unknown."""
+        if self.oracle.truth is None:
+            return None
+        truth, named = self.oracle.truth[start:stop], given.mentions()
+        wrong = given.values != truth if named is None else ~named.gather(1, truth[:, None]).flatten()
+        return SuspectFigures.of(suspicion, suspects, wrong)
 
     def rand_index(self, groups: tuple[int, ...]) -> float | None:
         """Return the adjusted Rand index of groups of sites against their tasks; None if sites have no tasks."""

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from imperfed.report.content import content
 from imperfed.report.run_files import read_run
 from imperfed.results.folder import RunFolder
 
-__all__ = ["write_report"]
+__all__ = ["rendered", "write_report"]
 
 
 def write_report(folder: RunFolder) -> Path:
     """Write `report.html` for a finished run, or for what exists of an unfinished one; return its path."""
-    from jinja2 import Environment, StrictUndefined
+    return folder.write("report.html", rendered("imperfed.report", "page.html", content(read_run(folder))))
 
-    page = resources.files("imperfed.report").joinpath("page.html").read_text(encoding="utf-8")
+
+def rendered(package: str, template: str, shown: Mapping[str, Any]) -> str:
+    """Return a page from its template in a package; all pages have one style."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    style = resources.files("imperfed.report").joinpath("style.css").read_text(encoding="utf-8")
+    page = resources.files(package).joinpath(template).read_text(encoding="utf-8")
     jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return folder.write("report.html", jinja.from_string(page).render(content(read_run(folder))))
+    return jinja.from_string(page).render(style=Markup(style.rstrip("\n")), **shown)

@@ -1,0 +1,35 @@
+"""The settings of an audit: those of a run, as far as they concern the data and the repair."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from imperfed.algorithms import reference
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Exact
+from imperfed.experiments.config import GENERATORS, Config, resolve
+from imperfed.repairs.posterior import PosteriorRepair
+
+SECTIONS = ("split", "labels", "repair", *GENERATORS)
+"""The sections of settings that concern an audit."""
+OF_RUN = ("run.data", "run.data_seed")
+"""The settings of section `run` that do."""
+
+
+def audit_config(data: str, settings: Mapping[str, Any]) -> Config:
+    """Return the settings by which data are loaded and judged: no row is kept for tests, all labels are judged."""
+    always = {
+        "method": reference(Exact).name,
+        "repair": PosteriorRepair.name,
+        "data": data,
+        "split.test": 0,
+        "split.public": 0,
+    }
+    config = resolve(words=always | dict(settings))
+    usual = resolve(words=always).flat()
+    for name, value in config.flat().items():
+        concerned = name.partition(".")[0] in SECTIONS or name in OF_RUN
+        if not concerned and usual.get(name) != value:
+            raise UsageError(f"{name} = {value}: an audit trains no model; leave it out")
+    return config

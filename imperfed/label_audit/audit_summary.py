@@ -1,0 +1,95 @@
+"""The findings of an audit as types: everything that `audit.json` holds, under the names of the fields."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from imperfed.evaluation.evaluator import RepairFigures, SuspectFigures
+from imperfed.results.summary import MixUp, Part
+
+
+class Suspect(Part, frozen=True):
+    """A row whose label is probably wrong."""
+
+    id: str
+    given: str
+    suggested: str
+    probability: float
+    """Of the suggested label."""
+    suspicion: float
+    """One minus the probability of the given label."""
+    decision: str
+    """What a repair would do: change or keep."""
+
+
+class LabelNoise(Part, frozen=True):
+    """One label at a site: how many rows have it, and how many of them probably should not."""
+
+    label: str
+    given: int
+    wrong: float | None
+    """The estimated share of these rows that are of other classes; None if there are none."""
+    missed: float | None
+    """The estimated share of the rows of this class that have another label; None if there are none."""
+
+
+class KnownTruth(Part, frozen=True):
+    """How well the audit did, where the truth is known."""
+
+    suspects: SuspectFigures
+    changes: RepairFigures | None
+    """What a repair would do."""
+
+
+class AuditedSite(Part, frozen=True):
+    """The findings about one site."""
+
+    site: str
+    rows: int
+    noise: float
+    """The estimated share of wrong labels."""
+    suspects: int
+    """Rows for which another label is more probable than the given one."""
+    changes: int
+    """Labels that a repair would change."""
+    unlike: float
+    """The share of its labels that the site gives otherwise than all sites together would, 0 .. 1."""
+    labels: tuple[LabelNoise, ...]
+    mixed_up: tuple[MixUp, ...]
+    worst: tuple[Suspect, ...]
+    """The suspects by suspicion, the worst first."""
+    truth: KnownTruth | None
+
+
+class AuditSummary(Part, frozen=True):
+    """All findings of an audit."""
+
+    data: str
+    method: str
+    features: str
+    clean_rows: int
+    classes: tuple[str, ...]
+    rows: int
+    noise: float
+    noise_after: float
+    """The share of labels that would be wrong after a repair, as estimated."""
+    suspects: int
+    changes: int
+    agreement: float
+    """The share of labels that the features predict for rows that the probe did not see."""
+    trusted: bool
+    """Whether the features tell the classes apart well enough for the estimates to mean anything."""
+    findings: tuple[str, ...]
+    """The most important findings, as sentences."""
+    advice: str
+    """Whether a repair would help."""
+    cautions: tuple[str, ...]
+    """Why some of it may be wrong, as sentences."""
+    sites: tuple[AuditedSite, ...]
+    truth: KnownTruth | None
+
+    def to_json(self) -> str:
+        """Return the text of `audit.json`."""
+        return json.dumps(msgspec.to_builtins(self), indent=2, allow_nan=False, ensure_ascii=False)

@@ -1,0 +1,73 @@
+"""Where an audit cannot be trusted, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor
+
+from imperfed.label_audit.audit_summary import AuditSummary
+from imperfed.label_audit.sentences import per_cent
+from imperfed.report.words import many
+
+EXPECTED = 0.5
+"""The least share of the agreement between features and labels, above chance, that the noise leaves to be expected."""
+FEW = 10
+"""Sites with fewer rows are judged by the others."""
+RENAMED = 0.5
+"""The share of right labels below which a class may have been taken for another one."""
+NAMED = 5
+"""How many sites or classes a caution names."""
+LEFT_ALONE = 0.03
+"""The estimated noise below which a site is left alone without clean rows."""
+NOTICED = 0.05
+"""The estimated noise from which it may be underestimated in a way that matters."""
+
+
+def is_trusted(noise: float, agreement: float, classes: int) -> bool:
+    """Return whether features predict as many labels as the noise leaves to be expected, both above chance."""
+    chance = 1 / classes
+    predicted, expected = (agreement - chance) / (1 - chance), 1 - noise / (1 - chance)
+    return expected > 0 and predicted >= EXPECTED * expected
+
+
+def cautions(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
+    """Yield why findings may be wrong; `pooled`: estimated rows by true and given class."""
+    if not summary.trusted:
+        yield (
+            f"The features ({summary.features}) predict only {per_cent(summary.agreement)} of the labels, although by "
+            f"the estimate {per_cent(1 - summary.noise)} are right: the classes overlap in these features, and what "
+            "looks like noise may be none. Neither the suspects nor the estimates can be trusted."
+        )
+    if not summary.clean_rows:
+        yield from without_clean_rows(summary, classes, pooled)
+    if few := [site.site for site in summary.sites if site.rows < FEW]:
+        yield f"{listed(few)}: fewer than {FEW} rows, so that what is said of them comes mostly from other sites."
+
+
+def without_clean_rows(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
+    """Yield what only rows with true labels could tell."""
+    right, larger = pooled.diagonal(), pooled.sum(0).maximum(pooled.sum(1))
+    doubtful = ((right < RENAMED * larger) & (larger >= 1)).nonzero().flatten().tolist()
+    if doubtful:
+        yield (
+            f"{listed([classes[c] for c in doubtful])}: more than half of these labels seem to be wrong. Without "
+            "trusted rows such a class may be taken for another one; have some of its rows checked."
+        )
+    if summary.noise >= NOTICED:
+        yield (
+            "There are no trusted rows: noise that follows the features, as people's does, is underestimated (29 % for "
+            "40 %)."
+        )
+    quiet = [site.site for site in summary.sites if site.noise < LEFT_ALONE]
+    if quiet and summary.suspects:
+        yield (
+            f"{listed(quiet)}: less than {100 * LEFT_ALONE:g} % noise estimated; without trusted rows a repair leaves "
+            "such sites alone."
+        )
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return a few names, and how many more there are."""
+    more = f" and {many(len(names) - NAMED, 'other')}" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

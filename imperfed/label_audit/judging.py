@@ -1,0 +1,78 @@
+"""A judgement of every label: the posteriors of a repair, without any training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from imperfed.core.components import RepairResult
+from imperfed.core.context import ServerView
+from imperfed.core.errors import UsageError
+from imperfed.core.federation import Federation
+from imperfed.core.threads import one_thread
+from imperfed.data.federate import FederatedData
+from imperfed.data.sparse import width
+from imperfed.engine.conversation import ask_here, converse, repair_labels, views
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.repairs.posterior import PosteriorRepair
+from imperfed.repairs.posterior.agreement import LabelAgreement
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a repair thinks of every label of a federation."""
+
+    federation: Federation
+    """With the labels as given."""
+    result: RepairResult
+    evaluator: Evaluator
+    agreement: float
+    """The share of labels that features predict, before any repair."""
+    clean_rows: int
+    """The number of rows with true labels that were used."""
+
+    @property
+    def posterior(self) -> Tensor:
+        """The probability of every class for every row, [n, C]."""
+        return torch.cat([decision.posterior for decision in self.result.decisions if decision.posterior is not None])
+
+    def ranges(self) -> Sequence[tuple[int, int]]:
+        """Return the first row of every site, and the first after its last."""
+        return list(pairwise(self.federation.starts))
+
+
+def judge(repair: PosteriorRepair, data: FederatedData) -> Judgement:
+    """Let all sites judge their labels; nothing is trained but the repair's own probe."""
+    federation, features = data.federation, repair.features
+    if type(federation.labels) is not repair.labels:
+        raise UsageError(
+            f"{federation.name}: an audit judges {repair.labels.title}, and these are {federation.labels.title}"
+        )
+    if width(federation.x) and ":" not in features:
+        raise UsageError(
+            f"{federation.name}: sparse inputs are no features by which rows can be compared; hand over a function "
+            "of your own that makes some: --features module:function"
+        )
+    _, result = repair_labels(repair, federation)
+    trusted = federation.trusted if repair.uses(federation.trusted is not None) else None
+    return Judgement(
+        federation,
+        result,
+        Evaluator.of(data.oracle, federation),
+        agreement_of(features, federation),
+        0 if trusted is None else len(trusted.x),
+    )
+
+
+def agreement_of(features: str, federation: Federation) -> float:
+    """Return the share of labels as given that a probe predicts from features, for rows that it did not see."""
+    exchanges = LabelAgreement(features, len(federation.classes)).exchanges()
+    alone = replace(federation, trusted=None)
+    context = ServerView(classes=alone.classes, sites=alone.sites, trusted=None)
+    with one_thread():
+        transcript = converse(exchanges, {}, context, alone.sizes(), ask_here(exchanges, views(alone)))
+    return float(transcript.server["agreement"])

@@ -1,0 +1,95 @@
+"""The findings of an audit in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth
+from imperfed.report.words import count, many
+
+PAIRS = 3
+"""How many mix-ups of classes are named for a site."""
+LEAST = 0.02
+"""The share of a class's rows from which a mix-up is named."""
+ALIKE, UNLIKE = 0.05, 0.1
+"""Shares of labels given otherwise than by all sites: up to the first, sites agree; from the second, one stands out."""
+
+
+def per_cent(share: float) -> str:
+    """Return an estimated share in whole per cent, or with one decimal where it is small."""
+    return f"{100 * share:.{1 if share < 0.0995 else 0}f}\N{NO-BREAK SPACE}%"
+
+
+def findings(summary: AuditSummary) -> Iterator[str]:
+    """Yield the most important findings."""
+    yield (
+        f"An estimated {per_cent(summary.noise)} of {many(summary.rows, 'label')} are wrong; for "
+        f"{many(summary.suspects, 'row')} another label is more probable than the given one."
+    )
+    for site in sorted(summary.sites, key=lambda site: -site.noise):
+        yield from site_findings(site)
+    yield agreement(summary)
+    if summary.truth is not None:
+        yield rightness(summary.truth)
+
+
+def site_findings(site: AuditedSite) -> Iterator[str]:
+    """Yield what a site mixes up, one sentence if it does."""
+    named = [one for one in site.mixed_up if one.share >= LEAST][:PAIRS]
+    if named and site.suspects:
+        pairs = "; ".join(
+            f"{one.true} taken for {one.given} in {per_cent(one.share)} of its {rows_of(one.true)}" for one in named
+        )
+        yield f"{site.site}: {per_cent(site.noise)} wrong; {pairs}."
+
+
+def rows_of(label: str) -> str:
+    """Return what rows of a class are called: 7s, wren rows."""
+    return f"{label}s" if label.isdecimal() else f"{label} rows"
+
+
+def agreement(summary: AuditSummary) -> str:
+    """Say how far the sites' mistakes are alike."""
+    if len(summary.sites) == 1:
+        return "There is one site only, so that no sites can be compared."
+    apart = sorted((site for site in summary.sites if site.unlike >= UNLIKE), key=lambda site: -site.unlike)
+    if not apart:
+        most = max(site.unlike for site in summary.sites)
+        agree = "The sites agree" if most <= ALIKE else "The sites agree roughly"
+        return (
+            f"{agree} on what a label means: none gives more than {per_cent(most)} of its labels otherwise than all "
+            "sites together."
+        )
+    named = ", ".join(f"{site.site} ({per_cent(site.unlike)})" for site in apart[:PAIRS])
+    more = f" and {many(len(apart) - PAIRS, 'further site')}" if len(apart) > PAIRS else ""
+    return f"Labelled otherwise than by all sites together, in shares of their labels: {named}{more}."
+
+
+def rightness(truth: KnownTruth) -> str:
+    """Compare suspicions with the truth."""
+    figures = truth.suspects
+    if not figures.wrong:
+        return "Against the truth: no label is wrong."
+    right = "there are no suspects"
+    if figures.precision is not None:
+        right = f"{per_cent(figures.precision)} of the suspects are wrong"
+    return (
+        f"Against the truth: {per_cent(figures.wrong)} of the labels are wrong, {per_cent(figures.recall or 0.0)} of "
+        f"these are suspects, and {right}; average precision of the ranking {figures.average_precision or 0.0:.3f}."
+    )
+
+
+def advice(summary: AuditSummary) -> str:
+    """Say whether a repair would help."""
+    if not summary.trusted:
+        return (
+            f"Do not repair: the features ({summary.features}) predict too few of the labels for a repair to be "
+            "trusted. Choose others (--features)."
+        )
+    if not summary.changes:
+        return "A repair would change nothing."
+    at = sum(site.changes > 0 for site in summary.sites)
+    return (
+        f"A repair would change {many(summary.changes, 'label')} at {count(at)} of {many(len(summary.sites), 'site')}; "
+        f"by its own estimate, {per_cent(summary.noise_after)} instead of {per_cent(summary.noise)} are then wrong."
+    )
