@@ -125,7 +125,7 @@ class Placebo(ProtectsGroup):
             context.notes.append(f"{self.name}: the groups' columns do not vary between sites, so nobody is judged")
             return undecided
         z, w = contrast.judge(self.alarm)
-        context.notes.append(f"{self.name} looked: highest score {float(z.max()):.2f}, {int((w < 1).sum())} below 1")
+        context.notes.append(f"{self.name} looked: highest score {float(z.max()):.2f}, {int((w < 1).sum())} sites below their full weight")
         return z, w
 
 
