@@ -69,11 +69,7 @@ def settled(table: Path, method: str, **chosen: str) -> dict[str, object]:
         words["attack.adversaries"] = 2
     if chosen.get("defence"):
         known = options(defences()[chosen["defence"]])
-        words |= {
-            f"defence.{key}": n
-            for key, n in AT_ONCE.items()
-            if key in known
-        }
+        words |= {f"defence.{key}": n for key, n in AT_ONCE.items() if key in known}
     return words
 
 

@@ -1,9 +1,9 @@
 """Equations (1) to (11): how a site moves class u in every group's column, and how much weight that leaves it.
 
-    symbol          shape
-    q, R            [K, G]: one row per site, one column per group
-    m, c, z, w      [K]
-    f               [G]
+symbol          shape
+q, R            [K, G]: one row per site, one column per group
+m, c, z, w      [K]
+f               [G]
 """
 
 from __future__ import annotations

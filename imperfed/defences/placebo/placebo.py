@@ -113,11 +113,11 @@ class Placebo(ProtectsGroup):
     def judge(self, memory: Tree, who: Tensor, context: ServerContext) -> tuple[Tensor, Tensor]:
         """Return z and w of these sites; z is NaN, and w is 1, where they cannot be compared."""
         groups = self.groups(context.attribute)
-        undecided = torch.full_like(memory["sum_m"][who], torch.nan), torch.ones_like(memory["sum_m"][who])
+        rounds = memory["rounds"][who]
+        undecided = torch.full_like(rounds, torch.nan), torch.ones_like(rounds)
         if len(who) < FEWEST_SITES:
             context.notes.append(f"{self.name}: {len(who)} sites can be compared, and {FEWEST_SITES} are needed")
             return undecided
-        rounds = memory["rounds"][who]
         q, m = memory["sum_q"][who] / rounds.unsqueeze(1), memory["sum_m"][who] / rounds
         t = self.pick("target", self.target, groups.values)
         contrast = Contrast.of(q, m, middle(memory["shares"]), t)
@@ -125,7 +125,8 @@ class Placebo(ProtectsGroup):
             context.notes.append(f"{self.name}: the groups' columns do not vary between sites, so nobody is judged")
             return undecided
         z, w = contrast.judge(self.alarm)
-        context.notes.append(f"{self.name} looked: highest score {float(z.max()):.2f}, {int((w < 1).sum())} sites below their full weight")
+        highest, fewer = float(z.max()), int((w < 1).sum())
+        context.notes.append(f"{self.name} looked: highest score {highest:.2f}, {fewer} sites below their full weight")
         return z, w
 
 
