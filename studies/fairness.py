@@ -52,6 +52,13 @@ DEFENCES: dict[str, dict[str, str]] = {
     "fairfedpapl-thesis": {"defence": "fairfedpapl", "defence.variant": "thesis"},
     "oracle": {},
 }
+DETECTORS: dict[str, dict[str, str]] = {
+    "placebo": {"defence": "placebo"},
+    "fairfedpapl+placebo": {"defence": "fairfedpapl+placebo"},
+}
+"""Compared with FairFedPAPL in `studies.detectors`."""
+ADAPTIVE = {"two groups": "studies.spread:TwoGroups", "all groups": "studies.spread:AllGroups"}
+"""Attacks of `studies.detectors`, by import path."""
 SUSPECTING = ("fairfedpapl", "fairfedpapl-thesis")
 """Defences that name suspects; they are also run without an attack."""
 
@@ -95,9 +102,10 @@ def cells(scenes: Sequence[str], splits: Sequence[str], seeds: Sequence[int]) ->
 def config_of(cell: Cell) -> Config:
     """Return the settings of a run."""
     rounds = ROUNDS[cell.split].get(cell.scene, 50)
-    words: dict[str, Any] = {"method": "clpl", "seed": cell.seed, "data_seed": cell.seed, "attack": cell.attack}
+    attack = ADAPTIVE.get(cell.attack, cell.attack)
+    words: dict[str, Any] = {"method": "clpl", "seed": cell.seed, "data_seed": cell.seed, "attack": attack}
     words |= {"split.partition": cell.split, "rounds": rounds, "evaluate_every": rounds, "workers": 1}
-    return resolve(words=SCENES[cell.scene] | words | DEFENCES[cell.defence])
+    return resolve(words=SCENES[cell.scene] | words | (DEFENCES | DETECTORS)[cell.defence])
 
 
 def carry_out(cell: Cell) -> Record:

@@ -10,6 +10,16 @@ from torch import Tensor
 Tree = dict[str, Tensor]
 
 
+def prefixed(prefix: str, tree: Tree) -> Tree:
+    """Return the tensors with names that begin with a prefix, as part of a larger tree."""
+    return {f"{prefix}{name}": t for name, t in tree.items()}
+
+
+def part_of(tree: Tree, prefix: str) -> Tree:
+    """Return the part of a tree whose names begin with a prefix, under the names without it."""
+    return {name.removeprefix(prefix): t for name, t in tree.items() if name.startswith(prefix)}
+
+
 @dataclass(frozen=True)
 class Batch:
     """The examples of one local step. `real` is 0 on rows that only pad the batch to its shape."""

@@ -90,6 +90,13 @@ class Defence(ABC):
         """Return what the defence remembers at the server before round 0."""
         return {}
 
+    def opening(self, attribute: Attribute | None) -> tuple[Query, ...]:
+        """Return what the defence asks all sites once, before round 0, after the algorithm's own opening.
+
+        The answers go to the defence's memory, to which they may add names.
+        """
+        return ()
+
     @abstractmethod
     def inspect(
         self, memory: Tree, sent: Tree, updates: Updates, context: ServerContext

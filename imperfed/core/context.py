@@ -139,7 +139,9 @@ class SiteVerdict:
     confidence: float
     """Trust in the site, 0 .. 1."""
     out: bool
-    """Whether its answer was left out of the merge."""
+    """Whether its answer was left out of the merge, or counted for less than half."""
+    by: str = ""
+    """Which of several defences judged; empty where the run has one."""
 
 
 def no_server_rows(down: Tree) -> LocalResult:

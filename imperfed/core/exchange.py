@@ -8,13 +8,13 @@ over all rows can replace one pass per site. Algorithms list the exchanges of a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from imperfed.core.batch import Tree
+from imperfed.core.batch import Tree, part_of, prefixed
 from imperfed.core.context import ServerContext
 
 
@@ -90,6 +90,14 @@ class Query(Exchange):
 
     respond: Callable[[Any], Tree]
     """At a site: from a `SiteContext` to the answer. In a repair, from a `SiteView`."""
+
+    def on_part(self, prefix: str) -> Query:
+        """Return the query with answers that go to the part of the server's memory whose names begin with a prefix."""
+
+        def aggregate(server: Tree, updates: Updates, context: ServerContext) -> Tree:
+            return server | prefixed(prefix, self.aggregate(part_of(server, prefix), updates, context))
+
+        return replace(self, aggregate=aggregate)
 
 
 @dataclass(frozen=True, kw_only=True)

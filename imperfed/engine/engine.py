@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.batch import Tree
+from imperfed.core.batch import Tree, prefixed
 from imperfed.core.components import Defence
 from imperfed.core.context import ServerContext
 from imperfed.core.errors import DivergedError, ImperfedError, QuorumError, UsageError
-from imperfed.core.exchange import Exchange, Train, Updates, WeightedGradient
-from imperfed.core.federation import Federation
+from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
+from imperfed.core.federation import Attribute, Federation
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
@@ -76,7 +76,8 @@ class Engine:
                 f"rounds.patience = {rounds.patience} ends a run by rows that the sites hold out, and none does; set "
                 "split.validation, such as 0.1 (with partition = label no site holds rows out)"
             )
-        spec = RunSpec(algorithm, objective, layout, local, seed, rounds=rounds.rounds)
+        asked = questions(defence, federation.attribute)
+        spec = RunSpec(algorithm, objective, layout, local, seed, rounds=rounds.rounds, questions=asked)
         refuse_misfit_recipe(spec, federation)
         runtime = SiteRuntime(spec, _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator)
@@ -93,7 +94,7 @@ class Engine:
         """Carry out the exchanges before round 0, in which every site must answer."""
         state, report = self.state, RoundReport(OPENING, (), {}, {})
         contexts, sites = self.server.contexts(OPENING), range(len(self.population.sizes))
-        for number, exchange in enumerate(self.population.spec.algorithm.opening()):
+        for number, exchange in enumerate(self.population.spec.opening()):
             with one_thread():
                 replies = self.backend.ask(OPENING, number, sites)
                 parts = tuple(reply.up for reply in self.everybody(replies, "before round 1"))
@@ -312,7 +313,12 @@ def for_all(local: Local, sites: int) -> Local:
 
 def defence_memory(defence: Defence | None) -> Callable[[int], Tree]:
     """Return a function from a number of sites to the defence's first memory, named as in the server's memory."""
-    return lambda sites: {} if defence is None else {f"{DEFENCE}{n}": t for n, t in defence.init_state(sites).items()}
+    return lambda sites: {} if defence is None else prefixed(DEFENCE, defence.init_state(sites))
+
+
+def questions(defence: Defence | None, attribute: Attribute | None) -> tuple[Query, ...]:
+    """Return what the defence asks the sites before round 0, with answers that go to its part of the memory."""
+    return () if defence is None else tuple(q.on_part(DEFENCE) for q in defence.opening(attribute))
 
 
 def _net(network: Network, layout: Layout) -> Net:

@@ -8,7 +8,7 @@ from statistics import mean
 
 import torch
 
-from imperfed.core.batch import Tree
+from imperfed.core.batch import Tree, part_of, prefixed
 from imperfed.core.components import Defence
 from imperfed.core.context import LocalResult, ServerContext, SiteVerdict
 from imperfed.core.errors import DivergedError, ImperfedError
@@ -99,14 +99,14 @@ class Server:
         """Return the server's new memory, from the answers that the defence accepts."""
         if self.defence is None or not isinstance(exchange, Train):
             return exchange.aggregate(server, updates, context)
-        memory = {name.removeprefix(DEFENCE): t for name, t in server.items() if name.startswith(DEFENCE)}
-        kept, memory = self.defence.inspect(memory, self.sent(exchange, server, updates.who), updates, context)
+        memory, sent = part_of(server, DEFENCE), self.sent(exchange, server, updates.who)
+        kept, memory = self.defence.inspect(memory, sent, updates, context)
         if kept is None:
             context.notes.append(f"{self.defence.name}: no answer was accepted, so the model stays as it was")
         else:
             context.left_out = tuple(k for k in updates.who if k not in kept.who)
             server = exchange.aggregate(server, kept, context)
-        return server | {f"{DEFENCE}{name}": t for name, t in memory.items()}
+        return server | prefixed(DEFENCE, memory)
 
     def sent(self, exchange: Exchange, server: Tree, who: tuple[int, ...]) -> Tree:
         """Return the model that each of these sites started from, one row per site."""

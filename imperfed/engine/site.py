@@ -39,6 +39,8 @@ class RunSpec:
     """A secret that the sites share; empty where all sites are in one process."""
     rounds: int = 1
     """The number of rounds, over which the learning rate may change."""
+    questions: tuple[Query, ...] = ()
+    """What a defence asks the sites before round 0."""
 
     @cached_property
     def shared_key(self) -> bytes:
@@ -49,9 +51,13 @@ class RunSpec:
         """Return how the sites train in a round: as `local` says, with the learning rate of the round."""
         return self.local.in_round(min(max(round, 0), self.rounds - 1), self.rounds)
 
+    def opening(self) -> tuple[Query, ...]:
+        """Return the exchanges before round 0: those of the algorithm, then those of a defence."""
+        return (*self.algorithm.opening(), *self.questions)
+
     def exchange(self, round: int, number: int) -> Exchange:
         """Return an exchange by its round and its number in that round."""
-        return (self.algorithm.opening() if round == OPENING else self.algorithm.exchanges(round))[number]
+        return (self.opening() if round == OPENING else self.algorithm.exchanges(round))[number]
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from imperfed.report import plots
 from imperfed.report.run_files import Course, RunFiles
 from imperfed.report.sections import Picture, Section
-from imperfed.results.defence import CONFIDENCE, OUT, SCORE, sentences
+from imperfed.results.defence import CONFIDENCE, OUT, SCORE, judges, metric_of, sentences
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -22,18 +23,32 @@ def suspicions(run: RunFiles) -> Section | None:
     points = []
     for one in defence.out:
         score = "no score" if one.score is None else f"score {one.score:.3f}"
-        points.append(f"{one.site}: out since round {one.since}, {score}, confidence {one.confidence:.2f}")
+        by = f" by {one.by}" if one.by else ""
+        points.append(f"{one.site}: out since round {one.since}{by}, {score}, confidence {one.confidence:.2f}")
     accused = {one.site for one in defence.out}
-    pictures = []
-    for name, metric, caption in (
-        ("scores", SCORE, "Score against each site, smoothed over rounds; dark: sites left out at the end."),
-        ("trust", CONFIDENCE, "The server's confidence in each site; dark: sites left out at the end."),
-    ):
-        if course := run.history.get(metric, {}):
-            pictures.append(Picture(lines(name, metric, course, accused), caption))
-    out = max(sum(value for value, _ in sites.values()) for sites in run.history[OUT].values())
-    text = f"{' '.join(capitalised)} At most {out:.0f} sites were left out in one round."
+    pictures = [picture for judge in judges(run.history) for picture in courses(run, judge, accused)]
+    text = f"{' '.join(capitalised)} At most {most_at_once(run)} sites were left out in one round."
     return Section("Suspicions", text, pictures, "Left out at the end" if points else "", points)
+
+
+def courses(run: RunFiles, judge: str, accused: set[str]) -> Iterator[Picture]:
+    """Yield pictures of the scores and confidences of one defence; its name is empty where the run has one."""
+    by = f", by {judge}" if judge else ""
+    for name, metric, caption in (
+        ("scores", SCORE, f"Score against each site, smoothed over rounds{by}; dark: sites left out at the end."),
+        ("trust", CONFIDENCE, f"The server's confidence in each site{by}; dark: sites left out at the end."),
+    ):
+        if course := run.history.get(metric_of(metric, judge), {}):
+            yield Picture(lines(f"{name}{judge}", metric, course, accused), caption)
+
+
+def most_at_once(run: RunFiles) -> int:
+    """Return the largest number of sites that were left out in one round, by any defence."""
+    out: dict[int, set[str]] = {}
+    for judge in judges(run.history):
+        for round, sites in run.history[metric_of(OUT, judge)].items():
+            out.setdefault(round, set()).update(site for site, (value, _) in sites.items() if value)
+    return max(map(len, out.values()))
 
 
 def lines(name: str, metric: str, course: Course, accused: set[str]) -> Markup:

@@ -228,6 +228,8 @@ class LeftOut(Part, frozen=True):
     """The score that speaks against it in its last round; None if undefined."""
     confidence: float
     """The server's confidence in it in its last round."""
+    by: str = ""
+    """Which of several defences exclude it; empty where the run has one."""
 
 
 class DefenceSummary(Part, frozen=True):

@@ -114,7 +114,7 @@ def write_summary(folder: RunFolder, data: FederatedData, evaluator: Evaluator, 
         target=outcome.target,
         validation=outcome.validation,
         repair=outcome.repair,
-        suspicions=write_verdicts(folder, facts.adversaries),
+        suspicions=write_verdicts(folder, facts.adversaries, run.defence),
         fairness=evaluator.fairness(list(outcome.personal.values()), run.seed),
     )
     folder.write("summary.json", summary.to_json())

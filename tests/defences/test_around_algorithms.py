@@ -14,14 +14,21 @@ from imperfed.core.exchange import Updates
 from imperfed.core.labels import Exact
 from imperfed.defences import defences
 from imperfed.defences.fairfedpapl import FairFedPAPL
+from imperfed.defences.fairfedpapl_placebo import FairFedPAPLOrPlacebo
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
 from imperfed.defences.median import Median
+from imperfed.defences.placebo import Placebo
 from imperfed.defences.trimmed_mean import TrimmedMean
 from imperfed.testing.toy import Watched
 from tests.support.fair_federation import SIZES, defended, federation
 from tests.support.methods import algorithms, averaging, overriding
 
-ALL = [Krum(), MultiKrum(), Median(), TrimmedMean(), FairFedPAPL(target="green", unprivileged="high")]
+GREEN = {"target": "green", "unprivileged": "high"}
+AT_ONCE = {"burn_in": 0, "first_decision": 1}
+ALL = [
+    *(Krum(), MultiKrum(), Median(), TrimmedMean(), FairFedPAPL(**GREEN)),
+    *(Placebo(**GREEN, **AT_ONCE), FairFedPAPLOrPlacebo(**GREEN, **AT_ONCE)),
+]
 ADVERSARIES = (1, 4, 8)
 AROUND = [averaging(), overriding("init_site", "init_server", kind=Exact)[0], *overriding("is_personal", "merge")]
 """Plain averaging, memories at server and sites, and personal parts."""

@@ -52,7 +52,8 @@ def unfair(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_suspicions_are_written_told_and_reported(tmp_path: Path):
     folder, summary = experiment.start(resolve(words=WORDS), tmp_path, experiment.Watch())
     table = parquet.read_table(folder.path / "suspicions.parquet").to_pydict()
-    assert list(table) == ["round", "site", "score", "confidence", "out"]
+    assert list(table) == ["round", "site", "by", "score", "confidence", "out"]
+    assert set(table["by"]) == {"fairfedpapl"}
     assert len(table["site"]) == 4 * 10
     found = json.loads((folder.path / "summary.json").read_text())["suspicions"]
     assert [line["site"] for line in found["out"]] == ["site1", "site4", "site8"]

@@ -46,6 +46,10 @@ SMALL = {
 }
 
 
+AT_ONCE = {"adversaries": 2, "dummy_rows": 8, "dummy_steps": 2, "burn_in": 0, "first_decision": 1}
+"""Settings of defences that withstand two adversaries and do not look long."""
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small table with three groups and three classes."""
@@ -65,11 +69,7 @@ def settled(table: Path, method: str, **chosen: str) -> dict[str, object]:
         words["attack.adversaries"] = 2
     if chosen.get("defence"):
         known = options(defences()[chosen["defence"]])
-        words |= {
-            f"defence.{key}": n
-            for key, n in {"adversaries": 2, "dummy_rows": 8, "dummy_steps": 2}.items()
-            if key in known
-        }
+        words |= {f"defence.{key}": n for key, n in AT_ONCE.items() if key in known}
     return words
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import QuorumError, UsageError
 from imperfed.core.labels import Exact, Positive
 from imperfed.experiments.experiment import Experiment, held_by_sites, load_data
 from imperfed.repairs.posterior import cross_fit, noise_model
 from imperfed.testing.toy import differences
-from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
+from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled, settled
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,31 @@ def test_attack_and_defence(table: Path, tmp_path: Path) -> None:
     alone = Alone(config, load_data(config)).go()
     assert any(report.verdicts for report in alone.reports)
     assert_same(alone, apart)
+
+
+def test_a_defence_that_asks_the_sites_first(table: Path, tmp_path: Path) -> None:
+    """The shares of the groups, once, and nothing else than in plain training; then every verdict is the same."""
+    asking = DEFENDED | {"defence": "fairfedpapl+placebo", "defence.burn_in": 0, "defence.first_decision": 1}
+    config = settled("clpl", data=str(table), **SEVEN, **asking)
+    apart = Apart(config, held_by_sites(config), tmp_path, scales=False).start().go()
+    alone = Alone(config, load_data(config)).go()
+    assert any(v.by == "placebo" and v.score is not None for v in alone.reports[-1].verdicts)
+    assert_same(alone, apart)
+    up = [m.content.array_records.get("up", {}) for way, m in apart.grid.sent if way == "up"]
+    assert {name for answer in up for name in answer} == {"w", "buffers", "group shares"}
+    shares = [answer["group shares"].numpy() for answer in up if "group shares" in answer]
+    assert [len(one) for one in shares] == [3] * 7
+
+
+def test_shares_of_few_rows_are_not_sent(table: Path, tmp_path: Path) -> None:
+    config = settled("clpl", data=str(table), **SEVEN, **DEFENDED | {"defence": "fairfedpapl+placebo"})
+    apart = Apart(config, held_by_sites(config), tmp_path, scales=False)
+    h = apart.holdings[2]
+    apart.grid.nodes[102] = apart.node(replace(h, x=h.x[:9], labels=h.labels.between(0, 9), ids=h.ids[:9]))
+    with pytest.raises(QuorumError, match=f"{h.name} did not connect"):
+        apart.start(replace(AT_ONCE, gather=0.05))
+    told = (tmp_path / "run" / "messages.txt").read_text()
+    assert f"{h.name} has 9 rows; sums of fewer than 10 say too much about each" in told
 
 
 def test_repair_and_groups(table: Path, tmp_path: Path) -> None:

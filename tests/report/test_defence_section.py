@@ -55,3 +55,16 @@ def test_what_a_defence_sees_every_round_is_no_event(tmp_path: Path) -> None:
     page = text(folder)
     assert "cosine" not in page
     assert "no score for site 2" in page
+
+
+def test_of_several_defences_each_is_drawn_and_named(tmp_path: Path) -> None:
+    accused = {"site": "north", "since": 2, "score": 24.4, "confidence": 0.0, "by": "placebo"}
+    folder = make(tmp_path, lambda s: s.update(suspicions={"out": [accused], "ever_out": ["north", "south"]}))
+    for judge, site in (("fairfedpapl", "south"), ("placebo", "north"), ("placebo", "south")):
+        for metric in ("score", "confidence", "out"):
+            folder.append([{"round": 2, "site": site, "metric": f"defence/{metric}/{judge}", "value": 1.0}])
+    page = text(folder)
+    assert "At most 2 sites were left out in one round." in page
+    assert "north: out since round 2 by placebo, score 24.400, confidence 0.00" in page
+    assert "Score against each site, smoothed over rounds, by fairfedpapl" in page
+    assert "The server's confidence in each site, by placebo" in page

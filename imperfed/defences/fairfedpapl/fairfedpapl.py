@@ -10,14 +10,14 @@ from torch import Tensor
 
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
-from imperfed.core.components import Defence
 from imperfed.core.context import ServerContext
-from imperfed.core.errors import UsageError, not_negative, positive, unknown
+from imperfed.core.errors import UsageError, not_negative, positive
 from imperfed.core.exchange import Updates
-from imperfed.core.federation import Attribute, Federation
+from imperfed.core.federation import Federation
 from imperfed.defences.fairfedpapl import evidence
 from imperfed.defences.fairfedpapl.inversion import Dummies, Ensemble, Reconstruction, invert
 from imperfed.defences.fairfedpapl.splitting import GuardSplit, clear, too_near, too_usual, two_means
+from imperfed.defences.protected import ProtectsGroup
 
 Guard = Literal["", "gap", "distance", "law", "none"]
 Freeze = Literal["low", "both", "clamp"]
@@ -26,12 +26,10 @@ LAW_GAP = 0.05
 
 
 @dataclass(frozen=True)
-class FairFedPAPL(Defence):
+class FairFedPAPL(ProtectsGroup):
     """Leave out sites whose updates, inverted into rows, teach an unprivileged class to one group."""
 
     name: ClassVar[str] = "fairfedpapl"
-    target: str = ""  # g_t, the group to protect: a value of the sensitive attribute
-    unprivileged: str = ""  # y_u, the class that the group must not be given more often than others
     variant: Literal["ours", "thesis"] = "ours"  # thesis: score, smoothing, guard and freeze as written there
     score: Literal["label", "pool", "probe", "path"] = "label"  # f_n
     dummy_rows: int = 100  # rows reconstructed for each site
@@ -117,13 +115,6 @@ class FairFedPAPL(Defence):
         context.notes.append(f"{self.name} looked: cosine reached {mean:.2f} ({low:.2f} to {high:.2f})")
         return rebuilt
 
-    def roles(self, attribute: Attribute | None, classes: tuple[str, ...]) -> tuple[int, int]:
-        """Return the input column of the target group and the index of the unprivileged class."""
-        if attribute is None:
-            raise UsageError(f"{self.name} protects a group, but the data have no sensitive attribute")
-        group = pick("target", self.target, attribute.values)
-        return attribute.first + group, pick("unprivileged", self.unprivileged, classes)
-
     def smooth(self, memory: Tree, who: Tensor, f: Tensor) -> Tree:
         """Return the memory with the sites' scores smoothed over the rounds in which they had one."""
         old, seen = memory["f"][who], memory["seen"][who]
@@ -165,15 +156,3 @@ class FairFedPAPL(Defence):
             "clamp": torch.where(bad, above, below),
         }["both" if self.variant == "thesis" else self.freeze]
         return torch.where(moves, moved, q)
-
-
-def pick(setting: str, name: str, known: tuple[str, ...]) -> int:
-    """Return the index of the name that a setting holds."""
-    if not name:
-        raise UsageError(
-            "fairfedpapl protects one group and class, which must be named: "
-            f"set defence.{setting} to one of {', '.join(known)}"
-        )
-    if name not in known:
-        raise unknown(f"defence.{setting}", name, known)
-    return known.index(name)

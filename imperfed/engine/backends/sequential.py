@@ -36,7 +36,7 @@ class SequentialBackend:
 
     def _open(self, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange before round 0, in which no site may fail: errors are raised."""
-        query, runtime = self.population.spec.algorithm.opening()[number], self.population.runtime
+        query, runtime = self.population.spec.opening()[number], self.population.runtime
         net, replies = self._same_for_all(query), dict[int, Reply | Failure]()
         for k in sites:
             update = runtime.answer(self.population.site(k), self.population.down(k, query), OPENING, query, net)

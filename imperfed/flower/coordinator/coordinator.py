@@ -17,6 +17,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, SiteInfo
+from imperfed.engine.engine import questions
 from imperfed.engine.population import Population
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
@@ -97,7 +98,8 @@ class Coordinator:
         kept_in = self.folder.checkpoint.parent
         self.transport.infos = read_site_infos(kept_in)
         begun = self.folder.checkpoint.exists() and bool(self.transport.infos)
-        all_needed = not begun or self.config.repair is not None or bool(self.config.method.opening())
+        opening = (*self.config.method.opening(), *questions(self.config.defence, self.central.attribute))
+        all_needed = not begun or self.config.repair is not None or bool(opening)
         quorum = max(1, math.ceil(self.config.rounds.quorum * len(self.sites)))
         infos = self.transport.gather(None if all_needed else quorum)
         if not begun:

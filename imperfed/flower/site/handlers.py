@@ -17,6 +17,7 @@ from imperfed.core.exchange import Train, WeightedGradient
 from imperfed.core.threads import one_thread
 from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
+from imperfed.engine.engine import questions
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import SiteUpdate, validate
@@ -57,7 +58,8 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     config = run_info.config()
     files = place.files(config, run_info.declaration)
     info = files.info(config.split.standardise, rows_held_out(files, config))
-    if info.sums and len(files.x) < FEWEST:
+    summed = info.sums or questions(config.defence, files.attribute)
+    if summed and len(files.x) < FEWEST:
         raise RefusedError(
             f"{place.name} has {len(files.x)} rows; sums of fewer than {FEWEST} say too much about each of them"
         )

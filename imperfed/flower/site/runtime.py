@@ -17,6 +17,7 @@ from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import draw, hold_out, share_at_sites
 from imperfed.data.site_files import SiteFiles
+from imperfed.engine.engine import questions
 from imperfed.engine.local_training import SiteData
 from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
@@ -115,7 +116,8 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
 
     kept = place.store(run_info.run).load(start, fresh)
     run, rounds = config.run, config.rounds.rounds
-    spec = RunSpec(config.method, objective, layout, config.local, run.seed, place.secret, rounds)
+    asked = questions(config.defence, federation.attribute)
+    spec = RunSpec(config.method, objective, layout, config.local, run.seed, place.secret, rounds, asked)
     site = _site(run_info.index, data, objective, kept)
     runtime = SiteRuntime(spec, Net(network.eval(), layout))
     return RemoteSite(config, data, runtime, site, make_evaluator(config, data))
