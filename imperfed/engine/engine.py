@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.components import Defence
 from imperfed.core.context import ServerContext
 from imperfed.core.errors import DivergedError, ImperfedError, QuorumError, UsageError
-from imperfed.core.exchange import Exchange, Train, Updates, WeightedGradient
+from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
 from imperfed.core.federation import Federation
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
@@ -34,7 +34,7 @@ from imperfed.engine.seeds import SERVER, on_duty_in, seeded
 from imperfed.engine.server import DEFENCE, Server
 from imperfed.engine.site import OPENING, RunSpec, SiteRuntime
 from imperfed.engine.state import State, nbytes, shared
-from imperfed.engine.validate import check_alike
+from imperfed.engine.validate import check_alike, check_parts
 
 CPU = torch.device("cpu")
 MakeBackend = Callable[[Population, int, int], Backend]
@@ -97,6 +97,7 @@ class Engine:
             with one_thread():
                 replies = self.backend.ask(OPENING, number, sites)
                 parts = tuple(reply.up for reply in self.everybody(replies, "before round 1"))
+                self.refuse_unlike(exchange, parts)
                 updates = Updates(tuple(sites), torch.tensor(self.population.sizes).float(), {}, parts)
                 for g, context in enumerate(contexts):
                     if own := self.server.of_group(updates, g):
@@ -250,6 +251,11 @@ class Engine:
         if failed := {k: reply for k, reply in replies.items() if isinstance(reply, Failure)}:
             raise QuorumError(f"{when} every site must answer. {self.name_failures(failed)}")
         return [reply for reply in replies.values() if isinstance(reply, Reply)]
+
+    def refuse_unlike(self, query: Query, parts: Sequence[Tree]) -> None:
+        """Raise `QuorumError` with the names of the sites whose answers do not go with the others'."""
+        if failed := check_parts(query, [{"w": self.state.servers[0]["w"]}] * len(parts), parts):
+            raise QuorumError(f"before round 1 every site must answer. {self.name_failures(failed)}")
 
     def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of every site's model, and of the global model if there is one; computed once per round.

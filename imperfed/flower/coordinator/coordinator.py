@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import torch
-from flwr.serverapp import Grid
 
 from imperfed.core.atomic import append_lines
 from imperfed.core.batch import Tree
@@ -25,6 +24,7 @@ from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.remote_repair import repair_at_sites
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.site_info import read_site_infos, write_site_infos
+from imperfed.flower.messages.stored_reply import Mailbox
 from imperfed.flower.messages.transport import Timeouts, Transport
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
@@ -37,7 +37,7 @@ MESSAGE_LOG = "messages.txt"
 class Coordinator:
     """One run with real sites, from the first hello to the last result."""
 
-    grid: Grid
+    grid: Mailbox
     config: Config
     central: ServerFiles
     """The coordinator's own data."""
