@@ -79,7 +79,7 @@ class Engine:
         spec = RunSpec(algorithm, objective, layout, local, seed, rounds=rounds.rounds)
         refuse_misfit_recipe(spec, federation)
         runtime = SiteRuntime(spec, _net(network, layout))
-        self.population = Population(runtime, federation, state, evaluator)
+        self.population = Population(runtime, federation, state, evaluator, rounds.max_share)
         self.server = Server(self.population, _net(network, layout), defence)
         self.figures: tuple[int, dict[int, Scores], Scores] | None = None
         """The round after which models were last evaluated, and their scores."""
@@ -98,7 +98,7 @@ class Engine:
                 replies = self.backend.ask(OPENING, number, sites)
                 parts = tuple(reply.up for reply in self.everybody(replies, "before round 1"))
                 self.refuse_unlike(exchange, parts)
-                updates = Updates(tuple(sites), torch.tensor(self.population.sizes).float(), {}, parts)
+                updates = Updates(tuple(sites), torch.tensor(self.population.counts), {}, parts)
                 for g, context in enumerate(contexts):
                     if own := self.server.of_group(updates, g):
                         server = exchange.aggregate(dict(state.servers[g]), own, context)
@@ -106,8 +106,17 @@ class Engine:
             report.down += sum(nbytes(self.population.down(k, exchange)) for k in sites)
             report.up += sum(map(nbytes, parts))
             report.sent |= {name: tuple(t.shape) for part in parts for name, t in part.items()}
-        report.notes += [note for context in contexts for note in context.notes]
+        report.notes += [*self.lowered(), *(note for context in contexts for note in context.notes)]
         return report
+
+    def lowered(self) -> list[str]:
+        """Return a sentence for every site that counts with fewer rows than it has."""
+        share, federation = self.rounds.max_share, self.population.federation
+        return [
+            f"{name} has {n} of {federation.starts[-1]} rows and counts as {count:.0f}, since rounds.max_share = {share:g}"
+            for name, n, count in zip(federation.sites, self.population.sizes, self.population.counts, strict=True)
+            if count < n
+        ]
 
     @property
     def state(self) -> State:
@@ -216,8 +225,8 @@ class Engine:
         return Updates(who, self._counts(who), trees)
 
     def _counts(self, who: tuple[int, ...]) -> Tensor:
-        sizes, device = self.population.sizes, self.population.runtime.net.row.device
-        return torch.tensor([float(sizes[k]) for k in who], device=device)
+        counts, device = self.population.counts, self.population.runtime.net.row.device
+        return torch.tensor([counts[k] for k in who], device=device)
 
     def _ask(self, round: int, number: int, sites: tuple[int, ...], replies: dict[int, Reply]) -> dict[int, Failure]:
         """Ask sites, add their answers to `replies`, and return those that failed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -51,7 +52,8 @@ class FlowerBackend:
         self.validity: dict[int, Validity] = {}
         self.turn = OPENING
         self.notes: list[str] = []
-        self.recent = self.base = population.state.memory[ANSWERED].clone()
+        # Two rounds back: a damaged checkpoint sends the coordinator to the one before it.
+        self.turns = deque([population.state.memory[ANSWERED].clone()] * 3, maxlen=3)
 
     # -- what the engine calls ------------------------------------------------------------------------------------
 
@@ -157,7 +159,7 @@ class FlowerBackend:
             "exchange": number,
             "evaluate": int(evaluate),
             "from": self._answered(site),
-            "base": self.base[site].tolist(),
+            "base": self.turns[0][site].tolist(),
             "best": self._best(site),
         }
         trees: dict[str, Tree] = {}
@@ -188,9 +190,10 @@ class FlowerBackend:
         return {"w": w, "buffers": buffers}
 
     def _turn(self, round: int) -> None:
-        """Note that a round begins. The coordinator may have to go back to the previous round, but no further."""
+        """Note that a round begins. The coordinator may have to go back two checkpoints, but no further."""
         if round != self.turn:
-            self.turn, self.base, self.recent = round, self.recent, self.population.state.memory[ANSWERED].clone()
+            self.turn = round
+            self.turns.append(self.population.state.memory[ANSWERED].clone())
 
     # -- answers --------------------------------------------------------------------------------------------------
 
