@@ -113,7 +113,7 @@ class Engine:
         """Return a sentence for every site that counts with fewer rows than it has."""
         share, federation = self.rounds.max_share, self.population.federation
         return [
-            f"{name} has {n} of {federation.starts[-1]} rows and counts as {count:.0f}, since rounds.max_share = {share:g}"
+            f"{name} has {n} of {federation.starts[-1]} rows and counts as {count:.0f} (rounds.max_share = {share:g})"
             for name, n, count in zip(federation.sites, self.population.sizes, self.population.counts, strict=True)
             if count < n
         ]

@@ -41,9 +41,7 @@ class Rounds:
         not_negative("rounds", max_share=self.max_share)
         not_negative("rounds", patience=self.patience)
         if max(self.participation, self.quorum, self.target, self.max_share) > 1:
-            raise UsageError(
-                "rounds.participation, rounds.quorum, rounds.target and rounds.max_share are shares, so at most 1"
-            )
+            raise UsageError("rounds.participation, quorum, target and max_share are shares, so at most 1")
 
 
 @dataclass

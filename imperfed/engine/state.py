@@ -194,7 +194,8 @@ def _link(path: Path, other: Path) -> None:
         except OSError:
             shutil.copyfile(path, partial)
 
-    write_whole(other, link)
+    if not (other.exists() and other.samefile(path)):
+        write_whole(other, link)
 
 
 def _write(path: Path, tree: Tree, metadata: dict[str, str]) -> None:

@@ -67,9 +67,8 @@ def test_a_flipped_bit_is_noticed_and_the_state_before_it_is_used(tmp_path: Path
     content[-7] ^= 1
     path.write_bytes(content)
     assert store.load((1, 0), never, told.append)["w"].sum() == 100
-    assert told == [
-        f"{path}: not a readable state (damaged: its checksum is wrong); going on from the state after round 1"
-    ]
+    why = "not a readable state (damaged: its checksum is wrong)"
+    assert told == [f"{path}: {why}; going on from the state after round 1"]
     store.drop("state-000000-0")
     with pytest.raises(DataError, match=r"state-000001-0.safetensors: not a readable state \(damaged"):
         store.load((1, 0), never)
