@@ -28,7 +28,7 @@ def checksum(tree: Tree, words: Mapping[str, str]) -> str:
     total = zlib.crc32(json.dumps([forms, sorted(words.items())]).encode())
     for _, t in sorted(tree.items()):
         if t.numel():
-            total = zlib.crc32(t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy(), total)
+            total = zlib.crc32(t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data, total)
     return f"{total:08x}"
 
 

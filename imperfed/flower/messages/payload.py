@@ -6,7 +6,7 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -104,7 +104,8 @@ def pack(payload: Payload, salt: bytes | None = None) -> RecordDict:
 
     `salt`: the same for messages with equal tensors, so that each tensor is sent to Flower once.
     """
-    salt, words = salt or new_salt(), dict(payload.words)
+    salt = salt or new_salt()
+    words: dict[str, Any] = dict(payload.words)
     if empty := [part for part, tree in payload.trees.items() if not tree]:
         words[EMPTY] = empty
     records = RecordDict({WORDS: ConfigRecord(words)})
@@ -118,7 +119,7 @@ def pack(payload: Payload, salt: bytes | None = None) -> RecordDict:
 
 
 def _array(t: torch.Tensor, salt: bytes) -> Array:
-    content = memoryview(t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()) if t.numel() else b""
+    content = t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data if t.numel() else b""
     step = PIECE - SALT
     pieces = [content[at : at + step] for at in range(0, len(content) or 1, step)]
     data = b"".join(part for piece in pieces for part in (salt, piece))

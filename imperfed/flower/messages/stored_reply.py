@@ -101,7 +101,7 @@ class Unfolded:
 
     contents: Mapping[str, bytes]
     limit: int
-    bytes: int = 0
+    size: int = 0
     names: int = 0
     arrays: dict[str, int] = field(default_factory=dict)
     """The bytes of every array, by its object."""
@@ -136,10 +136,10 @@ class Unfolded:
         return self.arrays[name]
 
     def _add(self, names: int, length: int) -> None:
-        self.names, self.bytes = self.names + names, self.bytes + length
+        self.names, self.size = self.names + names, self.size + length
         if self.names > MOST_NAMES:
             raise RefusedError(f"it has more than {MOST_NAMES} names")
-        if self.bytes > self.limit:
+        if self.size > self.limit:
             raise RefusedError(f"it takes more than {self.limit} bytes")
 
     def _named(self, name: str, kind: str) -> dict[str, str]:

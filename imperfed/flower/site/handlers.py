@@ -190,7 +190,7 @@ def make_app(place_of: Callable[[Mapping[str, object]], LocalSite]) -> ClientApp
     def reply(message: Message, context: Context) -> Message:
         place, kind = place_of(context.node_config), message.metadata.message_type
         payload = handle(place, kind, message.content)
-        asked = message.content.config_records.get(WORDS, {}).get(ASKED, "")
+        asked = str(message.content.config_records[WORDS].get(ASKED)) if WORDS in message.content else ""
         content = pack(replace(payload, words={**payload.words, ASKED: asked}))
         place.log(
             f"{_now()} {kind} {message.metadata.group_id}: received {size(message.content)} bytes, "
