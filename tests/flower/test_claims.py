@@ -30,7 +30,7 @@ from imperfed.flower.messages.payload import ASKED, FAILED, Payload, RefusedErro
 from imperfed.flower.messages.stored_reply import MOST_NAMES, StoredReply, head
 from imperfed.flower.processes import adapter
 from tests.flower.test_mishaps import ROUND, SITE, Answer, changed, everybody, in_round
-from tests.support.rehearsal import AT_ONCE, Alone, Apart, raw, scaled
+from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled
 
 Objects = dict[str, bytes]
 
@@ -197,6 +197,24 @@ def test_an_answer_of_another_site_is_refused(tmp_path: Path) -> None:
     apart.grid.nodes[100 + SITE].mishap = in_round(lambda m, answer: Message(pack(others[-1]), reply_to=m))
     apart.go()
     assert apart.reports[ROUND].failures == {SITE: Misshapen("its answer was refused: it answers another message")}
+
+
+def test_a_coordinator_with_a_damaged_checkpoint_goes_back_to_the_one_before(tmp_path: Path) -> None:
+    """The sites still have the states that belong to it."""
+    whole = Alone(everybody(), scaled(raw(Candidates))).go()
+    first = Apart(whole.config, raw(Candidates), tmp_path).start()
+    for round in (1, 2):
+        first.go(rounds=round)
+    path = first.server.folder.checkpoint
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 16
+    path.write_bytes(content)
+    second = Apart(whole.config, raw(Candidates), tmp_path).start()
+    assert second.engine.state.round == 1
+    assert "last.safetensors: not a readable checkpoint (damaged" in (tmp_path / "run" / "log.txt").read_text()
+    second.go()
+    second.reports = first.reports[:1] + second.reports
+    assert_same(whole, second)
 
 
 def test_a_loss_that_is_no_number_is_charged(tmp_path: Path) -> None:
