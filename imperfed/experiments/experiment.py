@@ -353,7 +353,8 @@ def resume(
     with folder.naming_missing_plugins(objects), closing(Experiment(config, data)) as experiment:
         refuse_other_rows(folder, experiment.data.federation)
         if folder.checkpoint.exists():
-            experiment.engine.state.restore(folder.checkpoint)
+            if note := experiment.engine.state.restore(folder.checkpoint):
+                folder.log(note)
         folder.forget_from(experiment.engine.state.round)
         folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment.go(folder, watch)
