@@ -110,7 +110,7 @@ def label_noise(Q: Tensor, given: Tensor, classes: tuple[str, ...]) -> tuple[Lab
 def worst(columns: Columns) -> tuple[Suspect, ...]:
     """Return the rows for which another label is more probable, the most suspicious first."""
     rows = zip(*(columns[name] for name in Suspect.__struct_fields__), strict=True)
-    suspects = [Suspect(*row) for row in rows]  # type: ignore[arg-type]
+    suspects = [Suspect(*row) for row in rows]
     return tuple(sorted((s for s in suspects if s.suggested != s.given), key=lambda s: -s.suspicion)[:MOST])
 
 

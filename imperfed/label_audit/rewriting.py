@@ -169,7 +169,9 @@ def write_files(files: DeclaredFiles, folder: Path, changes: Mapping[Path, Mappi
 
 def place_of(declaration: Declaration, column: str) -> Place:
     """Return where files keep labels."""
-    return Place(declaration.labels.column, column, declaration.delimiter, declaration.labels.classes)
+    declared = declaration.delimiter
+    delimiter = declared if isinstance(declared, str) else ""  # by site: found file by file
+    return Place(declaration.labels.column, column, delimiter, declaration.labels.classes)
 
 
 # -- and back ----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import csv
 import shutil
 from pathlib import Path
 
+from imperfed.data.files.dialect import Dialect
 from imperfed.data.files.problems import Problems
 from imperfed.data.files.table import CLASS, IMAGE, read_table
 from imperfed.label_audit.formats import NewLabels, Place
@@ -13,7 +14,7 @@ from imperfed.label_audit.formats import NewLabels, Place
 
 def rewrite(source: Path, target: Path, place: Place, new: NewLabels) -> None:
     """Copy all images, those with other labels into other folders; the list names all that moved."""
-    table = read_table(source, {}, place.delimiter, Problems())
+    table = read_table(source, {}, Dialect(), Problems())
     assert table is not None
     images, classes = (table.columns[name].to_pylist() for name in (IMAGE, CLASS))
     target.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from imperfed.data.files.dialect import find_delimiter
 from imperfed.data.files.text import LONGEST_CELL
 from imperfed.label_audit.formats import NewLabels, Place
 
@@ -46,7 +47,9 @@ def restore(source: Path, target: Path, place: Place) -> None:
 
 def delimiter_of(file: Path, place: Place) -> str:
     """Return what stands between cells."""
-    return "\t" if file.suffix.lower() == ".tsv" else place.delimiter
+    if file.suffix.lower() == ".tsv":
+        return "\t"
+    return place.delimiter or find_delimiter(file, (place.label,))
 
 
 def header(file: Path, delimiter: str) -> list[str]:
