@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"core", "nn"},
     **{name: {"core", "nn"} for name in METHODS},
     "engine": {"core", "nn", "models"},
+    "alone": {"core"},
     "data": {"core", "nn"},
     "evaluation": {"core", "data", "engine"},
     "results": {"core", "data", "engine", "evaluation", "experiments", "api"},

@@ -62,6 +62,9 @@ class Annotated(Labels):
     def unknown(self) -> Tensor:
         return self.values < 0
 
+    def marks(self) -> Tensor:
+        return self.values
+
     def annotated_classes(self) -> Tensor:
         return (self.values >= 0).any(0)
 

@@ -105,6 +105,27 @@ class Labels(ABC):
         """Return the prediction for every row, in words."""
         return [classes[c] for c in probability.argmax(1).tolist()]
 
+    # -- what a learner that knows nothing of this kind makes of them --------------------------------------------------
+
+    def weighted_examples(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return row, class and weight of every class that a row names; the weights of a row sum to 1.
+
+        For kinds whose rows have one class.
+        """
+        mentions = self.mentions()
+        assert mentions is not None
+        row, named = mentions.nonzero(as_tuple=True)
+        return row, named, 1.0 / mentions.sum(1).float()[row]
+
+    def marks(self) -> Tensor:
+        """Return 1, 0 or -1 (not known) for every class, int8 [n, C]: a class that is not named counts as absent.
+
+        For kinds whose rows may have `several` classes.
+        """
+        mentions = self.mentions()
+        assert mentions is not None
+        return mentions.to(torch.int8)
+
     # -- how they are read from a user's file --------------------------------------------------------------------------
 
     @classmethod

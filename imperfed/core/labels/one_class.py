@@ -50,5 +50,11 @@ class OneClass(Labels):
     def mentions(self) -> None:
         return None
 
+    def weighted_examples(self) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.arange(len(self)), self.values, torch.ones(len(self))
+
+    def marks(self) -> Tensor:
+        return torch.nn.functional.one_hot(self.values, self.classes).to(torch.int8)
+
     def written(self, classes: Sequence[str]) -> list[str]:
         return [classes[c] for c in self.values.tolist()]
