@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from imperfed.cli.progress import Show, describe
+from imperfed.cli.progress import Show, describe, validation_of
 from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
@@ -75,7 +75,7 @@ class PlainLines:
         done = report.round + 1
         if done % -(-self.total // LINES) == 0 or done == self.total:
             loss = sum(report.losses.values()) / max(len(report.losses), 1)
-            print(f"round {done}/{self.total}: loss {loss:.3f}, {seconds:.2f} s", flush=True)
+            print(f"round {done}/{self.total}: loss {loss:.3f}{validation_of(report)}, {seconds:.2f} s", flush=True)
 
 
 def in_notebook() -> bool:

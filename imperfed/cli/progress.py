@@ -73,7 +73,7 @@ class Show:
         done = report.round + 1
         loss = sum(report.losses.values()) / max(len(report.losses), 1)
         failed = f", {len(report.failures)} failed" if report.failures else ""
-        text = f"loss {loss:.3f}{self.score(report)}{failed}"
+        text = f"loss {loss:.3f}{self.score(report)}{validation_of(report)}{failed}"
         left = (time.perf_counter() - self.began) / (done - self.first) * (self.total - done)
         if self.bar is not None:
             self.bar.update(self.task, completed=done, description=text)
@@ -122,6 +122,13 @@ class Show:
         finally:
             signal.signal(signal.SIGINT, before)
             self.end()
+
+
+def validation_of(report: RoundReport) -> str:
+    """Return the score on the rows that the sites hold out, and the best round by it so far; empty if there is none."""
+    if not report.validation.known:
+        return ""
+    return f", validation {100 * report.validation.score:.1f} % (best: round {report.best})"
 
 
 @contextmanager

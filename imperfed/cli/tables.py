@@ -55,6 +55,8 @@ def sentences_of(summary: Summary) -> Iterator[str]:
         yield f"global model, {where}: {value} (n = {common.n})"
     if summary.target:
         yield summary.target.sentence()
+    if summary.validation:
+        yield summary.validation.sentence(summary.rounds)
     if isinstance(summary.labels, FilledLabels):
         yield filled_sentence(summary.labels)
     elif summary.labels and summary.labels.accuracy is not None:

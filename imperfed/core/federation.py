@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -17,6 +18,28 @@ class Trusted:
 
     x: Tensor
     labels: Exact
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows that the sites hold out from training, with their labels as given, one site after the other.
+
+    The labels stay in host memory, where they are compared with predictions.
+    """
+
+    x: Tensor
+    labels: Labels
+    starts: tuple[int, ...]
+    """Site k holds out the rows starts[k] .. starts[k + 1] - 1; where the rows are elsewhere, only their numbers."""
+
+    def at(self, site: int) -> tuple[Tensor, Labels]:
+        """Return the rows that one site holds out."""
+        start, stop = self.starts[site : site + 2]
+        return self.x[start:stop], self.labels.between(start, stop)
+
+    def sizes(self) -> list[int]:
+        """Return the number of rows that each site holds out."""
+        return [b - a for a, b in pairwise(self.starts)]
 
 
 TO_TRUST = (
@@ -67,6 +90,10 @@ class Federation:
 
     At a real site: one row for the site itself and one for all sites together.
     """
+    together: Tensor | None = None
+    """int64 [n]: rows of a site with the same number belong together, such as a patient's; None: none do."""
+    validation: HeldOut | None = None
+    """Rows that the sites hold out to judge a round by; none of the rows above is among them."""
 
     @property
     def elsewhere(self) -> bool:
@@ -96,11 +123,27 @@ class Federation:
                     f"number ({int((~finite).sum())} such rows at this site); fill or drop them first"
                 )
             self.labels.between(start, stop).check(f"{self.name}, {site}")
+        if self.validation is not None:
+            self._check_held_out(self.validation)
         return self
+
+    def _check_held_out(self, held: HeldOut) -> None:
+        """Check the rows that the sites hold out, which a caller may have made."""
+        sizes = {len(held.x), len(held.labels), held.starts[-1]}
+        if len(held.starts) != len(self.starts) or len(sizes) > 1:
+            raise DataError(
+                f"{self.name}: the rows held out are {len(held.x)} examples with {len(held.labels)} labels, and "
+                f"{held.starts[-1]} rows at {len(held.starts) - 1} sites"
+            )
+        if type(held.labels) is not type(self.labels) or held.x.shape[1:] != self.x.shape[1:]:
+            raise DataError(f"{self.name}: the rows held out have other labels or other inputs than the training rows")
+        if not torch.isfinite(held.x).all():
+            raise DataError(f"{self.name}: an input held out is not a finite number; fill or drop it first")
+        held.labels.check(f"{self.name}, rows held out")
 
     def sizes(self) -> list[int]:
         """Return the number of rows at each site."""
-        return [b - a for a, b in zip(self.starts, self.starts[1:], strict=False)]
+        return [b - a for a, b in pairwise(self.starts)]
 
     def inputs(self, start: int, stop: int) -> Tensor:
         """Return the inputs of the rows start .. stop - 1; a view, unless several sites may hold the same example."""
@@ -116,8 +159,10 @@ class Federation:
             public=self.public.to(device),
             at=None if self.at is None else self.at.to(device),
             trusted=trusted,
+            validation=self.validation and replace(self.validation, x=self.validation.x.to(device)),
         )
 
     def pooled(self) -> Federation:
         """Return the same rows as if one site held them all."""
-        return replace(self, starts=(0, self.starts[-1]), sites=("pooled",), groups=())
+        held = self.validation and replace(self.validation, starts=(0, self.validation.starts[-1]))
+        return replace(self, starts=(0, self.starts[-1]), sites=("pooled",), groups=(), validation=held)

@@ -115,6 +115,7 @@ def gather(dataset: Dataset, cut: RowSplit, labels: Labels, scale: Scale, sites:
         public=scale(cut.public),
         trusted=trust(dataset, cut.trusted, scale(dataset.x[cut.trusted])),
         attribute=dataset.attribute,
+        together=None if dataset.group is None else dataset.group[order],
     ).check()
 
 
@@ -147,10 +148,6 @@ def cut_rows(dataset: Dataset, split: SplitConfig, data_seed: int) -> RowSplit:
     """Return the rows of each site, its test rows, and the public inputs."""
     assert isinstance(split.partition, RowPartition)
     check_shares(split)
-    if split.validation:
-        raise UsageError(
-            f"split.validation holds rows out with partition = label only, not with {split.partition.name}; set it to 0"
-        )
     if split.common_test and dataset.test_x is None:
         raise DataError(f"{dataset.name}: there is no official test set to test every site on; set common_test = false")
     test_share = 0.0 if split.common_test else split.test
@@ -173,8 +170,8 @@ def cut_rows(dataset: Dataset, split: SplitConfig, data_seed: int) -> RowSplit:
 
 def check_shares(split: SplitConfig) -> None:
     """Refuse shares that leave nothing to train on."""
-    for name, share in (("test", split.test), ("public", split.public), ("trusted", split.trusted)):
-        if not 0 <= share < 1:
+    for name in ("test", "public", "trusted", "validation"):
+        if not 0 <= (share := getattr(split, name)) < 1:
             raise UsageError(f"{name} is a share and must be at least 0 and below 1; got {share}")
 
 

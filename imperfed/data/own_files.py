@@ -29,7 +29,7 @@ from imperfed.data.site_files import ServerFiles, SiteFiles, put_together
 from imperfed.data.split import SplitConfig
 from imperfed.data.trusted import draw_rows
 
-COUNT = ("test", "public", "trusted")
+COUNT = ("test", "validation", "public", "trusted")
 """The settings of a split that apply to sites read from files."""
 
 
@@ -124,6 +124,9 @@ def site_files(
         None if rows.truth is None else rows.truth[train],
         attribute_of(declaration, rows.x),
         scales=declaration.inputs.standardise is not False,
+        together=None
+        if rows.together is None
+        else torch.from_numpy(np.unique(rows.together, return_inverse=True)[1])[train],
     )
 
 

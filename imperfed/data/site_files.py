@@ -11,7 +11,7 @@ from torch import Tensor
 
 from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
-from imperfed.core.federation import Attribute, Federation, Trusted
+from imperfed.core.federation import Attribute, Federation, HeldOut, Trusted
 from imperfed.core.labels import KINDS, Labels
 from imperfed.data.attributes import spare
 from imperfed.data.federate import FederatedData
@@ -40,6 +40,8 @@ class SiteInfo:
     """Count, sum and sum of squares of every feature; empty if inputs are not scaled."""
     annotated: Tree
     """The classes that the site annotates, if labels may be missing."""
+    held_out: int = 0
+    """The number of rows that the site holds out; they are not among `rows`."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,18 @@ class SiteFiles:
     attribute: Attribute | None = None
     scales: bool = True
     """Whether the inputs have yet to be scaled by the sums of all sites."""
+    together: Tensor | None = None
+    """Which rows belong together, if any do."""
 
-    def info(self, standardise: bool = False) -> SiteInfo:
-        """Return what leaves the site before a run; with `standardise`, images are scaled as well."""
+    def info(self, standardise: bool = False, held_out: int = 0) -> SiteInfo:
+        """Return what leaves the site before a run; with `standardise`, images are scaled as well.
+
+        `held_out`: how many of the rows the site will not train on; they count in the sums, as their inputs are scaled.
+        """
         annotated = {"classes": self.labels.annotated_classes()} if self.labels.partial else {}
         return SiteInfo(
             self.name,
-            len(self.x),
+            len(self.x) - held_out,
             self.labels.kind,
             self.classes,
             tuple(self.x.shape[1:]),
@@ -73,6 +80,7 @@ class SiteFiles:
             self.test is not None and self.test[1].ndim > 1,
             Scale.sums(self.x, standardise) if self.scales else {},
             annotated,
+            held_out,
         )
 
     def data(self, scale: Scale, annotated: Tree | None = None) -> FederatedData:
@@ -88,6 +96,7 @@ class SiteFiles:
             public=scale(self.x[:0]),
             attribute=self.attribute,
             annotators=self._annotators(annotated),
+            together=self.together,
         ).check()
         x, y = self.test if self.test is not None else (self.x[:0], torch.empty(0, dtype=torch.int64))
         tests = 0 if self.test is None else 1
@@ -150,6 +159,7 @@ class ServerFiles:
             groups=groups,
             attribute=self.attribute,
             annotators=torch.stack([info.annotated["classes"] for info in infos]) if first.annotated else None,
+            validation=self._held_out(infos, nothing),
         )
         y = torch.empty(0, len(self.classes), dtype=torch.int8) if first.several else torch.empty(0, dtype=torch.int64)
         tested = len(infos) if first.tests >= 0 else 0
@@ -168,7 +178,16 @@ class ServerFiles:
             "public_from": "the coordinator's files",
             "trusted_rows": 0 if trusted is None else len(trusted.x),
         }
+        if federation.validation is not None:
+            facts["held_out_rows"] = federation.validation.sizes()
         return FederatedData(federation, oracle, facts, scale)
+
+    def _held_out(self, infos: Sequence[SiteInfo], nothing: Tensor) -> HeldOut | None:
+        """Return how many rows each site holds out; None if none does."""
+        if not any(info.held_out for info in infos):
+            return None
+        no_labels = KINDS[infos[0].kind].empty(len(self.classes))
+        return HeldOut(nothing, no_labels, tuple(accumulate((info.held_out for info in infos), initial=0)))
 
 
 def check_alike(infos: Sequence[SiteInfo], classes: tuple[str, ...]) -> None:
@@ -218,6 +237,7 @@ def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
                 None if oracle.truth is None else oracle.truth[a:b],
                 fed.attribute,
                 scales=False,
+                together=None if fed.together is None else fed.together[a:b],
             )
         )
     return server, sites
@@ -242,6 +262,9 @@ def put_together(server: ServerFiles, sites: Sequence[SiteFiles], scale: Scale) 
         public=x[:0] if server.public is None else scale(server.public),
         trusted=server.trusted and replace(server.trusted, x=scale(server.trusted.x)),
         attribute=server.attribute,
+        together=None
+        if sites[0].together is None
+        else torch.cat([s.together for s in sites if s.together is not None]),
     ).check()
     truths = [site.truth for site in sites if site.truth is not None]
     truth = torch.cat(truths) if len(truths) == len(sites) else None

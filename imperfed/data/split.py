@@ -17,7 +17,7 @@ class SplitConfig:
     sites: int = 4  # K
     partition: Partition = DIRICHLET  # which site gets which rows; parameters in the section [partition]
     test: float = 0.2  # share of each site's rows on which it is tested; 0 for data without true classes
-    validation: float = 0.0  # label: share of all rows, at no site, for choosing settings
+    validation: float = 0.0  # share of each site's training rows that it holds out to judge rounds; label: of all rows
     standardise: bool = False  # images: scale every channel to mean 0 and deviation 1, as is always done with tables
     common_test: bool = False  # every site is tested on the official test set, and `test` is not used
     trusted: float = 0.0  # share of all rows, drawn i.i.d., that only the server holds, with their true classes

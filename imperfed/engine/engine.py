@@ -24,6 +24,7 @@ from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
 from imperfed.engine.backends.base import Backend, Reply
 from imperfed.engine.backends.process import ProcessBackend
+from imperfed.engine.best_round import BestRound
 from imperfed.engine.failures import Failure, NotFinite
 from imperfed.engine.local_training import Local
 from imperfed.engine.population import ModelEvaluator, Population, Scores
@@ -57,7 +58,7 @@ class Engine:
         device: torch.device = CPU,
     ) -> None:
         if algorithm.pools_data:
-            local = replace(local, steps=local.steps * len(federation.sites))
+            local = for_all(local, len(federation.sites))
             federation = federation.pooled()
         self.rounds = rounds
         self.on_duty = max(1, round(rounds.participation * len(federation.sites)))
@@ -67,6 +68,13 @@ class Engine:
             refuse_misfits(algorithm, local, layout, federation, defence, self.on_duty)
             row = layout.row(network)
             state = State.fresh(algorithm, objective, federation, layout, row, defence_memory(defence))
+        if federation.validation is not None:
+            state.best = BestRound.fresh(len(federation.sites), rounds.keep_best)
+        elif rounds.patience:
+            raise UsageError(
+                f"rounds.patience = {rounds.patience} ends a run by rows that the sites hold out, and none does; set "
+                "split.validation, such as 0.1 (with partition = label no site holds rows out)"
+            )
         runtime = SiteRuntime(RunSpec(algorithm, objective, layout, local, seed), _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator)
         self.server = Server(self.population, _net(network, layout), defence)
@@ -104,14 +112,15 @@ class Engine:
 
     def run(self, watch: Callable[[RoundReport], None], stop: Callable[[], bool], checkpoint: Path | None) -> bool:
         """Run to the last round. Return False if `stop` ended the run earlier; the checkpoint is then up to date."""
-        while self.state.round < self.rounds.rounds:
+        while not self.ended:
             began = time.perf_counter()
             report = self.round(self.state.round)
             report.seconds = time.perf_counter() - began
             self.state.round += 1
-            last = self.state.round == self.rounds.rounds
-            if last or self.state.round % self.rounds.evaluate_every == 0:
-                report.personal, report.common = self.evaluate()
+            if self.state.round == self.rounds.rounds or self.state.round % self.rounds.evaluate_every == 0:
+                report.personal, report.common = self.evaluate(ahead=not self.ended)
+                self.validate(report)
+            last = self.ended
             watch(report)
             stopped = stop()  # after `watch`, which may ask for it
             if checkpoint and (last or stopped or self.state.round % self.rounds.checkpoint_every == 0):
@@ -119,6 +128,30 @@ class Engine:
             if stopped and not last:
                 return False
         return True
+
+    @property
+    def ended(self) -> bool:
+        """Whether no round follows: all are done, or the held-out rows have shown no gain for long enough."""
+        best, patience = self.state.best, self.rounds.patience
+        return self.state.round >= self.rounds.rounds or (best is not None and 0 < patience <= best.waited)
+
+    def validate(self, report: RoundReport) -> None:
+        """Judge a round that was evaluated by the rows that the sites hold out, if they do."""
+        if (best := self.state.best) is not None:
+            report.validity = {k: one for k, one in self.backend.validate().items() if one.known}
+            report.validation = best.judge(self.state.round, report.validity, self.state.flat())
+            report.best = best.round
+            report.sent |= {"validation": (2,)}
+
+    def return_to_best(self) -> int:
+        """Take over the state of the best round, if that is wanted; return the round whose state this now is."""
+        best = self.state.best
+        if best is None or not best.state:
+            return self.state.round
+        if best.round < self.state.round:
+            self.state.return_to_best()
+            self.figures = None
+        return best.round
 
     def sample(self, round: int) -> tuple[int, ...]:
         """Return the sites on duty in this round, in order."""
@@ -215,10 +248,13 @@ class Engine:
             raise QuorumError(f"{when} every site must answer. {self.name_failures(failed)}")
         return [reply for reply in replies.values() if isinstance(reply, Reply)]
 
-    def evaluate(self) -> tuple[dict[int, Scores], Scores]:
-        """Return the scores of every site's model, and of the global model if there is one; computed once per round."""
+    def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
+        """Return the scores of every site's model, and of the global model if there is one; computed once per round.
+
+        `ahead`: whether another round may follow.
+        """
         if self.figures is None or self.figures[0] != self.state.round:
-            self.figures = (self.state.round, *self.backend.evaluate())
+            self.figures = (self.state.round, *self.backend.evaluate(ahead))
         return self.figures[1:]
 
     def inferred_labels(self) -> Tensor | None:
@@ -263,6 +299,12 @@ def refuse_misfits(
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
     if local.weight_decay and sums:
         raise UsageError(f"local.weight_decay acts in local steps, and here {algorithm.name} makes none; set it to 0")
+
+
+def for_all(local: Local, sites: int) -> Local:
+    """Return how one site trains in the place of so many."""
+    steps = {name: sites * getattr(local, name) for name in ("steps", "min_steps", "max_steps")}
+    return replace(local, **steps)
 
 
 def defence_memory(defence: Defence | None) -> Callable[[int], Tree]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import LocalResult, LocalStep
-from imperfed.core.errors import not_negative, positive
+from imperfed.core.errors import UsageError, not_negative, positive
 from imperfed.core.labels import Labels
 from imperfed.core.network import Net
 from imperfed.core.objective import Objective
@@ -24,6 +24,8 @@ class Local:
 
     steps: int = 40  # tau
     epochs: int = 0  # if positive, this many passes over a site's rows instead of a fixed number of steps
+    min_steps: int = 0  # with epochs: a small site makes at least this many steps
+    max_steps: int = 0  # with epochs: a large site makes at most this many steps; 0: as many as there are
     batch: int = 32
     lr: float = 0.01  # eta
     momentum: float = 0.9
@@ -32,10 +34,18 @@ class Local:
     def __post_init__(self) -> None:
         positive("local", steps=self.steps, batch=self.batch, lr=self.lr)
         not_negative("local", epochs=self.epochs, momentum=self.momentum, weight_decay=self.weight_decay)
+        not_negative("local", min_steps=self.min_steps, max_steps=self.max_steps)
+        if (self.min_steps or self.max_steps) and not self.epochs:
+            raise UsageError("local.min_steps and local.max_steps bound the steps of local.epochs; set local.epochs")
+        if 0 < self.max_steps < self.min_steps:
+            raise UsageError(f"local.min_steps ({self.min_steps}) is above local.max_steps ({self.max_steps})")
 
     def steps_of(self, n: int) -> int:
         """Return the number of local steps of a site with n rows."""
-        return self.epochs * -(-n // self.batch) if self.epochs else self.steps
+        if not self.epochs:
+            return self.steps
+        steps = max(self.epochs * -(-n // self.batch), self.min_steps)
+        return min(steps, self.max_steps) if self.max_steps else steps
 
 
 STRETCH = 1 << 21

@@ -12,9 +12,10 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.exchange import Exchange
 from imperfed.core.federation import Federation
+from imperfed.core.labels.validity import UNKNOWN, Validity
 from imperfed.core.network import Net
 from imperfed.engine.local_training import SiteData
-from imperfed.engine.site import RunSpec, Site, SiteRuntime
+from imperfed.engine.site import RunSpec, Site, SiteRuntime, validate
 from imperfed.engine.state import Groups, State
 
 Scores = dict[str, tuple[float, int]]
@@ -106,6 +107,11 @@ class Population:
             return {}
         server = self.state.server
         return self.evaluator.common(self.load(0, server["w"], server["buffers"]))
+
+    def validate(self, k: int) -> Validity:
+        """Return how far a site's model agrees with the labels of the rows that the site holds out."""
+        held = self.federation.validation
+        return UNKNOWN if held is None else validate(self.load(k, *self.shared_model(k)), held, k)
 
     def infer_labels(self, k: int) -> Tensor | None:
         """Return the labels that a site infers for its training rows, as probabilities; None if it infers none."""

@@ -7,6 +7,7 @@ from typing import Literal
 
 from imperfed.core.context import SiteVerdict
 from imperfed.core.errors import UsageError, not_negative, positive
+from imperfed.core.labels.validity import UNKNOWN, Validity
 from imperfed.engine.failures import Failure
 from imperfed.engine.population import Scores
 
@@ -23,6 +24,8 @@ class Rounds:
     on_failure: Literal["skip", "retry", "stop"] = "skip"  # a failed site: leave it out, ask it again, or end the run
     retries: int = 2
     quorum: float = 0.5  # share of a round's sites that must answer
+    patience: int = 0  # with split.validation: end after this many evaluated rounds without a better score; 0: never
+    keep_best: bool = True  # with split.validation: the results are those of the best round, not of the last one
     target: float = 0.0  # figure, as a fraction; the first round to reach it and the time taken are reported; 0: none
 
     def __post_init__(self) -> None:
@@ -34,6 +37,7 @@ class Rounds:
             checkpoint_every=self.checkpoint_every,
         )
         not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
+        not_negative("rounds", patience=self.patience)
         if max(self.participation, self.quorum, self.target) > 1:
             raise UsageError("rounds.participation, rounds.quorum and rounds.target are shares, so at most 1")
 
@@ -56,3 +60,9 @@ class RoundReport:
     verdicts: list[SiteVerdict] = field(default_factory=list)
     personal: dict[int, Scores] = field(default_factory=dict)
     common: Scores = field(default_factory=dict)
+    validity: dict[int, Validity] = field(default_factory=dict)
+    """How far each site's model agrees with the labels of the rows that the site holds out; empty if not evaluated."""
+    validation: Validity = UNKNOWN
+    """The mean over the sites, by weight."""
+    best: int = 0
+    """The best round so far, counted from 1; 0: none."""

@@ -56,7 +56,8 @@ class Server:
     def local(self) -> Local:
         """Return how the server trains on its own rows: with as many steps as a site makes on average."""
         local = self.population.spec.local
-        return replace(local, steps=round(mean(map(local.steps_of, self.population.sizes))), epochs=0)
+        steps = round(mean(map(local.steps_of, self.population.sizes)))
+        return replace(local, steps=steps, epochs=0, min_steps=0, max_steps=0)
 
     def training(self, round: int) -> Callable[[Tree], LocalResult]:
         """Return a function that trains on the server's own rows in this round."""

@@ -13,6 +13,8 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, SiteContext
 from imperfed.core.exchange import Exchange, Query
+from imperfed.core.federation import HeldOut
+from imperfed.core.labels.validity import UNKNOWN, Validity
 from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
 from imperfed.engine.failures import Failure
@@ -172,8 +174,19 @@ class SiteRuntime:
         up = query.respond(self.context(site, down, one_step, net))
         return SiteUpdate(up, 0.0, site.personal, {}, {})
 
-    @torch.no_grad()
     def infer_labels(self, site: Site, net: Net) -> Tensor | None:
         """Return the labels that a site infers for its own rows, as probabilities; None if it infers none."""
-        logits = torch.cat([net(x) for x in site.data.x.split(1024)])
+        logits = logits_of(net, site.data.x)
         return self.spec.objective.infer_labels(logits, site.data.labels, site.data.rows)
+
+
+@torch.no_grad()
+def logits_of(net: Net, x: Tensor) -> Tensor:
+    """Return the logits of all rows."""
+    return torch.cat([net(part) for part in x.split(1024)])
+
+
+def validate(net: Net, held: HeldOut, site: int) -> Validity:
+    """Return how far a network in evaluation mode agrees with the labels of the rows that a site holds out."""
+    x, labels = held.at(site)
+    return labels.validity(logits_of(net, x).cpu()) if len(x) else UNKNOWN

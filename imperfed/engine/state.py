@@ -21,6 +21,7 @@ from imperfed.core.errors import DataError
 from imperfed.core.federation import Federation
 from imperfed.core.network import Layout
 from imperfed.core.objective import Objective
+from imperfed.engine.best_round import BestRound
 
 
 def shared(like: Tensor) -> Tensor:
@@ -63,6 +64,8 @@ class State:
     """[K, ...]: what each site remembers."""
     rows: Tree
     """[N, ...]: what is remembered about each example."""
+    best: BestRound | None = None
+    """The best round so far; None where no site holds rows out."""
 
     @classmethod
     def fresh(
@@ -114,28 +117,60 @@ class State:
         return tree
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint, completely or not at all."""
-        from safetensors.torch import save_file
-
-        tree, metadata = {n: t.contiguous() for n, t in self.flat().items()}, {"round": json.dumps(self.round)}
-        write_durably(path, lambda partial: save_file(tree, partial, metadata))
+        """Write a checkpoint, completely or not at all; the state of the best round is written before it."""
+        metadata, best = {"round": json.dumps(self.round)}, self.best
+        if best is not None:
+            metadata["best"] = best.words()
+            if best.state and best.written != best.round:
+                _write(best.path(path), best.state, {})
+                best.written = best.round
+        _write(path, self.flat(), metadata)
+        if best is not None:
+            best.forget_others(path)
 
     def restore(self, path: Path) -> None:
         """Restore a checkpoint of the same run."""
-        from safetensors import SafetensorError, safe_open
-
         own = self.flat()
+        saved, metadata = _read(path, own)
         try:
-            with safe_open(path, framework="pt") as f:
-                saved = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (it is not a mapping)
-                round = int(json.loads(f.metadata()["round"]))
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            round = int(json.loads(metadata["round"]))
+            if self.best is not None:
+                self.best.read(metadata["best"])
+        except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a readable checkpoint ({error})") from error
-        if {n: (t.shape, t.dtype) for n, t in saved.items()} != {n: (t.shape, t.dtype) for n, t in own.items()}:
-            raise DataError(f"{path}: the checkpoint belongs to another configuration or to other data than this run")
+        if self.best is not None and self.best.keep and self.best.round:
+            self.best.state = _read(self.best.path(path), own)[0]
         for name, t in saved.items():
             own[name].copy_(t)
         self.round = round
+
+    def return_to_best(self) -> None:
+        """Take over the state of the best round; the number of rounds completed stays as it is."""
+        assert self.best is not None
+        for name, t in self.flat().items():
+            t.copy_(self.best.state[name])
+
+
+def _write(path: Path, tree: Tree, metadata: dict[str, str]) -> None:
+    from safetensors.torch import save_file
+
+    contiguous = {name: t.contiguous() for name, t in tree.items()}
+    write_durably(path, lambda partial: save_file(contiguous, partial, metadata))
+
+
+def _read(path: Path, like: Tree) -> tuple[Tree, dict[str, str]]:
+    """Return the tensors of a checkpoint, which must have the names, shapes and types of `like`, and its words."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as f:
+            saved = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (it is not a mapping)
+            metadata = f.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise DataError(f"{path}: not a readable checkpoint ({error})") from error
+    if {n: (t.shape, t.dtype) for n, t in saved.items()} != {n: (t.shape, t.dtype) for n, t in like.items()}:
+        raise DataError(f"{path}: the checkpoint belongs to another configuration or to other data than this run")
+    return saved, metadata
 
 
 def nbytes(tree: Tree) -> int:

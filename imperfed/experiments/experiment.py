@@ -25,6 +25,7 @@ from imperfed.data.federate import FederatedData, federate
 from imperfed.data.files.declaration import FILE, Declaration, is_federation, read_declaration
 from imperfed.data.files.memory import IN_MEMORY
 from imperfed.data.files.reading import read_sites
+from imperfed.data.held_out import hold_out, share_at_sites
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
 from imperfed.data.sources import load, sources
@@ -39,7 +40,7 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 from imperfed.models import build
 from imperfed.report import write_report
-from imperfed.results.folder import RunFolder
+from imperfed.results.folder import Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.repair import write_repair
 from imperfed.results.summary import DataFacts, Summary
@@ -76,7 +77,8 @@ class Experiment:
         self.config = config
         self.hardware = Hardware.of(config.run)
         self.hardware.prepare()
-        self.data, self.repair_result = _around(config, data or load_data(config))
+        self.at_sites, self.repair_result = _around(config, data or load_data(config))
+        self.data = hold_out(self.at_sites, share_at_sites(config.split), config.run.data_seed)
         if config.method.needs_server_rows and self.data.federation.trusted is None:
             raise UsageError(f"{config.run.method} needs labelled rows at the server: {TO_TRUST}")
         self.objective = choose_objective(config, self.data)
@@ -110,7 +112,7 @@ class Experiment:
             nonlocal lap
             lap, before = time.perf_counter(), lap
             timed = [time_taken(report)] if self.config.rounds.target else []
-            folder.append(metrics(report, trained, self.data.federation.sites, self.evaluator.one_test) + timed)
+            folder.append(self._metrics(report) + timed)
             for line in log_lines(report, trained):
                 folder.log(line)
             watch.round(report, lap - before)
@@ -127,9 +129,17 @@ class Experiment:
         elif not ended:
             folder.log(f"interrupted after round {engine.state.round}; checkpoint written")
             raise Interrupted(f"interrupted; continue with: imperfed resume {folder.path}")
+        engine.return_to_best()
         summary = self._write_results(folder, round(time.perf_counter() - begun, 3))
+        if summary.validation is not None:
+            folder.log(summary.validation.sentence(summary.rounds))
         write_report(folder)
         return summary
+
+    def _metrics(self, report: RoundReport) -> list[Record]:
+        federation, trained = self.data.federation, self.engine.population.federation.sites
+        name = federation.labels.validity_name()
+        return metrics(report, trained, federation.sites, self.evaluator.one_test, name)
 
     def _shorten(self, folder: RunFolder) -> None:
         """Make the rounds so far all rounds of the run, so that its results are complete."""
@@ -148,8 +158,9 @@ class Experiment:
         if self.config.rounds.target:
             target = TargetReached.find(folder.records(), self.evaluator.metric, self.config.rounds.target)
         if self.repair_result is not None and self.config.repair is not None:
-            name, federation = self.config.repair.name, self.data.federation
-            repair = write_repair(folder, name, self.repair_result, federation, self.evaluator)
+            evaluator = make_evaluator(self.config, self.at_sites)  # a repair is about all rows
+            federation = self.at_sites.federation
+            repair = write_repair(folder, self.config.repair.name, self.repair_result, federation, evaluator)
         outcome = finish_simulation(folder, self.engine, self.data, self.evaluator, self.config.run)
         outcome = replace(outcome, seconds=seconds, target=target, repair=repair)
         return write_summary(folder, self.data, self.evaluator, outcome)
@@ -337,7 +348,7 @@ def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:
 def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Compute the figures of the models in a run's folder again, on the sites' test sets."""
     config = folder.config()
-    data = load_data(config)
+    data = hold_out(load_data(config), share_at_sites(config.split), config.run.data_seed)
     refuse_other_rows(folder, data.federation)
     evaluator, federation = make_evaluator(config, data), data.federation
     shape = shape_of(federation)

@@ -10,6 +10,7 @@ from imperfed.data.files.declaration import called
 from imperfed.report import missing_section as missing
 from imperfed.report import repair_section as repair
 from imperfed.report import sections
+from imperfed.report import validation_section as validation
 from imperfed.report.defence_section import suspicions
 from imperfed.report.fairness_section import fairness
 from imperfed.report.run_files import Event, RunFiles
@@ -34,7 +35,7 @@ def content(run: RunFiles) -> dict[str, Any]:
     """Return everything that the page shows, in order."""
     settings = run.config.run
     own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
-    later = (sections.candidate_sets(run), *own, sections.confidence(run), sections.data(run))
+    later = (validation.section(run), sections.candidate_sets(run), *own, sections.confidence(run), sections.data(run))
     return {
         "title": f"{settings.method} on {run.summary.data if run.summary else called(settings.data)}",
         "about": about(run),
@@ -82,17 +83,24 @@ def about(run: RunFiles) -> list[str]:
     return [
         *([f"objective {objective}"] if objective else []),
         many(len(run.sites) or config.split.sites, "site"),
-        many(config.rounds.rounds, "round"),
+        rounds(run),
         f"seed {config.run.seed}",
         f"seed of the data {config.run.data_seed}",
     ]
+
+
+def rounds(run: RunFiles) -> str:
+    """Say how many rounds there are, and how many were made if the run ended early."""
+    planned = many(run.config.rounds.rounds, "round")
+    early = run.summary and run.summary.validation and run.summary.validation.early
+    return f"{run.summary.rounds} of {planned}" if run.summary and early else planned
 
 
 def tiles(run: RunFiles) -> list[Tile]:
     """Return the headline figures; none if nothing was measured."""
     overall, what = run.overall, named(run.metric)
     measured = [row for row in run.sites if row.value is not None]
-    when = "" if run.summary else f", after round {run.measured}"
+    when = validation.when(run) if run.summary else f", after round {run.measured}"
     if not measured:
         return [common_tile(what, *run.common, when)] if run.common else []
     n = f"n = {count(overall.n)}"

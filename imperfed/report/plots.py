@@ -56,10 +56,11 @@ def curves(
     ylabel: str,
     one: str,
     common: Mapping[int, float] | None = None,
+    common_name: str = "global model",
 ) -> Markup:
     """Draw the mean over the sites per round with a band from lowest to highest, and a line of the global model.
 
-    `one` names the line if every round has a single value.
+    `one` names the line if every round has a single value; `common_name` is what the other line shows.
     """
 
     def draw(ax: Axes) -> None:
@@ -72,7 +73,7 @@ def curves(
         mean = [math.fsum(sites[r]) / len(sites[r]) for r in rounds]
         ax.plot(rounds, mean, color=ACCENT, marker=marker, markersize=3, label="mean over sites" if several else one)
         if common:
-            ax.plot(list(common), list(common.values()), color=INK, linestyle=(0, (4, 2)), label="global model")
+            ax.plot(list(common), list(common.values()), color=INK, linestyle=(0, (4, 2)), label=common_name)
         ax.set(xlabel="round", ylabel=ylabel)
         ax.margins(x=0.02)
         ax.locator_params(axis="x", integer=True)

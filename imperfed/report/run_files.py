@@ -98,7 +98,7 @@ def read_run(folder: RunFolder) -> RunFiles:
         metric=metric,
         sites=sites,
         overall=OverSites.of([(row.value, row.test) for row in sites if row.value is not None]),
-        common=last(history.get(f"{COMMON}{metric}", {})).get("*"),
+        common=kept(history.get(f"{COMMON}{metric}", {}), summary).get("*"),
         sent=summary.sent if summary else sent(records),
         labels=label_files(folder, sites) if summary and isinstance(summary.labels, ResolvedLabels) else None,
         events=events(_text(folder.path / "log.txt").splitlines()),
@@ -122,6 +122,12 @@ def leading(history: Mapping[str, Course]) -> str | None:
 def last(course: Course) -> dict[str, Figure]:
     """Return the figures of the last round that has any."""
     return course[max(course)] if course else {}
+
+
+def kept(course: Course, summary: Summary | None) -> dict[str, Figure]:
+    """Return the figures of the round whose models are kept: the best one by rows held out, or else the last."""
+    best = summary.validation if summary else None
+    return course.get(best.round, {}) if best is not None and best.kept else last(course)
 
 
 def rows_of(summary: Summary) -> list[SiteRow]:

@@ -209,6 +209,9 @@ def dealt(facts: DataFacts) -> list[str]:
     if facts.common_test_rows:
         measured = "; every site is evaluated on it" if facts.common_test else ""
         sentences.append(f"A common test set of {many(facts.common_test_rows, 'row')} belongs to no site{measured}.")
+    if facts.held_out_rows is not None:
+        held = many(sum(facts.held_out_rows), "further row")
+        sentences.append(f"The sites hold out {held} of their own, with the labels as given, to judge rounds by.")
     if facts.validation_rows:
         sentences.append(f"Settings are chosen on {many(facts.validation_rows, 'further row')}.")
     if facts.most_frequent:

@@ -9,6 +9,7 @@ MEANINGS = {
     "w": "shared weights",
     "buffers": "shared buffers (running means and variances)",
     "annotated": "number of rows annotated for each class",
+    "validation": "score on the rows held out, and its weight",
 }
 
 

@@ -78,7 +78,8 @@ class RunFolder:
         if not path.exists():
             return None
         summary = parse(path, Summary.from_json, "delete it, and `imperfed resume` the run to write it again")
-        return summary if summary.rounds >= self.config().rounds.rounds else None
+        early = summary.validation is not None and summary.validation.early
+        return summary if early or summary.rounds >= self.config().rounds.rounds else None
 
     def environment(self) -> dict[str, Any]:
         """Return the hardware and the versions of the run; empty if the file was deleted."""

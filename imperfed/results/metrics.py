@@ -11,16 +11,18 @@ from imperfed.evaluation.fairness import FAIR, course
 from imperfed.results import defence
 from imperfed.results.folder import Record
 
+VALIDATION = "validation/"
+"""Prefix of the scores on rows that the sites hold out; their n is the weight, rounded."""
 SENT = "sent/"
 """Prefix of metrics that count the numbers sent under one name by each site in a round."""
 
 
 def metrics(
-    report: RoundReport, trained: Sequence[str], evaluated: Sequence[str], one_test: bool = False
+    report: RoundReport, trained: Sequence[str], evaluated: Sequence[str], one_test: bool = False, figure: str = ""
 ) -> list[Record]:
     """Return a round's lines of `metrics.jsonl`: round x site x metric; site "*" for figures of no particular site.
 
-    `one_test`: whether all sites are evaluated on the same test rows.
+    `one_test`: whether all sites are evaluated on the same test rows. `figure`: what the score on rows held out is.
     """
     lines: list[Record] = []
 
@@ -38,6 +40,9 @@ def metrics(
         add("*", metric, value, n=n)
     for metric, (value, n) in report.common.items():
         add("*", f"test/global/{metric}", value, n=n)
+    for k, (score, weight) in report.validity.items():
+        add(trained[k], f"{VALIDATION}{figure}", score, n=round(weight))
+    add("*", f"{VALIDATION}{figure}", report.validation.score, n=round(report.validation.weight))
     for site, metric, value in defence.figures(report.verdicts, trained):
         add(site, metric, value)
     add("*", "bytes/down", report.down)
@@ -57,5 +62,7 @@ def log_lines(report: RoundReport, trained: Sequence[str]) -> list[str]:
     head = f"round {report.round + 1}:"
     loss = sum(report.losses.values()) / max(len(report.losses), 1)
     lines = [f"{head} {len(report.who) - len(report.failures)} of {len(report.who)} sites answered, loss {loss:.4f}"]
+    if report.validation.known:
+        lines[0] += f", validation {100 * report.validation.score:.2f} % (best: round {report.best})"
     lines += [f"{head} {trained[k]} failed: {failure.reason}" for k, failure in report.failures.items()]
     return lines + [f"{head} {note}" for note in report.notes]

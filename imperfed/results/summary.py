@@ -59,6 +59,32 @@ class GlobalFigure(Part, frozen=True):
     n: int
 
 
+class ValidationSummary(Part, frozen=True):
+    """The best round by the rows that the sites hold out from training."""
+
+    figure: str
+    """The name of the score, which depends on the kind of labels."""
+    round: int
+    """The best round; 0 if the rows held out say nothing."""
+    score: float | None
+    """The score of that round: the mean over sites, weighted by how much their rows say."""
+    rows: int
+    """The number of rows held out."""
+    kept: bool
+    """Whether models, labels and figures are those of the best round; otherwise of the last one."""
+    early: bool
+    """Whether the run ended before its last round, because no later round was better."""
+
+    def sentence(self, rounds: int) -> str:
+        """Return which round was best, and why the run ended, after so many rounds."""
+        if not self.round:
+            return f"the {self.rows} rows held out say nothing about any model, so the last round is kept"
+        score = "" if self.score is None else f" ({self.figure} {100 * self.score:.2f} %)"
+        best = f"best of {rounds} rounds by {self.rows} rows held out: round {self.round}{score}"
+        results = "the results are those of that round" if self.kept else "the results are those of the last round"
+        return f"{best}; {results}{'; ended early, since no later round was better' if self.early else ''}"
+
+
 class SiteSummary(Part, frozen=True, omit_defaults=True):
     """One site."""
 
@@ -225,6 +251,9 @@ class DataFacts(Part, frozen=True, kw_only=True, omit_defaults=True):
     trusted_rows: int = 0
     """Labelled rows at the server."""
     validation_rows: int = 0
+    """Labelled rows of no site, on which settings are chosen."""
+    held_out_rows: tuple[int, ...] | None = None
+    """Rows that each site holds out from training, to judge rounds by."""
     common_test: bool = False
     """Whether every site is evaluated on the common test set."""
     examples: int | None = None
@@ -317,6 +346,7 @@ class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
     labels: LabelSummary | None = None
     by_class: tuple[ClassSummary, ...] = ()
     target: TargetReached | None = None
+    validation: ValidationSummary | None = None
     repair: RepairSummary | None = None
     suspicions: DefenceSummary | None = None
     fairness: FairnessSummary | None = None

@@ -19,7 +19,15 @@ from imperfed.results.labels import LabelOutcome, write_labels
 from imperfed.results.metrics import sent
 from imperfed.results.missing import by_class, class_aurocs_of
 from imperfed.results.models import write_models
-from imperfed.results.summary import DataFacts, GlobalFigure, OverSites, RepairSummary, SiteSummary, Summary
+from imperfed.results.summary import (
+    DataFacts,
+    GlobalFigure,
+    OverSites,
+    RepairSummary,
+    SiteSummary,
+    Summary,
+    ValidationSummary,
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,7 @@ class RunOutcome:
     seconds: float | None = None
     target: TargetReached | None = None
     repair: RepairSummary | None = None
+    validation: ValidationSummary | None = None
 
 
 def finish_simulation(
@@ -58,6 +67,22 @@ def finish_simulation(
         labels=labels,
         class_aurocs=class_aurocs_of(engine, evaluator),
         account=spec.algorithm.figures(engine.state.servers[0]),
+        validation=judged_by_validation(engine),
+    )
+
+
+def judged_by_validation(engine: Engine) -> ValidationSummary | None:
+    """Return the best round by the rows that the sites hold out; None if they hold none out."""
+    best, held = engine.state.best, engine.population.federation.validation
+    if best is None or held is None:
+        return None
+    return ValidationSummary(
+        figure=held.labels.validity_name(),
+        round=best.round,
+        score=figure(best.score),
+        rows=held.starts[-1],
+        kept=bool(best.state),
+        early=engine.state.round < engine.rounds.rounds and engine.ended,
     )
 
 
@@ -87,6 +112,7 @@ def write_summary(folder: RunFolder, data: FederatedData, evaluator: Evaluator, 
         labels=outcome.labels.summary,
         by_class=by_class(outcome.class_aurocs, federation, evaluator),
         target=outcome.target,
+        validation=outcome.validation,
         repair=outcome.repair,
         suspicions=write_verdicts(folder, facts.adversaries),
         fairness=evaluator.fairness(list(outcome.personal.values()), run.seed),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
-from imperfed.testing import clauses, mishaps
+from imperfed.testing import clauses, held_out_clause, mishaps
 from imperfed.testing.cases import Case, cases_of
 
 CLAUSES: tuple[Callable[[Case], None], ...] = (
@@ -15,6 +15,7 @@ CLAUSES: tuple[Callable[[Case], None], ...] = (
     clauses.workers_make_no_difference,
     clauses.one_program_for_all_makes_no_difference,
     clauses.resuming_makes_no_difference,
+    held_out_clause.the_best_round_is_found_again,
     clauses.truth_makes_no_difference,
     clauses.inputs_are_not_mutated,
     clauses.nothing_changes_before_an_answer_is_accepted,

@@ -21,7 +21,7 @@ from imperfed.core.errors import ImperfedError
 from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.objective import Objective
 from imperfed.engine.engine import Engine
-from imperfed.testing import CLAUSES, clauses, mishaps
+from imperfed.testing import CLAUSES, clauses, held_out_clause, mishaps
 from imperfed.testing.cases import Case
 from imperfed.testing.toy import Plain
 from tests.support.methods import averaging
@@ -231,6 +231,7 @@ BREACHES: list[tuple[Callable[[Case], None], Case]] = [
     (clauses.workers_make_no_difference, Case(averaging(), ByProcess())),
     (clauses.one_program_for_all_makes_no_difference, Case(averaging(), MeanOfAll())),
     (clauses.resuming_makes_no_difference, Case(averaging(), Counting())),
+    (held_out_clause.the_best_round_is_found_again, Case(averaging(), Counting())),
     (clauses.truth_makes_no_difference, Case(averaging(), Peeping())),
     (clauses.inputs_are_not_mutated, Case(Overwriting(), Plain())),
     (clauses.nothing_changes_before_an_answer_is_accepted, Case(Scribbling(), Plain())),

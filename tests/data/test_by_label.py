@@ -9,6 +9,7 @@ from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import Positive
 from imperfed.data.dataset import Dataset
 from imperfed.data.federate import FederatedData, federate
+from imperfed.data.held_out import share_at_sites
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.partitions.dirichlet import DirichletPartition
 from imperfed.data.partitions.iid import IIDPartition
@@ -117,9 +118,9 @@ def test_bad_settings(split: dict[str, float], complaint: str):
         cut(replace(LABEL, **split))
 
 
-def test_validation_rows_are_refused_where_no_partition_sets_them_apart():
-    with pytest.raises(UsageError, match="with partition = label only, not with iid; set it to 0"):
-        cut(SplitConfig(partition=IIDPartition(), validation=0.1))
+def test_other_partitions_leave_holding_out_to_the_sites():
+    assert share_at_sites(LABEL) == 0.0
+    assert share_at_sites(SplitConfig(partition=IIDPartition(), validation=0.1)) == 0.1
 
 
 def test_data_of_one_class_a_row_cannot_be_cut_so():

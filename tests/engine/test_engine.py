@@ -177,9 +177,9 @@ def test_figures_are_taken_once_after_a_round(monkeypatch: pytest.MonkeyPatch) -
     e = engine(Algorithm(), Plain(), SCENE, rounds=3, evaluate_every=2)
     taken, take = list[int](), e.backend.evaluate
 
-    def counted() -> Any:
+    def counted(ahead: bool) -> Any:
         taken.append(e.state.round)
-        return take()
+        return take(ahead)
 
     monkeypatch.setattr(e.backend, "evaluate", counted)
     e.go()

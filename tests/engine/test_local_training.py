@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
+from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact
 from imperfed.core.network import Layout, Net
 from imperfed.engine.local_training import Local, Plan, SiteData, batches, plan, train_locally, widen
@@ -150,3 +152,20 @@ def test_descend_remembers_visited_rows_only_and_leaves_the_shelf_alone() -> Non
     visited = torch.zeros(20, dtype=torch.bool).index_fill(0, p.rows.flatten(), True)
     assert torch.equal((rows["p"] != before).any(1), visited)
     assert torch.equal(data.rows["p"], before)
+
+
+@pytest.mark.parametrize(("n", "steps"), [(1, 5), (16, 5), (40, 10), (48, 12), (1000, 12)])
+def test_steps_follow_a_sites_size_between_a_floor_and_a_cap(n: int, steps: int) -> None:
+    local = Local(epochs=2, batch=8, min_steps=5, max_steps=12)
+    assert local.steps_of(n) == steps
+    assert len(make(n, epochs=2, batch=8, min_steps=5, max_steps=12).rows) == steps
+
+
+def test_a_floor_and_a_cap_bound_epochs_only() -> None:
+    with pytest.raises(UsageError, match=r"bound the steps of local\.epochs; set local\.epochs"):
+        Local(max_steps=5)
+    with pytest.raises(UsageError, match=r"local.min_steps \(7\) is above local.max_steps \(5\)"):
+        Local(epochs=1, min_steps=7, max_steps=5)
+    with pytest.raises(UsageError, match="min_steps"):
+        Local(epochs=1, min_steps=-1)
+    assert Local(epochs=1, batch=8, min_steps=7).steps_of(800) == 100

@@ -205,6 +205,9 @@ def test_with_passes_the_server_makes_as_many_steps_as_a_site_does_on_average() 
     passes = replace(LOCAL, epochs=3, batch=8)  # 6, 9, 12 and 12 steps at the sites; the server's 24 rows make 9
     runs = [engine(Served(), Plain(), SCENE, local, rounds=1).go() for local in (passes, replace(LOCAL, steps=10))]
     assert torch.equal(runs[0].state.server["w"], runs[1].state.server["w"])
+    bounded = replace(passes, min_steps=8, max_steps=10)  # 8, 9, 10 and 10 steps
+    runs = [engine(Served(), Plain(), SCENE, local, rounds=1).go() for local in (bounded, replace(LOCAL, steps=9))]
+    assert torch.equal(runs[0].state.server["w"], runs[1].state.server["w"])
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from imperfed.flower.messages.payload import Payload, unpack
 from imperfed.testing.clauses import RUN, found
 from tests.support.rehearsal import Apart
 
-CARD = {"name", "rows", "kind", "classes", "shape", "features", "tests", "several"}
-FIGURES = {"loss", "metrics", "values", "counts"}
+CARD = {"name", "rows", "kind", "classes", "shape", "features", "tests", "several", "held out"}
+FIGURES = {"loss", "validation", "metrics", "values", "counts"}
 SAID = CARD | FIGURES | {"done"}
 """All words that a site ever says."""
 

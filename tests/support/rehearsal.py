@@ -83,7 +83,7 @@ class Alone:
 
     def site(self, k: int) -> Tree:
         """What one site remembers, and the model with which it predicts."""
-        state, fed = self.engine.state, self.scene.federation
+        state, fed = self.engine.state, self.experiment.data.federation
         kept = {"personal": state.personal[k]} | {f"memory/{n}": t[k] for n, t in state.memory.items()}
         kept |= {f"rows/{n}": t[fed.starts[k] : fed.starts[k + 1]] for n, t in state.rows.items()}
         return kept | {f"model/{n}": t for n, t in self.engine.model(k).items()}

@@ -19,6 +19,7 @@ from imperfed.core.labels.memberships import Memberships
 from imperfed.core.labels.one_class import OneClass
 from imperfed.core.labels.positive import Positive
 from imperfed.core.labels.positives import Positives
+from imperfed.core.labels.validity import Validity
 from imperfed.core.registry import discover
 
 KINDS: dict[str, type[Labels]] = discover(__name__, __path__, (Labels,), key="kind")
@@ -37,4 +38,5 @@ __all__ = [
     "Positive",
     "Positives",
     "UnreadableError",
+    "Validity",
 ]

@@ -12,6 +12,7 @@ from torch import Tensor
 from imperfed.core.errors import DataError
 from imperfed.core.labels.base import SEPARATOR, Labels
 from imperfed.core.labels.counts import ClassCounts
+from imperfed.core.labels.validity import UNKNOWN, Validity
 
 PRESENT = 0.5
 """The probability from which a class is taken to be present."""
@@ -42,6 +43,20 @@ class Annotated(Labels):
     def predicted(cls, probability: Tensor, classes: Sequence[str]) -> list[str]:
         present = (probability >= PRESENT).tolist()
         return [SEPARATOR.join(name for name, marked in zip(classes, row, strict=True) if marked) for row in present]
+
+    @classmethod
+    def validity_name(cls) -> str:
+        return "auroc"
+
+    def validity(self, logits: Tensor) -> Validity:
+        """Return the mean AUROC over the classes that have annotated cells of both kinds; unknown where none has."""
+        areas, cells = [], 0
+        for own, marks in zip(logits.unbind(1), self.values.unbind(1), strict=True):
+            present, absent = own[marks == 1], own[marks == 0]
+            if len(present) and len(absent):
+                areas.append(_area(present, absent))
+                cells += len(present) + len(absent)
+        return Validity(sum(areas) / len(areas), float(cells)) if areas else UNKNOWN
 
     def check(self, where: str) -> None:
         self._check_matrix(where)
@@ -105,6 +120,13 @@ class Annotated(Labels):
             "confidence": [c if k else None for c, k in zip(confidence.tolist(), known.tolist(), strict=True)],
             "reason": [_reason(value, k) for value, k in lines],
         }
+
+
+def _area(present: Tensor, absent: Tensor) -> float:
+    """Return the share of pairs in which the row with the class has the higher logit; equal logits count one half."""
+    in_order = absent.contiguous().sort().values
+    below, not_above = (torch.searchsorted(in_order, present.contiguous(), right=right) for right in (False, True))
+    return float((below + not_above).sum()) / (2 * len(present) * len(absent))
 
 
 def _reason(value: int, known: bool) -> str:

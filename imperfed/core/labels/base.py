@@ -17,6 +17,7 @@ from torch import Tensor
 from imperfed.core.errors import DataError
 from imperfed.core.labels.counts import ClassCounts
 from imperfed.core.labels.label_cells import Cells, NoteRow
+from imperfed.core.labels.validity import UNKNOWN, Validity, consistency, ranking
 
 SEPARATOR = "|"
 """Separates the names of several classes in the tables that are written."""
@@ -105,6 +106,19 @@ class Labels(ABC):
         """Return the prediction for every row, in words."""
         return [classes[c] for c in probability.argmax(1).tolist()]
 
+    # -- how well a model agrees with them on rows that it was not trained on ------------------------------------------
+
+    @classmethod
+    def validity_name(cls) -> str:
+        """Return the name of the figure that `validity` computes."""
+        return "ranking" if cls.several else "consistency"
+
+    def validity(self, logits: Tensor) -> Validity:
+        """Score the logits of these rows, [n, C], against their labels as given: here, the classes they name."""
+        mentions = self.mentions()
+        if mentions is None:
+            return UNKNOWN
+        return ranking(logits, mentions) if self.several else consistency(logits, mentions)
     # -- what a learner that knows nothing of this kind makes of them --------------------------------------------------
 
     def weighted_examples(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from imperfed.core.errors import DataError
 from imperfed.core.labels.base import Labels
 from imperfed.core.labels.label_cells import Cells
+from imperfed.core.labels.validity import Validity
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,14 @@ class OneClass(Labels):
     @classmethod
     def from_classes(cls, y: Tensor, classes: int) -> Self:
         return cls(y, classes)
+
+    @classmethod
+    def validity_name(cls) -> str:
+        return "accuracy"
+
+    def validity(self, logits: Tensor) -> Validity:
+        """Return the share of rows whose highest logit is that of their label, right or wrong."""
+        return Validity.of(float((logits.argmax(1) == self.values).sum()), float(len(self)))
 
     @classmethod
     def unreadable(cls, classes: int) -> int:

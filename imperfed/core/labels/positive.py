@@ -11,6 +11,7 @@ from imperfed.core.labels.base import Labels
 from imperfed.core.labels.counts import ClassCounts
 from imperfed.core.labels.one_class import OneClass
 from imperfed.core.labels.positives import Positives, positive_counts
+from imperfed.core.labels.validity import Validity
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,13 @@ class Positive(OneClass):
     title: ClassVar[str] = "positives only, one per row"
     several: ClassVar[bool] = True
     ranked: ClassVar[bool] = True
+
+    @classmethod
+    def validity_name(cls) -> str:
+        return Positives.validity_name()
+
+    def validity(self, logits: Tensor) -> Validity:
+        return Positives.from_classes(self.values, self.classes).validity(logits)
 
     @classmethod
     def clean_kind(cls) -> type[Labels]:

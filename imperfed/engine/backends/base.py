@@ -9,6 +9,7 @@ from typing import Protocol
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.labels.validity import Validity
 from imperfed.engine.failures import Failure
 from imperfed.engine.population import Scores
 
@@ -33,8 +34,14 @@ class Backend(Protocol):
     def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return sum_k p_k grad f_k at the weights sent, and every site's mean loss."""
 
-    def evaluate(self) -> tuple[dict[int, Scores], Scores]:
-        """Return the scores of every site's model on its own test set, and of the global model if there is one."""
+    def evaluate(self, ahead: bool) -> tuple[dict[int, Scores], Scores]:
+        """Return the scores of every site's model on its own test set, and of the global model if there is one.
+
+        `ahead`: whether another round may follow, of which a backend may ask for the first answers at the same time.
+        """
+
+    def validate(self) -> dict[int, Validity]:
+        """Return how far each site's model agrees with the rows that the site holds out; called after `evaluate`."""
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities; None where none are inferred."""

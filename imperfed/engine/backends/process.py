@@ -10,6 +10,7 @@ from torch import Tensor
 
 from imperfed.core.errors import ImperfedError
 from imperfed.core.exchange import Train
+from imperfed.core.labels.validity import Validity
 from imperfed.engine.backends import worker
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.sequential import SequentialBackend
@@ -86,11 +87,15 @@ class ProcessBackend(SequentialBackend):
         size, in_order = -(-self.on_duty // stacks), sorted(sites)
         return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]
 
-    def evaluate(self) -> tuple[dict[int, Scores], Scores]:
+    def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of every site's model and of the global one."""
         tasks: list[Task] = [(worker.evaluate, (k,)) for k in range(self.population.evaluator.sites)]
         *sites, common = self._all([*tasks, (worker.evaluate_global, ())])
         return dict(enumerate(sites)), common
+
+    def validate(self) -> dict[int, Validity]:
+        """Return how far each site's model agrees with the rows that the site holds out."""
+        return dict(enumerate(self._all([(worker.validate, (k,)) for k in range(len(self.population.sizes))])))
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities."""

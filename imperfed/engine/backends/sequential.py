@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.exchange import Query, send_model
+from imperfed.core.labels.validity import Validity
 from imperfed.core.network import Net
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.task_pool import attempt
@@ -69,10 +70,14 @@ class SequentialBackend:
         rows = population.state.rows
         return weighted_gradient(population.spec, fed.x, fed.labels, net, rows, self.route, weights)
 
-    def evaluate(self) -> tuple[dict[int, Scores], Scores]:
+    def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of every site's model and of the global one."""
         sites = range(self.population.evaluator.sites)
         return {k: self.population.evaluate(k) for k in sites}, self.population.evaluate_global()
+
+    def validate(self) -> dict[int, Validity]:
+        """Return how far each site's model agrees with the rows that the site holds out."""
+        return {k: self.population.validate(k) for k in range(len(self.population.sizes))}
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities in host memory."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from imperfed.core.batch import Tree
 from imperfed.core.exchange import Train
+from imperfed.core.labels.validity import Validity
 from imperfed.engine.backends.sequential import respond as respond_for_one
 from imperfed.engine.backends.stacked import train_stacked
 from imperfed.engine.backends.task_pool import attempt, portable
@@ -58,6 +59,11 @@ def evaluate(worker: WorkerContext, k: int) -> Scores:
 def evaluate_global(worker: WorkerContext) -> Scores:
     """Return the scores of the global model."""
     return worker.population.evaluate_global()
+
+
+def validate(worker: WorkerContext, k: int) -> Validity:
+    """Return how far one site's model agrees with the rows that the site holds out."""
+    return worker.population.validate(k)
 
 
 def infer_labels(worker: WorkerContext, k: int) -> Any:

@@ -62,7 +62,7 @@ class Coordinator:
         try:
             with closing(self.experiment()) as experiment:
                 summary = experiment.go(self.folder, watch)
-                for k, why in self.backend.leave().items():
+                for k, why in self.backend.leave(summary.validation).items():
                     self.folder.log(f"{self.sites[k]} did not write its own report: {why}")
         finally:
             self.count()
@@ -77,7 +77,7 @@ class Coordinator:
         config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
 
         def make_backend(population: Population, on_duty: int, workers: int) -> FlowerBackend:
-            self.backend = FlowerBackend(self.transport, run_infos, config.rounds, population, on_duty)
+            self.backend = FlowerBackend(self.transport, run_infos, population, on_duty)
             return self.backend
 
         data = self.central.data(infos, scale)

@@ -10,18 +10,20 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.errors import QuorumError
 from imperfed.core.exchange import Exchange, Train
+from imperfed.core.labels.validity import Validity
 from imperfed.core.threads import one_thread
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.failures import Away, Failure, Misshapen
 from imperfed.engine.population import Population, Scores
-from imperfed.engine.schedule import Rounds
 from imperfed.engine.seeds import on_duty_in
 from imperfed.engine.site import OPENING
 from imperfed.engine.validate import REFUSED, check_answer
-from imperfed.flower.messages.payload import NO_EXCHANGE, Payload, RefusedError, Word, scores_of
+from imperfed.flower.messages.ending import ending_words
+from imperfed.flower.messages.payload import NO_EXCHANGE, Payload, RefusedError, Word, scores_of, validity_of
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.transport import Transport
 from imperfed.flower.site.store import FIRST
+from imperfed.results.summary import ValidationSummary
 
 ANSWERED = "answered"
 """In the coordinator's checkpoint: the exchange of each site's last accepted answer, [K, 2]."""
@@ -37,15 +39,15 @@ class FlowerBackend:
         self,
         transport: Transport,
         run_infos: Sequence[RunInfo],
-        rounds: Rounds,
         population: Population,
         on_duty: int,
     ) -> None:
-        self.transport, self.run_infos, self.rounds = transport, run_infos, rounds
+        self.transport, self.run_infos = transport, run_infos
         self.population, self.on_duty = population, on_duty
         population.state.memory = {ANSWERED: torch.tensor([FIRST] * len(run_infos))}
         self.early: dict[tuple[int, int], dict[int, Payload | Failure]] = {}
         """Answers to an exchange that came with the metrics of the previous round."""
+        self.validity: dict[int, Validity] = {}
         self.turn = OPENING
         self.notes: list[str] = []
         self.recent = self.base = population.state.memory[ANSWERED].clone()
@@ -73,11 +75,16 @@ class FlowerBackend:
         assert isinstance(total, Tensor)
         return total, torch.tensor([reply.loss for reply in replies])
 
-    def evaluate(self) -> tuple[dict[int, Scores], Scores]:
+    def evaluate(self, ahead: bool) -> tuple[dict[int, Scores], Scores]:
         """Return the metrics of every site that answers, and of the global model where there is one."""
         with one_thread():
             common = self.population.evaluate_global()
-        return self._evaluate(self.population.state.round) if self.population.evaluator.sites else {}, common
+        measured = self.population.evaluator.sites or self.population.federation.validation
+        return self._evaluate(self.population.state.round, ahead) if measured else {}, common
+
+    def validate(self) -> dict[int, Validity]:
+        """Return what the sites reported, with their metrics, about the rows that they hold out."""
+        return self.validity
 
     def inferred_labels(self) -> Tensor | None:
         """Return None: the inferred labels stay at the sites."""
@@ -86,34 +93,46 @@ class FlowerBackend:
     def close(self) -> None:
         """Do nothing: a run does not shut down its sites."""
 
-    def leave(self) -> dict[int, str]:
-        """Send every site its final model, for its own report; return why some could not write one."""
+    def leave(self, ending: ValidationSummary | None) -> dict[int, str]:
+        """Send every site its final model, for its own report; return why some could not write one.
+
+        `ending`: which round the model is from, where the sites hold rows out.
+        """
         payloads = {}
         for k, run_info in enumerate(self.run_infos):
             words: dict[str, Word] = {"round": self.population.state.round, "from": self._answered(k)}
+            words |= ending_words(ending)
             payloads[k] = run_info.payload(words, {"model": self._model(k)})
         replies = self.transport.send("query.leave", payloads, "the end")
         return {k: reply.reason for k, reply in replies.items() if isinstance(reply, Failure)}
 
     # -- messages -------------------------------------------------------------------------------------------------
 
-    def _evaluate(self, round: int) -> dict[int, Scores]:
+    def _evaluate(self, round: int, ahead: bool) -> dict[int, Scores]:
         """Ask every site for metrics, and those on duty in the next round also for their first answer in it."""
         K = len(self.run_infos)
-        duty = on_duty_in(self.population.spec.seed, round, K, self.on_duty) if round < self.rounds.rounds else ()
+        duty = on_duty_in(self.population.spec.seed, round, K, self.on_duty) if ahead else ()
         self._turn(round)
         payloads = {k: self._payload(k, round, 0 if k in duty else NO_EXCHANGE, evaluate=True) for k in range(K)}
         about = f"round {round + 1}" if duty else "the end"
         replies = self.transport.send("train" if duty else "evaluate", payloads, about)
         # A site that is away now may be back when the round begins, and is asked again then.
         self.early = {(round, 0): {k: replies[k] for k in duty if not isinstance(replies[k], Away)}}
-        metrics = {}
+        metrics, self.validity = {}, {}
         for k, reply in replies.items():
+            if isinstance(reply, Failure):
+                continue
             try:
-                metrics[k] = {} if isinstance(reply, Failure) else scores_of(reply)
+                metrics[k] = scores_of(reply)
+                self.validity[k] = validity_of(reply, self._cells(k))
             except RefusedError as error:
                 self.transport.tell(f"{self.transport.names[k]}: its metrics were refused: {error}")
         return {k: scores for k, scores in metrics.items() if scores}
+
+    def _cells(self, site: int) -> int:
+        """Return how many cells the labels of a site's held-out rows have: no figure can rest on more."""
+        federation = self.population.federation
+        return 0 if federation.validation is None else federation.validation.sizes()[site] * len(federation.classes)
 
     def _answers(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Payload | Failure]:
         """Return the answers that came with the metrics, each once, and ask for all others."""
@@ -132,6 +151,7 @@ class FlowerBackend:
             "evaluate": int(evaluate),
             "from": self._answered(site),
             "base": self.base[site].tolist(),
+            "best": self._best(site),
         }
         trees: dict[str, Tree] = {}
         if number != NO_EXCHANGE:
@@ -145,6 +165,14 @@ class FlowerBackend:
     def _answered(self, site: int) -> list[int]:
         """Return the exchange of a site's last accepted answer."""
         exchange: list[int] = self.population.state.memory[ANSWERED][site].tolist()
+        return exchange
+
+    def _best(self, site: int) -> list[int]:
+        """Return the exchange after which a site was in its state of the best round, which it keeps; else the first."""
+        best = self.population.state.best
+        if best is None or not best.state:
+            return list(FIRST)
+        exchange: list[int] = best.state[f"memory/{ANSWERED}"][site].tolist()
         return exchange
 
     def _model(self, site: int) -> Tree:

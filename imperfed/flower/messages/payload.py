@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -11,6 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from imperfed.core.batch import Tree
 from imperfed.core.errors import ImperfedError
+from imperfed.core.labels.validity import UNKNOWN, Validity
 from imperfed.engine.failures import KINDS, Failure
 from imperfed.engine.population import Scores
 
@@ -148,3 +150,21 @@ def scores_of(payload: Payload) -> Scores:
         raise RefusedError("its metrics are not a name, a value and a count each")
     pairs = zip(cast(list[float], values), cast(list[int], counts), strict=True)
     return dict(zip(cast(list[str], names), pairs, strict=True))
+
+
+def validity_words(validity: Validity) -> dict[str, Word]:
+    """Return how far a model agrees with the rows that a site holds out, as words; none where nothing is known."""
+    return {"validation": [validity.score, validity.weight]} if validity.known else {}
+
+
+def validity_of(payload: Payload, cells: int) -> Validity:
+    """Return it from a message, checked: it is only a claim. `cells`: the most that its weight can be."""
+    if "validation" not in payload.words:
+        return UNKNOWN
+    words = payload.several("validation")
+    if len(words) != 2 or any(type(word) is not float or not math.isfinite(word) for word in words):
+        raise RefusedError("its validation is not a score and a weight")
+    score, weight = cast(list[float], words)
+    if not (score <= 1 and 0 < weight <= cells):
+        raise RefusedError(f"its validation, {score:g} with weight {weight:g}, cannot be")
+    return Validity(score, weight)

@@ -72,6 +72,7 @@ def info_payload(info: SiteInfo) -> Payload:
         "features": info.features,
         "tests": info.tests,
         "several": int(info.several),
+        "held out": info.held_out,
     }
     return Payload(words, {"sums": info.sums, "annotated": info.annotated})
 
@@ -91,4 +92,5 @@ def info_from(payload: Payload) -> SiteInfo:
         bool(payload.number("several")),
         payload.trees.get("sums", {}),
         payload.trees.get("annotated", {}),
+        payload.number("held out"),
     )

@@ -18,7 +18,7 @@ from imperfed.core.threads import one_thread
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
-from imperfed.engine.site import SiteUpdate
+from imperfed.engine.site import SiteUpdate, validate
 from imperfed.flower.messages.payload import (
     NO_EXCHANGE,
     REPAIR,
@@ -30,9 +30,10 @@ from imperfed.flower.messages.payload import (
     scores_words,
     size,
     unpack,
+    validity_words,
 )
 from imperfed.flower.messages.run_info import RunInfo, info_payload
-from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site
+from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, rows_held_out
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import Key
 from imperfed.results.folder import RunFolder
@@ -56,10 +57,11 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     """Return the site's name and what it holds, in numbers that describe no single row."""
     run_info = RunInfo.of(payload)
     config = run_info.config()
-    info = place.files(config, run_info.declaration).info(config.split.standardise)
-    if info.sums and info.rows < FEWEST:
+    files = place.files(config, run_info.declaration)
+    info = files.info(config.split.standardise, rows_held_out(files, config))
+    if info.sums and len(files.x) < FEWEST:
         raise RefusedError(
-            f"{place.name} has {info.rows} rows; sums of fewer than {FEWEST} say too much about each of them"
+            f"{place.name} has {len(files.x)} rows; sums of fewer than {FEWEST} say too much about each of them"
         )
     return info_payload(info)
 
@@ -73,10 +75,9 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     remote, store = open_site(place, run_info, _key(payload, "from")), place.store(run_info.run)
     words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
-        net = remote.load(payload.trees.get("model") or payload.trees["down"])
-        scores = remote.evaluator.site(0, net)
-        words |= scores_words(scores)
-        keep_figures(place, run_info, RoundReport(round - 1, (), {}, {}, personal={0: scores}))
+        report = measure(remote, payload.trees.get("model") or payload.trees["down"], round - 1)
+        words |= scores_words(report.personal.get(0, {})) | validity_words(report.validation)
+        keep_figures(place, run_info, report, remote)
     if number != NO_EXCHANGE:
         update = respond(remote, payload.trees["down"], round, number)
         words["loss"], trees["up"] = update.loss, update.up
@@ -85,9 +86,20 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
             store.save((round, number), remote.remembered())
             report.losses[0] = update.loss
         report.sent = {name: tuple(t.shape) for name, t in update.up.items() if t.numel()}
-        keep_figures(place, run_info, report)
-    store.forget_before(_key(payload, "base"))
+        keep_figures(place, run_info, report, remote)
+    store.forget_before(_key(payload, "base"), _key(payload, "best"))
     return Payload(words, trees)
+
+
+def measure(remote: RemoteSite, model: Tree, round: int) -> RoundReport:
+    """Return the figures of a model on the site's test rows and on the rows that it holds out, where there are such."""
+    net, report = remote.load(model), RoundReport(round, (), {}, {})
+    if remote.evaluator.sites:
+        report.personal = {0: remote.evaluator.site(0, net)}
+    if (held := remote.data.federation.validation) is not None:
+        report.validation = validate(net, held, 0)
+        report.validity = {0: report.validation}
+    return report
 
 
 def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpdate:
@@ -124,17 +136,17 @@ def repair(place: LocalSite, run_info: RunInfo, number: int, down: Tree) -> Payl
     return Payload({"loss": 0.0}, {"up": up})
 
 
-def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport) -> None:
+def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remote: RemoteSite) -> None:
     """Add the site's own lines to its `metrics.jsonl`; if an exchange is repeated, its last lines count."""
     folder, names = RunFolder(place.state / run_info.run), (place.name,)
     folder.path.mkdir(parents=True, exist_ok=True)
-    folder.append(line for line in metrics(report, names, names) if not line["metric"].startswith("bytes/"))
+    lines = metrics(report, names, names, figure=remote.data.federation.labels.validity_name())
+    folder.append(line for line in lines if not line["metric"].startswith("bytes/"))
 
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
     """End a run: write the site's own results."""
-    run_info, model = RunInfo.of(payload), payload.trees["model"]
-    return finish(place, run_info, _key(payload, "from"), model, payload.number("round"))
+    return finish(place, RunInfo.of(payload), _key(payload, "from"), payload)
 
 
 def _key(payload: Payload, name: str) -> Key:

@@ -74,7 +74,7 @@ def save(path: Path, files: SiteFiles) -> None:
     tree = {"x": files.x, "labels": files.labels.values, "words": _bytes(json.dumps(words))}
     if files.test is not None:
         tree |= {"test_x": files.test[0], "test_y": files.test[1]}
-    optional = {"test_group": files.test_group, "truth": files.truth}
+    optional = {"test_group": files.test_group, "truth": files.truth, "together": files.together}
     tree |= {name: t for name, t in optional.items() if t is not None}
     # Truth may be the labels themselves, and safetensors refuses tensors that share memory.
     content = serialise({name: t.contiguous() if name in LARGE else t.clone() for name, t in tree.items()})
@@ -106,6 +106,7 @@ def load(path: Path) -> SiteFiles | None:
         tree.get("truth"),
         attribute and Attribute(attribute[0], tuple(attribute[1]), attribute[2]),
         words["scales"],
+        tree.get("together"),
     )
 
 

@@ -15,6 +15,7 @@ from imperfed.core.errors import UsageError
 from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
+from imperfed.data.held_out import draw, hold_out, share_at_sites
 from imperfed.data.site_files import SiteFiles
 from imperfed.engine.local_training import SiteData
 from imperfed.engine.seeds import SERVER, seeded
@@ -75,12 +76,20 @@ class RemoteSite:
 
 
 def own_data(place: LocalSite, run_info: RunInfo, config: Config) -> FederatedData:
-    """Return the site's own data, with its labels as repaired where there was a repair."""
+    """Return the site's own data, with its labels as repaired where there was a repair, and with rows held out."""
     data = place.files(config, run_info.declaration).data(run_info.scale, run_info.annotated)
-    if (kept := place.store(run_info.run).kept(REPAIRED)) is None:
-        return data
-    labels = replace(data.federation.labels, values=LabelDecision.of(kept).suggested)
-    return replace(data, federation=replace(data.federation, labels=labels))
+    if (kept := place.store(run_info.run).kept(REPAIRED)) is not None:
+        labels = replace(data.federation.labels, values=LabelDecision.of(kept).suggested)
+        data = replace(data, federation=replace(data.federation, labels=labels))
+    return hold_out(data, share_at_sites(config.split), config.run.data_seed)
+
+
+def rows_held_out(files: SiteFiles, config: Config) -> int:
+    """Return how many rows the site holds out."""
+    share = share_at_sites(config.split)
+    if not share:
+        return 0
+    return int(draw(files.name, len(files.x), files.together, share, config.run.data_seed).sum())
 
 
 def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:

@@ -18,7 +18,7 @@ def refuse(config: Config, declaration: Declaration) -> None:
     """Refuse settings that the files decide, and those by which rows would leave a site."""
     refuse_settings(declaration, replace(config.split, standardise=SplitConfig.standardise), config.labels)
     for name in COUNT:
-        if name != "test" and getattr(config.split, name):
+        if name in ("public", "trusted") and getattr(config.split, name):
             raise UsageError(
                 f"split.{name}: real sites do not give rows away; declare a file {name} in {declaration.file}"
             )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision
+from imperfed.core.labels.validity import UNKNOWN
 from imperfed.core.network import Net
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
 from imperfed.data.labelling import Facts
+from imperfed.engine.site import validate
 from imperfed.evaluation.evaluator import figure
+from imperfed.flower.messages.ending import ending_of
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.rows_cache import forget
@@ -19,13 +21,14 @@ from imperfed.flower.site.store import Key
 from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
 from imperfed.results.labels import write_labels
+from imperfed.results.summary import ValidationSummary
 from imperfed.results.write import RunOutcome, write_summary
 
 
-def finish(place: LocalSite, run_info: RunInfo, start: Key, model: Tree, rounds: int) -> Payload:
+def finish(place: LocalSite, run_info: RunInfo, start: Key, payload: Payload) -> Payload:
     """Write everything that the site gets from the run; none of it is sent."""
     remote = open_site(place, run_info, start)
-    net = remote.load(model)
+    net = remote.load(payload.trees["model"])
     folder = RunFolder(place.state / run_info.run)
     folder.write("config.toml", run_info.settings)
     folder.write(FILE, run_info.declaration)
@@ -33,14 +36,14 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, model: Tree, rounds:
     if len(run_info.scale.mean):
         folder.save_model("scale", {"mean": run_info.scale.mean, "spread": run_info.scale.spread})
     data = replace(remote.data, facts=facts(remote.data))
-    write_outcome(folder, remote, data, net, rounds)
+    write_outcome(folder, remote, data, net, payload)
     write_repaired(folder, place, run_info, data)
     write_report(folder)
     forget(place.state)
     return Payload({"done": 1})
 
 
-def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, net: Net, rounds: int) -> None:
+def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, net: Net, payload: Payload) -> None:
     """Write the inferred labels and the summary of this site alone."""
     evaluator = remote.evaluator
     personal = {0: evaluator.site(0, net)} if evaluator.sites else {}
@@ -52,27 +55,41 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
     outcome = RunOutcome(
         run=remote.config.run,
         objective=remote.runtime.spec.objective.name,
-        rounds=rounds,
+        rounds=payload.number("round"),
         personal=personal,
         common={},
         labels=labels,
         class_aurocs=aurocs,
         seconds=None,  # only the coordinator times the run
+        validation=ending(remote, net, payload),
     )
     write_summary(folder, data, evaluator, outcome)
+
+
+def ending(remote: RemoteSite, net: Net, payload: Payload) -> ValidationSummary | None:
+    """Return which round the model is from, and how far it agrees with the rows that this site holds out."""
+    held, name = remote.data.federation.validation, remote.data.federation.labels.validity_name()
+    if held is None:
+        return ending_of(payload, name, 0, UNKNOWN)
+    return ending_of(payload, name, held.starts[-1], validate(net, held, 0))
 
 
 def facts(data: FederatedData) -> Facts:
     """Return what the report says about the site's data."""
     tests, labels, sizes = data.oracle.test_y, data.federation.labels, data.federation.sizes()
-    return labels.facts(sizes) | {
-        "labels": labels.kind,
-        "rows": sizes,
-        "test_rows": [len(y) for y in tests],
-        "common_test_rows": 0,
-        "rows_left_out": 0,
-        "public_rows": 0,
-    }
+    held = data.federation.validation
+    return (
+        labels.facts(sizes)
+        | ({} if held is None else {"held_out_rows": held.sizes()})
+        | {
+            "labels": labels.kind,
+            "rows": sizes,
+            "test_rows": [len(y) for y in tests],
+            "common_test_rows": 0,
+            "rows_left_out": 0,
+            "public_rows": 0,
+        }
+    )
 
 
 def write_repaired(folder: RunFolder, place: LocalSite, run_info: RunInfo, data: FederatedData) -> None:
@@ -81,9 +98,10 @@ def write_repaired(folder: RunFolder, place: LocalSite, run_info: RunInfo, data:
     if kept is None or config.repair is None:
         return
     names, decision = data.federation.classes, LabelDecision.of(kept)
-    given = place.files(config, run_info.declaration).labels.values
+    files = place.files(config, run_info.declaration)
+    given = files.labels.values
     columns = {
-        "id": list(data.federation.ids),
+        "id": list(files.ids),
         "given": [names[c] for c in given.tolist()],
         "suggested": [names[c] for c in decision.suggested.tolist()],
         "confidence": decision.confidence.tolist(),

@@ -45,11 +45,11 @@ class Store:
             )
         return state
 
-    def forget_before(self, key: Key) -> None:
-        """Remove states that no exchange will start from again."""
+    def forget_before(self, key: Key, best: Key = FIRST) -> None:
+        """Remove states that no exchange will start from again, except that of the best round so far."""
         for path in self.path.glob("state-*.safetensors"):
             _, round, number = path.stem.split("-")
-            if (int(round), int(number)) < key:
+            if (int(round), int(number)) < key and (int(round), int(number)) != best:
                 path.unlink(missing_ok=True)
 
     def drop(self, pattern: str) -> None:
