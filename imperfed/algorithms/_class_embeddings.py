@@ -52,6 +52,11 @@ class ClassEmbeddings(Algorithm):
         not_negative("method", rate_w=self.rate_w)
 
     @property
+    def fixed_recipe(self) -> dict[str, str]:
+        own_rates = "its learning rates are lr_theta for theta and another for W, and local.lr is not used"
+        return {"optimizer": "the paper's step is plain SGD with a rate each for theta and W", "schedule": own_rates}
+
+    @property
     def rate_w(self) -> float:
         """The learning rate of a class embedding at its site."""
         return 0.0

@@ -11,10 +11,11 @@ step and the defaults are from memory, unverified.
     H, eta         local steps and learning rate        never: settings of the run
     p_k            Updates.by_size, n_k / n             n_k is the site's claim
 
-The momentum m is stored as the displacement it causes in a round, M = eta H m, since only that is ever used: with the
-same number of local steps at every site this is the paper's m up to rounding. A site sends only y: with either fusion
-its own steps lead from x - b M to y, so eta sum_h l_h = x - b M - y. With b = 0 nothing is fused, and server momentum
-and local momentum work side by side. Personal weights take momentum steps, and nothing is fused into them.
+The momentum m is stored as the displacement it causes in a round, M = eta H m, since only that is ever used; eta is
+that of the round in which it will be used: with the same number of local steps at every site this is the paper's m up
+to rounding. A site sends only y: with either fusion its own steps lead from x - b M to y, so eta sum_h l_h = x - b M -
+y. With b = 0 nothing is fused, and server momentum and local momentum work side by side. Personal weights take momentum
+steps, and nothing is fused into them.
 
 Departs from the paper in: M is sent, not inferred by the sites from the models of two rounds, so that sites may be
 absent; where sites make different numbers of steps, each counts with its whole displacement.
@@ -51,6 +52,10 @@ class DOMO(Algorithm):
         positive("method", alpha=self.alpha)
         not_negative("method", b=self.b)
 
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        return {"optimizer": "the local momentum l, which the server's is aligned with, is that of SGD"}
+
     def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"M": torch.zeros_like(w)}
 
@@ -86,4 +91,4 @@ class DOMO(Algorithm):
         new = updates.average(updates.by_size())
         M_new = self.mu_s * M + (x - self.b * M - new["w"])  # m <- mu_s m + sum_k p_k 1/H sum_h l_h
         new["w"] = x - self.alpha * M_new  # x <- x - alpha eta H m: from x, not from the sites' start
-        return server | new | {"M": M_new}
+        return server | new | {"M": M_new * context.lr_change}

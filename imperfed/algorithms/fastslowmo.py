@@ -32,6 +32,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext
 from imperfed.core.errors import fraction
 from imperfed.core.exchange import Exchange, Train, Updates
+from imperfed.core.rates import descend
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class FastSlowMo(Algorithm):
 
     def __post_init__(self) -> None:
         fraction("method", gamma=self.gamma, gamma_a=self.gamma_a)
+
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        return {"optimizer": "its workers make Nesterov steps, whose sequence the aggregator averages"}
 
     def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"y_a": w.clone(), "s": self.at_rest(w)}
@@ -66,10 +71,10 @@ class FastSlowMo(Algorithm):
     def move(self, g: Tensor, step: LocalStep) -> None:
         x, s = step.w, step.opt_state["s"]
         if self.form == "velocity":
-            v = s.mul_(self.gamma).sub_(g, alpha=step.lr)  # v_k <- gamma v_k - eta g
-            x.add_(v, alpha=self.gamma).sub_(g, alpha=step.lr)  # x_k <- x_k + gamma v_k - eta g
+            v = descend(s.mul_(self.gamma), g, step.lr, out=s)  # v_k <- gamma v_k - eta g
+            descend(x.add_(v, alpha=self.gamma), g, step.lr, out=x)  # x_k <- x_k + gamma v_k - eta g
         else:
-            y = torch.sub(x, g, alpha=step.lr)  # y_k' = x_k - eta g
+            y = descend(x, g, step.lr)  # y_k' = x_k - eta g
             x.copy_(y).add_(y - s, alpha=self.gamma)  # x_k <- y_k' + gamma (y_k' - y_k)
             s.copy_(y)
 

@@ -11,9 +11,10 @@ extra cost. The equations and the defaults are from memory, unverified; no code 
     H             SiteContext.steps                never: a setting of the run
     p_k           Updates.by_size, n_k / n         n_k is the site's claim
 
-The momentum m is stored as the displacement it causes, M = eta m, since only that is ever used. With b_l = b_g it
-reaches the server through the sites' shifted steps alone; with b_l = 0 this is SlowMo with plain local steps. The
-method has its own momentum, so `local.momentum` is not used. Personal weights take plain SGD steps.
+The momentum m is stored as the displacement it causes, M = eta m, since only that is ever used; eta is that of the
+round in which it will be used. With b_l = b_g it reaches the server through the sites' shifted steps alone; with b_l =
+0 this is SlowMo with plain local steps. The method has its own momentum, so `local.momentum` is not used. Personal
+weights take plain SGD steps.
 
 Departs from the paper in: nothing known.
 """
@@ -32,6 +33,7 @@ from imperfed.core.context import LocalStep, ServerContext, SiteContext
 from imperfed.core.errors import fraction, positive
 from imperfed.core.exchange import Exchange, Train, Updates
 from imperfed.core.objective import Objective
+from imperfed.core.rates import descend
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class FedADC(Algorithm):
     def __post_init__(self) -> None:
         fraction("method", beta_local=self.beta_local, beta_global=self.beta_global)
         positive("method", alpha=self.alpha)
+
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        return {"optimizer": "a local step is plain SGD with a part of the server's momentum in it"}
 
     def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"M": torch.zeros_like(w)}
@@ -72,7 +78,7 @@ class FedADC(Algorithm):
         return super().local_step(objective, step)
 
     def move(self, g: Tensor, step: LocalStep) -> None:
-        step.w.sub_(g, alpha=step.lr)  # y <- y - eta g(y)
+        descend(step.w, g, step.lr, out=step.w)  # y <- y - eta g(y)
         if not self.nesterov:
             self.shift(step)
 
@@ -82,4 +88,4 @@ class FedADC(Algorithm):
         # m <- sum_k p_k (x - y_k) / eta + (b_g - b_l) m
         new["M"] = x - new["w"] + (self.beta_global - self.beta_local) * M
         new["w"] = x - self.alpha * new["M"]  # x <- x - alpha eta m
-        return server | new
+        return server | new | {"M": new["M"] * context.lr_change}

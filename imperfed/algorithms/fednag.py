@@ -11,9 +11,9 @@ code of two third parties, which average the buffers of torch's Nesterov SGD. Th
     p_k       Updates.by_size, n_k / n         n_k is the site's claim
     p_0       FedNAG.public_weight             never: the weight of the server's own labelled rows
 
-The update is in velocity form, v = -eta times torch's buffer: the two agree while eta is constant. The method has its
-own momentum, so `local.momentum` is not used. Personal weights take the same steps, with a velocity that starts at 0 in
-every round.
+The update is in velocity form, v = -eta times torch's buffer: the two agree while eta is constant; under a schedule a
+velocity keeps the size it had at the rates of its gradients. The method has its own momentum, so `local.momentum` is
+not used. Personal weights take the same steps, with a velocity that starts at 0 in every round.
 
 With `public_weight` above 0, labelled rows that the server holds (`split.trusted`) act as one more worker of that
 weight; the sites share the rest. With weight 1 the server trains alone: the sites are not asked, and the model is
@@ -37,6 +37,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext
 from imperfed.core.errors import UsageError, fraction
 from imperfed.core.exchange import Exchange, Query, Train, Updates
+from imperfed.core.rates import descend
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ class FedNAG(Algorithm):
     def needs_server_rows(self) -> bool:
         return self.public_weight > 0
 
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        return {"optimizer": "its sites make Nesterov steps, whose velocities the server averages"}
+
     def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"v": torch.zeros_like(w)}
 
@@ -67,8 +72,9 @@ class FedNAG(Algorithm):
         return {"v": torch.cat([down["v"], torch.zeros_like(w[len(down["v"]) :])])}
 
     def move(self, g: Tensor, step: LocalStep) -> None:
-        v = step.opt_state["v"].mul_(self.gamma).sub_(g, alpha=step.lr)  # v <- gamma v - eta g(y)
-        step.w.add_(v, alpha=self.gamma).sub_(g, alpha=step.lr)  # y <- y + gamma v - eta g(y), the same g, the new v
+        w, v = step.w, step.opt_state["v"]
+        descend(v.mul_(self.gamma), g, step.lr, out=v)  # v <- gamma v - eta g(y)
+        descend(w.add_(v, alpha=self.gamma), g, step.lr, out=w)  # y <- y + gamma v - eta g(y): the same g, the new v
 
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {"v": done.opt_state["v"][: len(done.down["v"])]}, done.memory

@@ -56,6 +56,11 @@ class FedPSL(Algorithm):
     def not_mixable_because(self) -> str:
         return "each counts for the classes that it annotates (method.tdma)" if self.tdma else ""
 
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        unclipped = {"clip": "a step of Alg. 1 goes along two gradients (method.tadl)"}
+        return {"optimizer": "its steps are those of Adam already"} | (unclipped if self.tadl else {})
+
     # -- a site ---------------------------------------------------------------------------------------------------
 
     def init_site(self, site: SiteSetup) -> Tree:

@@ -38,6 +38,7 @@ from imperfed.core.context import LocalStep, ServerContext, SiteContext
 from imperfed.core.errors import fraction, positive
 from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.objective import Objective
+from imperfed.core.rates import descend
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,13 @@ class Mime(Algorithm):
     def __post_init__(self) -> None:
         fraction("method", beta=self.beta)
         positive("method", alpha=self.alpha)
+
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        unclipped = {"clip": "c is a mean of gradients that are not clipped; method.lite does without it"}
+        return {"optimizer": "a local step applies the server's momentum, not an optimizer of the site's"} | (
+            {} if self.lite else unclipped
+        )
 
     def mix(self, g: Tensor, m: Tensor) -> Tensor:
         """Return U(g, m), the step, and V(g, m), the new momentum: with SGD and momentum they are the same."""
@@ -82,7 +90,7 @@ class Mime(Algorithm):
         loss, out = self.step_loss(objective, step)
         g = self.gradient(loss, step)
         g[:S] = self.mix(g[:S] + shift, step.down["m"])  # U(d, m) with d = g(y) - g(x) + c; MimeLite: d = g(y)
-        step.w.sub_(g, alpha=step.lr)  # y <- y - eta U
+        descend(step.w, g, step.lr, out=step.w)  # y <- y - eta U
         return loss.detach(), out
 
     def at_server(self, objective: Objective, step: LocalStep) -> Tensor:

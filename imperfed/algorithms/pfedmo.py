@@ -40,6 +40,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext
 from imperfed.core.errors import UsageError, positive
 from imperfed.core.exchange import Exchange, Train, Updates
+from imperfed.core.rates import descend
 
 Reading = Literal["velocity", "mix", "printed"]
 
@@ -66,6 +67,10 @@ class PFedMo(Algorithm):
     def needs_server_rows(self) -> bool:
         return True
 
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        return {"optimizer": "its workers make Nesterov steps, whose momentum the server merges"}
+
     def momentum(self, w: Tensor, y: Tensor) -> Tensor:
         """Return m, computed from the two sequences."""
         return w - y if self.reading == "velocity" else y
@@ -77,7 +82,7 @@ class PFedMo(Algorithm):
 
     def move(self, g: Tensor, step: LocalStep) -> None:
         y = step.opt_state["y"]
-        new = torch.sub(step.w, g, alpha=step.lr)  # (3.2)
+        new = descend(step.w, g, step.lr)  # (3.2)
         torch.add(new, new - y, alpha=self.gamma, out=step.w)  # (3.3)
         y.copy_(new)
 

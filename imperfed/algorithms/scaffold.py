@@ -10,7 +10,7 @@ defaults are from memory, unverified.
     c_k       memory["c"], one per site        never; its change travels up as "dc"
     K         server["K"], all sites           never
     M         len(updates.who)                 never: the sites that answered
-    H, eta    local steps and learning rate    never: settings of the run
+    H, eta    local steps and learning rate    never: settings of the run; eta is that of the round
 
 Local steps are plain SGD: `local.momentum` is not used, since with momentum (x - y) / (H eta) would not be a mean of
 gradients. Personal weights take plain SGD steps without a control variate. Normalisation buffers are the mean over the
@@ -34,6 +34,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteContext, SiteSetup
 from imperfed.core.errors import positive
 from imperfed.core.exchange import Exchange, Train, Updates
+from imperfed.core.rates import descend
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,13 @@ class Scaffold(Algorithm):
 
     def __post_init__(self) -> None:
         positive("method", alpha=self.alpha)
+
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        unclipped = {"clip": "the gradients of option=1, which correct the steps, are not clipped"}
+        return {"optimizer": "only after plain SGD steps is (x - y) / (H eta) a mean of gradients"} | (
+            unclipped if self.option == 1 else {}
+        )
 
     def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"c": torch.zeros_like(w), "K": torch.tensor(float(sites))}
@@ -69,7 +77,7 @@ class Scaffold(Algorithm):
         return g
 
     def move(self, g: Tensor, step: LocalStep) -> None:
-        step.w.sub_(g, alpha=step.lr)  # y <- y - eta (g - c_k + c)
+        descend(step.w, g, step.lr, out=step.w)  # y <- y - eta (g - c_k + c)
 
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         x, c, c_k = done.down["w"], done.down["c"], done.memory["c"]

@@ -8,13 +8,13 @@ tries beta from 0.4 to 0.8 is from memory, unverified.
     x_k       step.w, shared part              up
     u         server["u"]                      never
     v_k       opt_state["v"], memory["v"]      under buffer_strategy=average, as "v", down and up
-    eta       ServerContext.lr, local step     never: a setting of the run
+    eta       ServerContext.lr, local step     never: a setting of the run, that of the round
     p_k       Updates.by_size, n_k / n         n_k is the site's claim
 
-The base optimiser is SGD with the run's `local.momentum`; `buffer_strategy` says what happens to its velocity v_k
-between rounds. With constant eta, alpha = 1 and velocities reset, this is server momentum as in FedAvgM. Personal
-weights take the same steps; averaged velocities are those of the shared weights, and those of personal weights start at
-0.
+The base optimiser is that of the run; `buffer_strategy` says what happens between rounds to v_k, the velocity of SGD
+with `local.momentum`. With constant eta, alpha = 1 and velocities reset, this is server momentum as in FedAvgM.
+Personal weights take the same steps; averaged velocities are those of the shared weights, and those of personal weights
+start at 0.
 
 Departs from the paper in: velocities are reset by default, since sites of a federation may be absent for long (the
 paper's own choice depends on the task).
@@ -49,6 +49,11 @@ class SlowMo(Algorithm):
     def __post_init__(self) -> None:
         fraction("method", beta=self.beta)
         positive("method", alpha=self.alpha)
+
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        carried = {"optimizer": f"buffer_strategy={self.buffer_strategy} carries over the velocity of SGD"}
+        return {} if self.buffer_strategy == "reset" else carried
 
     def init_server(self, w: Tensor, sites: int) -> Tree:
         averaged = {"v": torch.zeros_like(w)} if self.buffer_strategy == "average" else {}

@@ -26,6 +26,7 @@ from imperfed.data.partitions import partitions
 from imperfed.data.source import data_folder
 from imperfed.data.sources import sources
 from imperfed.defences import defences
+from imperfed.engine.local_training import Local
 from imperfed.experiments.config import FIXED, RunConfig, options, resolve, settings_of
 from imperfed.experiments.descriptions import descriptions
 from imperfed.experiments.study import read_study, studies
@@ -142,6 +143,7 @@ def show(name: str, as_json: bool, console: Console) -> None:
     """Print one entry of the catalogue in full."""
     if name in catalogue():
         entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
+        entry["training recipe"] = "\n".join(recipe_lines(catalogue()[name]))
         entry["settings of every run"] = "\n".join(run_settings(name))
     elif thing := find_around(name):
         entry = method_entry(thing)
@@ -193,6 +195,13 @@ def method_entry(method: type[Any]) -> Entry:
 def settings(method: type[Any]) -> list[str]:
     """Return one line per setting: its default, other choices, what it means; those of the objective come last."""
     return [*_lines(method(), ""), *_lines(getattr(method(), "objective", None), "objective.")]
+
+
+def recipe_lines(method: Method) -> list[str]:
+    """Return what a method, with its default settings, decides itself of how the sites train."""
+    fixed = {} if issubclass(method, Objective) else method().fixed_recipe
+    own = [f"local.{part} stays {getattr(Local(), part)!r}: {reason}" for part, reason in fixed.items()]
+    return own or ["any local.optimizer, local.schedule, local.clip and local.augment"]
 
 
 def run_settings(method: str) -> list[str]:

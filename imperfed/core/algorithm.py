@@ -15,10 +15,14 @@ from imperfed.core.hooks import overridden_hooks
 from imperfed.core.labels import Labels
 from imperfed.core.network import Network
 from imperfed.core.objective import Objective
+from imperfed.core.rates import descend
 
 STEP_HOOKS = frozenset(
     {"draws", "prepare", "init_optimizer", "step_loss", "correct", "move", "gradient", "local_step"},
 )
+
+SMALL = 1e-6
+"""What is added to a norm before it divides, as in torch."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Algorithm:
 
     @property
     def has_plain_steps(self) -> bool:
-        """Whether a local step is plain SGD with momentum on the objective, and nothing else."""
+        """Whether a local step is one of the run's optimizer on the objective, and nothing else."""
         return not self.overridden & STEP_HOOKS
 
     @property
@@ -58,6 +62,16 @@ class Algorithm:
     def not_mixable_because(self) -> str:
         """Why the sites' answers must not be combined coordinate by coordinate; empty where they may be."""
         return ""
+
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        """The parts of the training recipe that the method decides itself, each with the reason.
+
+        The parts are settings of `local`: optimizer, schedule, clip. What is chosen for them otherwise is refused.
+        """
+        hooks = {"optimizer": ("move", "local_step", "init_optimizer"), "clip": ("local_step", "gradient")}
+        own = {part: [hook for hook in those if hook in self.overridden] for part, those in hooks.items()}
+        return {part: f"it defines {' and '.join(those)} of its own" for part, those in own.items() if those}
 
     # -- the model ------------------------------------------------------------------------------------------------
 
@@ -84,7 +98,7 @@ class Algorithm:
         return site.down
 
     def init_optimizer(self, w: Tensor, down: Tree, memory: Tree) -> Tree:
-        """Return the optimizer's state at the start of a round."""
+        """Return the state of SGD, or of the method's own steps, at the start of a round."""
         return {"v": torch.zeros_like(w)}
 
     def step_loss(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
@@ -97,13 +111,18 @@ class Algorithm:
         return g
 
     def move(self, g: Tensor, step: LocalStep) -> None:
-        """Make a step of SGD with momentum: v <- m v + g, w <- w - lr v."""
-        v = step.opt_state["v"]
-        step.w.sub_(torch.add(g, v, alpha=step.momentum, out=v), alpha=step.lr)
+        """Make a step of the run's optimizer; SGD with momentum: v <- m v + g, w <- w - lr v."""
+        if step.optimizer is None:
+            w, v = step.w, step.opt_state["v"]
+            descend(w, torch.add(g, v, alpha=step.momentum, out=v), step.lr, out=w)
+        else:
+            step.optimizer.move(g, step)
 
     def gradient(self, loss: Tensor, step: LocalStep) -> Tensor:
-        """Return the gradient along which the step goes."""
+        """Return the gradient along which the step goes: of the loss, clipped; then weight decay and `correct`."""
         g = step.net.backward(loss)
+        if step.clip:  # one norm per site where several sites step together
+            g.mul_((step.clip / (torch.linalg.vector_norm(g, dim=-1, keepdim=True) + SMALL)).clamp_(max=1))
         if step.weight_decay:
             g.add_(step.w, alpha=step.weight_decay)
         return self.correct(g, step)

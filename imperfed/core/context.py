@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from imperfed.core.federation import Attribute, Trusted
 from imperfed.core.labels import Labels
 from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
+from imperfed.core.rates import Rate
 
 SLICE = 256
 """Rows per forward pass of a full gradient."""
@@ -30,6 +31,16 @@ class SiteSetup:
     layout: Layout
 
 
+class Optimizer(Protocol):
+    """What takes the place of SGD with momentum in `Algorithm.move`."""
+
+    def init(self, w: Tensor) -> Tree:
+        """Return the optimizer's state before its first step."""
+
+    def move(self, g: Tensor, step: LocalStep) -> None:
+        """Make a step along g: change `step.w`, and `step.opt_state` in place."""
+
+
 @dataclass
 class LocalStep:
     """One local step: everything it may read, and `w` and `opt_state`, which it changes in place."""
@@ -39,9 +50,15 @@ class LocalStep:
     down: Tree
     memory: Tree
     opt_state: Tree
-    lr: float
+    lr: Rate
+    """A tensor in a captured program whose rate changes between rounds: subtract lr g by `core.rates.descend`."""
     momentum: float
     weight_decay: float
+    """What is added to the gradient; AdamW's weight decay is not."""
+    clip: float = 0.0
+    """The largest L2 norm of the gradient, before weight decay; 0: any."""
+    optimizer: Optimizer | None = None
+    """None: SGD with momentum."""
 
     @property
     def w(self) -> Tensor:
@@ -59,6 +76,7 @@ class LocalResult:
     memory: Tree
     steps: int
     lr: float
+    """The learning rate of these steps."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +174,8 @@ class ServerContext(ServerView):
     train: Callable[[Tree], LocalResult] = no_server_rows
     """Makes as many of the algorithm's local steps on the trusted rows as a site makes on average, from a `down`."""
     attribute: Attribute | None = None
+    lr_change: float = 1.0
+    """The learning rate of the next round, divided by `lr`, that of this round."""
     left_out: tuple[int, ...] = ()
     """The sites whose answers a defence keeps out of this merge."""
     verdicts: list[SiteVerdict] = field(default_factory=list)

@@ -28,6 +28,7 @@ from imperfed.engine.best_round import BestRound
 from imperfed.engine.failures import Failure, NotFinite
 from imperfed.engine.local_training import Local
 from imperfed.engine.population import ModelEvaluator, Population, Scores
+from imperfed.engine.recipe import refuse_misfit_recipe
 from imperfed.engine.schedule import RoundReport, Rounds
 from imperfed.engine.seeds import SERVER, on_duty_in, seeded
 from imperfed.engine.server import DEFENCE, Server
@@ -75,7 +76,9 @@ class Engine:
                 f"rounds.patience = {rounds.patience} ends a run by rows that the sites hold out, and none does; set "
                 "split.validation, such as 0.1 (with partition = label no site holds rows out)"
             )
-        runtime = SiteRuntime(RunSpec(algorithm, objective, layout, local, seed), _net(network, layout))
+        spec = RunSpec(algorithm, objective, layout, local, seed, rounds=rounds.rounds)
+        refuse_misfit_recipe(spec, federation)
+        runtime = SiteRuntime(spec, _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator)
         self.server = Server(self.population, _net(network, layout), defence)
         self.figures: tuple[int, dict[int, Scores], Scores] | None = None

@@ -33,7 +33,7 @@ class Server:
     def contexts(self, round: int) -> list[ServerContext]:
         """Return what the server may use in this round, for each group."""
         spec, fed = self.population.spec, self.population.federation
-        contexts = []
+        lr, contexts = spec.local_in(round).lr, []
         for g, members in enumerate(self.population.groups.members):
             # The purpose is part of the seed: its text must not change.
             draw = generator(spec.seed, round, SERVER, f"hall {g}" if g else "hall")
@@ -41,8 +41,9 @@ class Server:
                 self.net,
                 fed.public,
                 round,
-                spec.local.lr,
+                lr,
                 draw,
+                lr_change=spec.local_in(round + 1).lr / lr,
                 attribute=fed.attribute,
                 classes=fed.classes,
                 sites=tuple(fed.sites[k] for k in members),
@@ -53,15 +54,15 @@ class Server:
             contexts.append(context)
         return contexts
 
-    def local(self) -> Local:
-        """Return how the server trains on its own rows: with as many steps as a site makes on average."""
-        local = self.population.spec.local
+    def local(self, local: Local) -> Local:
+        """Return how the server trains on its own rows: as the sites do, with as many steps as they make on average."""
         steps = round(mean(map(local.steps_of, self.population.sizes)))
         return replace(local, steps=steps, epochs=0, min_steps=0, max_steps=0)
 
     def training(self, round: int) -> Callable[[Tree], LocalResult]:
         """Return a function that trains on the server's own rows in this round."""
-        spec, trusted, local = self.population.spec, self.population.federation.trusted, self.local()
+        spec, trusted = self.population.spec, self.population.federation.trusted
+        local = self.local(spec.local_in(round))
 
         def train(down: Tree) -> LocalResult:
             assert trusted is not None

@@ -37,11 +37,17 @@ class RunSpec:
     seed: int
     key: bytes = b""
     """A secret that the sites share; empty where all sites are in one process."""
+    rounds: int = 1
+    """The number of rounds, over which the learning rate may change."""
 
     @cached_property
     def shared_key(self) -> bytes:
         """A key that all sites know and the server does not; in one process it is derived from the seed."""
         return self.key or hashlib.sha256(f"{self.seed} known to the sites".encode()).digest()
+
+    def local_in(self, round: int) -> Local:
+        """Return how the sites train in a round: as `local` says, with the learning rate of the round."""
+        return self.local.in_round(min(max(round, 0), self.rounds - 1), self.rounds)
 
     def exchange(self, round: int, number: int) -> Exchange:
         """Return an exchange by its round and its number in that round."""
@@ -154,9 +160,8 @@ class SiteRuntime:
         steps = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, site.index, "batches"))
         memory, down = self.memory(site), self.start(site, down, steps)
         net = self.load(site, down["w"], down["buffers"])
-        result, loss, rows = train_locally(
-            spec.algorithm, spec.objective, net, site.data, steps, down, memory, spec.local
-        )
+        local = spec.local_in(round)
+        result, loss, rows = train_locally(spec.algorithm, spec.objective, net, site.data, steps, down, memory, local)
         return self.update(result, float(loss), rows)
 
     def update(self, result: LocalResult, loss: float, rows: Tree) -> SiteUpdate:

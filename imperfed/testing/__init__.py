@@ -9,6 +9,7 @@ from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
 from imperfed.testing import clauses, held_out_clause, mishaps
 from imperfed.testing.cases import Case, cases_of
+from imperfed.testing.recipes import every_recipe_is_followed
 
 CLAUSES: tuple[Callable[[Case], None], ...] = (
     clauses.same_seed_same_bits,
@@ -40,7 +41,7 @@ def check(method: Algorithm | Objective) -> None:
     if not isinstance(method, Algorithm | Objective):
         raise TypeError(f"check takes an Algorithm or an Objective, such as check(MyMethod()); got {method!r}")
     for case in cases_of(method):
-        for clause in CLAUSES:
+        for clause in (*CLAUSES, every_recipe_is_followed):
             _hold(clause, case)
 
 

@@ -132,7 +132,7 @@ def local_steps_are_static(case: Case) -> None:
         batch = Batch.of(x, labels, there, fake(real.rows), fake(real.draws), fake(real.site_stats))
         down, memory = fake(down), fake(site.memory)
         slots = spec.algorithm.init_optimizer(net.w, down, memory)
-        step = LocalStep(net, batch, down, memory, slots, spec.local.lr, spec.local.momentum, spec.local.weight_decay)
+        step = spec.local.step(net, batch, down, memory, slots, spec.local.lr)
         loss, out = spec.algorithm.local_step(spec.objective, step)
         with torch.no_grad():
             spec.objective.update_rows(net, batch, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -85,11 +85,24 @@ def world(kind: type[Labels], sizes: tuple[int, ...] = SIZES, seed: int = 0) -> 
     return federation, Oracle(truth, tuple(t[0] for t in tests), tuple(t[1] for t in tests))
 
 
-def network(*layers: nn.Module) -> Network:
+def as_images(data: tuple[Federation, Oracle]) -> tuple[Federation, Oracle]:
+    """Return the same rows as images of one channel and 2 x 3 pixels."""
+    federation, oracle = data
+
+    def image(x: Tensor) -> Tensor:
+        return x.view(-1, 1, 2, INPUTS // 2)
+
+    trusted = federation.trusted and replace(federation.trusted, x=image(federation.trusted.x))
+    images = replace(federation, x=image(federation.x), public=image(federation.public), trusted=trusted)
+    return images, replace(oracle, test_x=tuple(map(image, oracle.test_x)))
+
+
+def network(*layers: nn.Module, images: bool = False) -> Network:
     """Return a network of 8 hidden units with the same weights every time; `layers` follow the first layer."""
+    flatten = [nn.Flatten()] if images else []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return Network(nn.Sequential(nn.Linear(INPUTS, 8), *layers, nn.Tanh()), nn.Linear(8, CLASSES))
+        return Network(nn.Sequential(*flatten, nn.Linear(INPUTS, 8), *layers, nn.Tanh()), nn.Linear(8, CLASSES))
 
 
 @dataclass(frozen=True)

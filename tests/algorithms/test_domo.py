@@ -7,8 +7,9 @@ import torch
 from imperfed.algorithms.domo import DOMO
 from imperfed.algorithms.slowmo import SlowMo
 from imperfed.core.errors import UsageError
+from imperfed.engine.local_training import Local
 from tests.support.averaging import LOCAL, assert_buffers_are_averaged, assert_composes, assert_same_models, learn
-from tests.support.bowls import TWO_STEPS, Hand, keeping_the_head, path, three
+from tests.support.bowls import BATCHES, FALLING, TWO_STEPS, Hand, keeping_the_head, path, three
 from tests.support.transcription import double, near
 
 HEAVY = replace(TWO_STEPS, momentum=0.5)
@@ -35,29 +36,31 @@ def transcription(hand: Hand, mu_s: float, alpha: float, b: float, fusion: str, 
     local, S, H = hand.spec.local, hand.S, hand.spec.local.steps
     m, kept = np.zeros(S), {k: np.zeros(4) for k in range(3)}
     for t, who in hand.rounds:
+        lr = hand.lr(t)
         means = []
         for k in who:
             y, own, total = np.concatenate([hand.x, hand.own[k]]), kept[k] if keep else np.zeros(4), np.zeros(4)
-            y[:S] -= local.lr * b * H * m if fusion == "start" else 0
+            y[:S] -= lr * b * H * m if fusion == "start" else 0
             for xi in hand.batches(t, k):
                 own = local.momentum * own + hand.g(k, y, xi) + local.weight_decay * y
-                y = y - local.lr * own
-                y[:S] -= local.lr * b * m if fusion == "step" else 0
+                y = y - lr * own
+                y[:S] -= lr * b * m if fusion == "step" else 0
                 total = total + own
             means.append(total[:S] / H)
             kept[k], hand.own[k] = own, y[S:]
         m = mu_s * m + hand.p(who) @ np.array(means)
-        hand.x = hand.x - alpha * local.lr * H * m
+        hand.x = hand.x - alpha * lr * H * m
     return hand
 
 
 @double()
+@pytest.mark.parametrize("local", [BATCHES, FALLING], ids=["constant", "falling"])
 @pytest.mark.parametrize("personal", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("fusion", ["start", "step"])
-def test_three_rounds_of_unequal_clients_with_one_absent(fusion: str, keep: bool, personal: bool):
+def test_three_rounds_of_unequal_clients_with_one_absent(fusion: str, keep: bool, personal: bool, local: Local):
     method = DOMO(mu_s=0.6, alpha=0.8, b=0.7, fusion=fusion, keep=keep)
-    e = three(keeping_the_head(method) if personal else method)
+    e = three(keeping_the_head(method) if personal else method, local)
     hand = transcription(Hand(e), 0.6, 0.8, 0.7, fusion, keep)
     near(e.state.server["w"], hand.x, tolerance=1e-12)
     near(e.state.personal, np.stack(list(hand.own.values())), tolerance=1e-12)

@@ -5,6 +5,7 @@ from imperfed.algorithms.fastslowmo import FastSlowMo
 from imperfed.algorithms.fedmom import FedMom
 from imperfed.algorithms.fednag import FedNAG
 from imperfed.core.errors import UsageError
+from imperfed.engine.local_training import Local
 from tests.support.averaging import (
     WITHOUT_MOMENTUM,
     assert_buffers_are_averaged,
@@ -12,7 +13,7 @@ from tests.support.averaging import (
     assert_same_models,
     learn,
 )
-from tests.support.bowls import Hand, keeping_the_head, path, three
+from tests.support.bowls import BATCHES, FALLING, Hand, keeping_the_head, path, three
 from tests.support.transcription import double, near
 
 
@@ -29,13 +30,14 @@ def transcription(hand: Hand, gamma: float, gamma_a: float, form: str) -> Hand:
     local, S = hand.spec.local, hand.S
     y_a, s = hand.x.copy(), hand.x.copy() if form == "y" else np.zeros(hand.S)
     for t, who in hand.rounds:
+        lr = hand.lr(t)
         ends = []
         for k in who:
             x = np.concatenate([hand.x, hand.own[k]])
             y = np.concatenate([s if form == "y" else hand.x, hand.own[k]])
             v = np.concatenate([s, np.zeros(4 - S)])
             for h, xi in enumerate(hand.batches(t, k)):
-                after = x - local.lr * (hand.g(k, x, xi) + local.weight_decay * x)
+                after = x - lr * (hand.g(k, x, xi) + local.weight_decay * x)
                 v = gamma * v + after - x if h == 0 and form == "velocity" else after - y
                 x, y = after + gamma * v, after
             ends.append([x[:S], y[:S] if form == "y" else v[:S]])
@@ -46,11 +48,14 @@ def transcription(hand: Hand, gamma: float, gamma_a: float, form: str) -> Hand:
 
 
 @double()
+@pytest.mark.parametrize("local", [BATCHES, FALLING], ids=["constant", "falling"])
 @pytest.mark.parametrize("personal", [False, True])
 @pytest.mark.parametrize("form", ["velocity", "y"])
-def test_three_rounds_of_unequal_clients_with_one_absent(form: str, personal: bool):
+def test_three_rounds_of_unequal_clients_with_one_absent(form: str, personal: bool, local: Local):
     method = FastSlowMo(gamma=0.6, gamma_a=0.3, form=form)
-    e = three(keeping_the_head(method) if personal else method)  # with the run's momentum: the method does not use it
+    e = three(
+        keeping_the_head(method) if personal else method, local
+    )  # with the run's momentum: the method does not use it
     hand = transcription(Hand(e), 0.6, 0.3, form)
     near(e.state.server["w"], hand.x, tolerance=1e-12)
     near(e.state.personal, np.stack(list(hand.own.values())), tolerance=1e-12)

@@ -6,6 +6,7 @@ import pytest
 from imperfed.algorithms.fedadc import FedADC
 from imperfed.algorithms.slowmo import SlowMo
 from imperfed.core.errors import UsageError
+from imperfed.engine.local_training import Local
 from tests.support.averaging import (
     LOCAL,
     WITHOUT_MOMENTUM,
@@ -14,7 +15,7 @@ from tests.support.averaging import (
     assert_same_models,
     learn,
 )
-from tests.support.bowls import Hand, keeping_the_head, path, three
+from tests.support.bowls import BATCHES, FALLING, Hand, keeping_the_head, path, three
 from tests.support.transcription import double, near
 
 
@@ -37,26 +38,30 @@ def transcription(hand: Hand, b_l: float, b_g: float, alpha: float, nesterov: bo
     """As printed: m of the scale of gradients."""
     local, S, m = hand.spec.local, hand.S, np.zeros(hand.S)
     for t, who in hand.rounds:
+        lr = hand.lr(t)
         ways = []
         for k in who:
             y, batches = np.concatenate([hand.x, hand.own[k]]), hand.batches(t, k)
-            shift = np.concatenate([local.lr * b_l * m / len(batches), np.zeros(4 - S)])
+            shift = np.concatenate([lr * b_l * m / len(batches), np.zeros(4 - S)])
             for xi in batches:
                 at = y - shift if nesterov else y
-                y = y - shift - local.lr * (hand.g(k, at, xi) + local.weight_decay * at)
+                y = y - shift - lr * (hand.g(k, at, xi) + local.weight_decay * at)
             ways.append(hand.x - y[:S])
             hand.own[k] = y[S:]
-        m = hand.p(who) @ np.array(ways) / local.lr + (b_g - b_l) * m
-        hand.x = hand.x - alpha * local.lr * m
+        m = hand.p(who) @ np.array(ways) / lr + (b_g - b_l) * m
+        hand.x = hand.x - alpha * lr * m
     return hand
 
 
 @double()
+@pytest.mark.parametrize("local", [BATCHES, FALLING], ids=["constant", "falling"])
 @pytest.mark.parametrize("personal", [False, True])
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_three_rounds_of_unequal_clients_with_one_absent(nesterov: bool, personal: bool):
+def test_three_rounds_of_unequal_clients_with_one_absent(nesterov: bool, personal: bool, local: Local):
     method = FedADC(beta_local=0.4, beta_global=0.7, alpha=0.8, nesterov=nesterov)
-    e = three(keeping_the_head(method) if personal else method)  # with the run's momentum: the method does not use it
+    e = three(
+        keeping_the_head(method) if personal else method, local
+    )  # with the run's momentum: the method does not use it
     hand = transcription(Hand(e), 0.4, 0.7, 0.8, nesterov)
     near(e.state.server["w"], hand.x, tolerance=1e-12)
     near(e.state.personal, np.stack(list(hand.own.values())), tolerance=1e-12)

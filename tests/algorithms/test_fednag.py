@@ -10,7 +10,7 @@ from imperfed.algorithms.fednag import FedNAG
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Trusted
 from imperfed.core.labels import Exact
-from imperfed.engine.local_training import plan
+from imperfed.engine.local_training import Local, plan
 from imperfed.engine.seeds import SERVER, generator
 from imperfed.testing.toy import Plain, differences, engine, network, world
 from tests.support.averaging import (
@@ -21,7 +21,19 @@ from tests.support.averaging import (
     assert_same_models,
     learn,
 )
-from tests.support.bowls import BATCHES, START, THREE, Bowl, Hand, bowls, keeping_the_head, path, stretched, three
+from tests.support.bowls import (
+    BATCHES,
+    FALLING,
+    START,
+    THREE,
+    Bowl,
+    Hand,
+    bowls,
+    keeping_the_head,
+    path,
+    stretched,
+    three,
+)
 from tests.support.transcription import double, near
 
 
@@ -36,12 +48,13 @@ def transcription(hand: Hand, gamma: float) -> tuple[Hand, np.ndarray]:
     local, S = hand.spec.local, hand.S
     Y = hand.x.copy()
     for t, who in hand.rounds:
+        lr = hand.lr(t)
         ends = []
         for k in who:
             y = np.concatenate([hand.x, hand.own[k]])
             before = np.concatenate([Y, hand.own[k]])  # what stays has no velocity at first
             for xi in hand.batches(t, k):
-                after = y - local.lr * (hand.g(k, y, xi) + local.weight_decay * y)
+                after = y - lr * (hand.g(k, y, xi) + local.weight_decay * y)
                 y, before = after + gamma * (after - before), after
             ends.append([y[:S], before[:S]])
             hand.own[k] = y[S:]
@@ -50,10 +63,11 @@ def transcription(hand: Hand, gamma: float) -> tuple[Hand, np.ndarray]:
 
 
 @double()
+@pytest.mark.parametrize("local", [BATCHES, FALLING], ids=["constant", "falling"])
 @pytest.mark.parametrize("personal", [False, True])
-def test_three_rounds_of_unequal_clients_with_one_absent(personal: bool):
+def test_three_rounds_of_unequal_clients_with_one_absent(personal: bool, local: Local):
     method = keeping_the_head(FedNAG(gamma=0.6)) if personal else FedNAG(gamma=0.6)
-    e = three(method)  # with the run's momentum: the method does not use it
+    e = three(method, local)  # with the run's momentum: the method does not use it
     hand, Y = transcription(Hand(e), gamma=0.6)
     near(e.state.server["w"], hand.x, tolerance=1e-12)
     near(0.6 * e.state.server["v"], hand.x - Y, tolerance=1e-12)  # y = Y + gamma v

@@ -21,7 +21,7 @@ from tests.support.averaging import (
     assert_same_models,
     learn,
 )
-from tests.support.bowls import Hand, Narrow, bowls, keeping_the_head, only, path, three
+from tests.support.bowls import BATCHES, FALLING, Hand, Narrow, bowls, keeping_the_head, only, path, three
 from tests.support.transcription import double, near
 
 ONCE = Local(steps=1, batch=8, lr=0.1)
@@ -48,6 +48,7 @@ def transcription(hand: Hand, method: Mime) -> tuple[Hand, np.ndarray]:
     new = 1 - method.beta if method.form == "paper" else 1.0
     m = np.zeros(S)
     for t, who in hand.rounds:
+        lr = hand.lr(t)
         starts = {k: np.concatenate([hand.x, hand.own[k]]) for k in who}
         c = hand.p(who) @ np.array([hand.g(k, starts[k])[:S] for k in who]) + local.weight_decay * hand.x
         ends = []
@@ -59,7 +60,7 @@ def transcription(hand: Hand, method: Mime) -> tuple[Hand, np.ndarray]:
                     g_x = hand.g(k, np.concatenate([hand.x, y[S:]]), xi)[:S] + local.weight_decay * hand.x
                     d[:S] += c - g_x
                 d[:S] = new * d[:S] + method.beta * m
-                y = y - local.lr * d
+                y = y - lr * d
             ends.append(y[:S])
             hand.own[k] = y[S:]
         hand.x = hand.x - method.alpha * (hand.x - hand.p(who) @ np.array(ends))
@@ -68,6 +69,7 @@ def transcription(hand: Hand, method: Mime) -> tuple[Hand, np.ndarray]:
 
 
 @double()
+@pytest.mark.parametrize("local", [BATCHES, FALLING], ids=["constant", "falling"])
 @pytest.mark.parametrize("personal", [False, True])
 @pytest.mark.parametrize(
     "method",
@@ -79,8 +81,8 @@ def transcription(hand: Hand, method: Mime) -> tuple[Hand, np.ndarray]:
     ],
     ids=repr,
 )
-def test_three_rounds_of_unequal_clients_with_one_absent(method: Mime, personal: bool):
-    e = three(keeping_the_head(method) if personal else method)  # with the run's momentum, which is not used
+def test_three_rounds_of_unequal_clients_with_one_absent(method: Mime, personal: bool, local: Local):
+    e = three(keeping_the_head(method) if personal else method, local)  # with the run's momentum, which is not used
     hand, m = transcription(Hand(e), method)
     near(e.state.server["w"], hand.x, tolerance=1e-12)
     near(e.state.server["m"], m, tolerance=1e-12)

@@ -15,11 +15,11 @@ from imperfed.core.federation import Federation, Trusted
 from imperfed.core.labels import Exact
 from imperfed.data.oracle import Oracle
 from imperfed.defences.krum import Krum
-from imperfed.engine.local_training import plan
+from imperfed.engine.local_training import Local, plan
 from imperfed.engine.seeds import SERVER, generator
 from imperfed.testing.toy import LOCAL, Plain, Watched, engine, network, world
 from tests.support.averaging import assert_buffers_are_averaged, assert_same_models, learn
-from tests.support.bowls import BATCHES, START, THREE, TWO, TWO_STEPS, Bowl, Hand, bowls, only, stretched
+from tests.support.bowls import BATCHES, FALLING, START, THREE, TWO, TWO_STEPS, Bowl, Hand, bowls, only, stretched
 from tests.support.fair_federation import defended, federation
 from tests.support.transcription import double, near
 
@@ -93,11 +93,12 @@ def transcription(hand: Hand, method: Fixed) -> dict[str, np.ndarray]:
         return w[k] - y[k] if method.reading == "velocity" else y[k]
 
     for t, who in hand.rounds:
+        lr = hand.lr(t)
         if method.representation == "restart":
             w[3], y[3] = x, x
         for k in (*who, 3):
             for xi in hand.batches(t, k) if k < 3 else server_batches(hand, t):
-                new = w[k] - local.lr * (hand.g(k, w[k], xi) + local.weight_decay * w[k])
+                new = w[k] - lr * (hand.g(k, w[k], xi) + local.weight_decay * w[k])
                 w[k], y[k] = new + gamma * (new - y[k]), new
         p = hand.p(who) if method.aggregation == "weighted" else np.full(2, 0.5)
         wbar, mbar = (sum(p_k * of(k) for p_k, k in zip(p, who, strict=True)) for of in (lambda k: w[k], m))
@@ -119,12 +120,13 @@ def server_batches(hand: Hand, round: int) -> list[np.ndarray]:
 
 
 @double()
+@pytest.mark.parametrize("local", [BATCHES, FALLING], ids=["constant", "falling"])
 @pytest.mark.parametrize("reading", ["velocity", "mix", "printed"])
 @pytest.mark.parametrize("more", [{}, {"representation": "restart", "pi": 0.7}, {"aggregation": "uniform"}])
-def test_three_rounds_of_unequal_workers_with_one_absent(reading: str, more: dict[str, object]):
+def test_three_rounds_of_unequal_workers_with_one_absent(reading: str, more: dict[str, object], local: Local):
     method = Fixed(reading=reading, gamma=0.6, s=SCORES, **more)
     data = trusting(PUBLIC, *THREE)
-    e = engine(method, Bowl(), data, BATCHES, stretched(), rounds=3, participation=2 / 3).go()
+    e = engine(method, Bowl(), data, local, stretched(), rounds=3, participation=2 / 3).go()
     assert {k for report in e.reports for k in report.who} == {0, 1, 2}
     for name, expected in transcription(Hand(e), method).items():
         near(e.state.server[name], expected, tolerance=1e-12)

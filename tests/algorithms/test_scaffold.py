@@ -20,7 +20,7 @@ from tests.support.averaging import (
     assert_same_models,
     learn,
 )
-from tests.support.bowls import BATCHES, Hand, Narrow, bowls, keeping_the_head, only, path, three
+from tests.support.bowls import BATCHES, FALLING, Hand, Narrow, bowls, keeping_the_head, only, path, three
 from tests.support.fair_federation import defended, federation
 from tests.support.transcription import double, near
 
@@ -51,6 +51,7 @@ def transcription(hand: Hand, option: int, alpha: float) -> tuple[Hand, np.ndarr
     local, S = hand.spec.local, hand.S
     c, c_k = np.zeros(S), np.zeros((3, S))
     for t, who in hand.rounds:
+        lr = hand.lr(t)
         dy, dc = np.zeros(S), np.zeros(S)
         for k in who:
             y = np.concatenate([hand.x, hand.own[k]])
@@ -58,8 +59,8 @@ def transcription(hand: Hand, option: int, alpha: float) -> tuple[Hand, np.ndarr
             for xi in hand.batches(t, k):
                 g = hand.g(k, y, xi) + local.weight_decay * y
                 g[:S] += -c_k[k] + c
-                y = y - local.lr * g
-            new = full if option == 1 else c_k[k] - c + (hand.x - y[:S]) / (local.steps * local.lr)
+                y = y - lr * g
+            new = full if option == 1 else c_k[k] - c + (hand.x - y[:S]) / (local.steps * lr)
             dy += (y[:S] - hand.x) / len(who)
             dc += (new - c_k[k]) / 3
             c_k[k], hand.own[k] = new, y[S:]
@@ -68,11 +69,12 @@ def transcription(hand: Hand, option: int, alpha: float) -> tuple[Hand, np.ndarr
 
 
 @double()
+@pytest.mark.parametrize("local", [BATCHES, FALLING], ids=["constant", "falling"])
 @pytest.mark.parametrize("personal", [False, True])
 @pytest.mark.parametrize(("option", "alpha"), [(2, 1.0), (2, 0.6), (1, 1.4)])
-def test_three_rounds_of_unequal_clients_with_one_absent(option: int, alpha: float, personal: bool):
+def test_three_rounds_of_unequal_clients_with_one_absent(option: int, alpha: float, personal: bool, local: Local):
     method = Scaffold(option=option, alpha=alpha)
-    e = three(keeping_the_head(method) if personal else method)
+    e = three(keeping_the_head(method) if personal else method, local)
     hand, c, c_k = transcription(Hand(e), option, alpha)
     near(e.state.server["w"], hand.x, tolerance=1e-12)
     near(e.state.server["c"], c, tolerance=1e-12)

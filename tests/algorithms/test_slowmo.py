@@ -6,8 +6,9 @@ import pytest
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.slowmo import SlowMo
 from imperfed.core.errors import UsageError
+from imperfed.engine.local_training import Local
 from tests.support.averaging import assert_buffers_are_averaged, assert_composes, assert_same_models, learn
-from tests.support.bowls import TWO_STEPS, Hand, keeping_the_head, path, three
+from tests.support.bowls import BATCHES, FALLING, TWO_STEPS, Hand, keeping_the_head, path, three
 from tests.support.transcription import double, near
 
 
@@ -23,6 +24,7 @@ def transcription(hand: Hand, beta: float, alpha: float, strategy: str) -> tuple
     local, S = hand.spec.local, hand.S
     u, mean_v, kept = np.zeros(S), np.zeros(S), {k: np.zeros(4) for k in range(3)}
     for t, who in hand.rounds:
+        lr = hand.lr(t)
         ends = []
         for k in who:
             w = np.concatenate([hand.x, hand.own[k]])
@@ -30,21 +32,22 @@ def transcription(hand: Hand, beta: float, alpha: float, strategy: str) -> tuple
             v = {"reset": np.zeros(4), "maintain": kept[k], "average": averaged}[strategy]
             for xi in hand.batches(t, k):
                 v = local.momentum * v + hand.g(k, w, xi) + local.weight_decay * w
-                w = w - local.lr * v
+                w = w - lr * v
             ends.append([w[:S], v[:S]])
             kept[k], hand.own[k] = v, w[S:]
         mean, mean_v = np.einsum("k,kij->ij", hand.p(who), np.array(ends))
-        u = beta * u + (hand.x - mean) / local.lr
-        hand.x = hand.x - alpha * local.lr * u
+        u = beta * u + (hand.x - mean) / lr
+        hand.x = hand.x - alpha * lr * u
     return hand, u
 
 
 @double()
+@pytest.mark.parametrize("local", [BATCHES, FALLING], ids=["constant", "falling"])
 @pytest.mark.parametrize("personal", [False, True])
 @pytest.mark.parametrize("strategy", ["reset", "maintain", "average"])
-def test_three_rounds_of_unequal_clients_with_one_absent(strategy: str, personal: bool):
+def test_three_rounds_of_unequal_clients_with_one_absent(strategy: str, personal: bool, local: Local):
     method = SlowMo(beta=0.6, alpha=0.8, buffer_strategy=strategy)
-    e = three(keeping_the_head(method) if personal else method)
+    e = three(keeping_the_head(method) if personal else method, local)
     hand, u = transcription(Hand(e), 0.6, 0.8, strategy)
     near(e.state.server["w"], hand.x, tolerance=1e-12)
     near(e.state.server["u"], u, tolerance=1e-10)

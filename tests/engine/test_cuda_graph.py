@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -10,10 +12,14 @@ from imperfed.core.labels import Exact
 from imperfed.engine.backends.cuda.capture import CudaCapturer
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.engine import Engine, MakeBackend
+from imperfed.engine.local_training import Local
+from imperfed.engine.population import Population
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.device import Hardware
-from imperfed.testing.toy import LOCAL, Plain, differences, everything, network, one_by_one, world
+from imperfed.testing.cases import Case
+from imperfed.testing.recipes import RECIPES, recipes_of
+from imperfed.testing.toy import LOCAL, Plain, as_images, differences, everything, network, one_by_one, world
 from tests.support.methods import averaging, overriding
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or none in CUDA_VISIBLE_DEVICES")
@@ -24,19 +30,60 @@ KINDS_OF_STEP = [averaging(), *(overriding(hook, kind=Exact)[0] for hook in ("co
 """Plain steps, corrected gradients, steps of a method's own, and sites with a memory."""
 
 
-def trained(algorithm: Algorithm, make_backend: MakeBackend) -> Engine:
-    federation, oracle = world(Exact)
-    how, evaluator = Rounds(rounds=3, participation=0.75), Evaluator(oracle)
-    e = Engine(algorithm, Plain(), network(), federation, evaluator, LOCAL, how, 0, None, make_backend, GPU)
+def trained(algorithm: Algorithm, make_backend: MakeBackend, local: Local = LOCAL) -> Engine:
+    federation, oracle = as_images(world(Exact)) if local.augment else world(Exact)
+    how, evaluator, net = Rounds(rounds=3, participation=0.75), Evaluator(oracle), network(images=bool(local.augment))
+    e = Engine(algorithm, Plain(), net, federation, evaluator, local, how, 0, None, make_backend, GPU)
     e.run(lambda report: None, lambda: False, None)
     return e
+
+
+def captured(population: Population, on_duty: int, workers: int) -> CudaGraphBackend:
+    return CudaGraphBackend(population, on_duty, CudaCapturer(GPU))
 
 
 @pytest.mark.parametrize("algorithm", KINDS_OF_STEP, ids=lambda a: a.name)
 def test_a_captured_run_is_the_loops(algorithm: Algorithm) -> None:
     Hardware(GPU, "float32").prepare()
     loop = trained(algorithm, one_by_one)
-    graph = trained(algorithm, lambda population, on_duty, _: CudaGraphBackend(population, on_duty, CudaCapturer(GPU)))
+    graph = trained(algorithm, captured)
     assert isinstance(graph.backend, CudaGraphBackend)
     assert graph.backend.programs
+    assert not differences(everything(graph), everything(loop), 1e-5)
+
+
+KINDS_OF_RECIPE = [
+    (algorithm, recipe) for algorithm in KINDS_OF_STEP for recipe in recipes_of(Case(algorithm, Plain()))
+]
+
+
+@pytest.mark.parametrize(("algorithm", "recipe"), KINDS_OF_RECIPE, ids=lambda one: getattr(one, "name", one))
+def test_every_recipe_is_captured(algorithm: Algorithm, recipe: str) -> None:
+    """A rate that changes is filled in before a replay, Adam counts its steps, every site is clipped by itself."""
+    Hardware(GPU, "float32").prepare()
+    loop, graph = (trained(algorithm, make_backend, RECIPES[recipe]) for make_backend in (one_by_one, captured))
+    assert isinstance(graph.backend, CudaGraphBackend)
+    assert graph.backend.not_captured is None
+    assert graph.backend.programs
+    assert not differences(everything(graph), everything(loop), 1e-5)
+
+
+@pytest.mark.parametrize("algorithm", overriding("move", kind=Exact), ids=lambda a: a.name)
+def test_a_changing_rate_is_captured_whatever_the_step(algorithm: Algorithm) -> None:
+    """No step may ask for the value of a rate that is a tensor: the host would wait."""
+    Hardware(GPU, "float32").prepare()
+    if "schedule" in algorithm.fixed_recipe:
+        pytest.skip("the method has rates of its own")
+    loop, graph = (trained(algorithm, make_backend, RECIPES["cosine"]) for make_backend in (one_by_one, captured))
+    assert isinstance(graph.backend, CudaGraphBackend)
+    assert graph.backend.not_captured is None
+    assert not differences(everything(graph), everything(loop), 1e-5)
+
+
+@pytest.mark.parametrize("recipe", ["adam", "cosine", "augment"])
+def test_sites_with_more_and_fewer_steps_follow_a_recipe(recipe: str) -> None:
+    """Passes instead of steps: no stack, and a site that has made all its steps keeps its state."""
+    Hardware(GPU, "float32").prepare()
+    local = replace(RECIPES[recipe], epochs=2)
+    loop, graph = (trained(averaging(), make_backend, local) for make_backend in (one_by_one, captured))
     assert not differences(everything(graph), everything(loop), 1e-5)

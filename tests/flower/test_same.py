@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from imperfed.core.batch import Tree
 from imperfed.core.labels import Candidates, Exact
+from imperfed.core.network import Network
+from imperfed.data.federate import FederatedData
+from imperfed.data.scale import Scale
 from imperfed.flower.messages.payload import Payload, pack, size
 from imperfed.testing.cases import Case, cases
+from imperfed.testing.toy import as_images, differences, world
 from tests.support.inspector import assert_nothing_private
 from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
 
@@ -76,3 +82,39 @@ def test_what_was_sent_is_counted_and_logged(tmp_path: Path) -> None:
         assert sum(int(re.findall(r"sent (\d+):", line)[0]) for line in log) == ways["up"]
         trained = [line for line in log if "up/w" in line]
         assert re.search(r"round \d: received \d+ bytes, sent \d+: up/w \[72\] float32, up/buffers \[16\]", trained[0])
+
+
+def flattening(shape: tuple[int, ...], classes: int) -> Network:
+    """A small network over images, of a kind that is trained site by site in one process as well."""
+    inputs = math.prod(shape)
+    return Network(nn.Sequential(nn.Flatten(), nn.Linear(inputs, 8), nn.BatchNorm1d(8)), nn.Linear(8, classes))
+
+
+RECIPES: dict[str, dict[str, object]] = {
+    "adam": {"local.optimizer": "adam"},
+    "adamw and clip": {"local.optimizer": "adamw", "local.weight_decay": 0.1, "local.clip": 0.2},
+    "cosine": {"local.schedule": "cosine", "local.warmup": 1},
+    "step": {"local.schedule": "step", "local.decay_every": 1, "local.decay": 0.5},
+    "augment": {"local.augment": "crop,flip", "model.name": "tests.flower.test_same:flattening"},
+}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_real_sites_follow_the_same_recipe(recipe: str, tmp_path: Path) -> None:
+    """A site knows the rate of a round from the settings and the round's number, and draws its own augmentation."""
+    federation, oracle = as_images(world(Exact)) if recipe == "augment" else world(Exact)
+    data = FederatedData(federation, oracle, {}, Scale.none())
+    config, model = settled("fedavg", **RECIPES[recipe]), RECIPES[recipe].get("model.name")
+    usual = settled("fedavg", **({"model.name": model} if model else {}))
+    apart = Apart(config, data, tmp_path, scales=False).start().go()
+    alone = Alone(config, data).go()
+    assert_same(alone, apart)
+    assert not torch.equal(alone.engine.state.server["w"], Alone(usual, data).go().engine.state.server["w"])
+
+
+def test_a_restarted_coordinator_continues_the_schedule(tmp_path: Path) -> None:
+    config, data = settled("fedavg", **RECIPES["cosine"]), raw(Exact)
+    Apart(config, data, tmp_path).start().go(rounds=2)
+    rest = Apart(config, data, tmp_path).start().go()
+    assert [report.round for report in rest.reports] == [2]
+    assert not differences(Alone(config, scaled(data)).go().engine.state.server, rest.engine.state.server)

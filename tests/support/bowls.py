@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -88,6 +88,9 @@ THREE = (
 )
 START = np.array([1.1, -0.7, 0.6, 0.9])
 BATCHES = Local(steps=3, batch=2, lr=0.1, momentum=0.9, weight_decay=0.05)
+FALLING = replace(BATCHES, schedule="step", decay_every=1, decay=0.5)
+RATES = {"constant": (0.1, 0.1, 0.1), "step": (0.1, 0.05, 0.025)}
+"""The learning rates of the three rounds under either."""
 
 
 class Stretch(nn.Module):
@@ -143,6 +146,10 @@ class Hand:
     def p(self, who: tuple[int, ...]) -> np.ndarray:
         """n_k / n over those that take part."""
         return self.n[list(who)] / self.n[list(who)].sum()
+
+    def lr(self, round: int) -> float:
+        """The learning rate of a round."""
+        return RATES[self.spec.local.schedule][round]
 
     def batches(self, round: int, k: int) -> list[np.ndarray]:
         """The rows of each of a site's local steps."""

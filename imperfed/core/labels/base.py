@@ -119,6 +119,7 @@ class Labels(ABC):
         if mentions is None:
             return UNKNOWN
         return ranking(logits, mentions) if self.several else consistency(logits, mentions)
+
     # -- what a learner that knows nothing of this kind makes of them --------------------------------------------------
 
     def weighted_examples(self) -> tuple[Tensor, Tensor, Tensor]:

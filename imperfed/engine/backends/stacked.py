@@ -134,9 +134,8 @@ def train_stacked(population: Population, round: int, number: int, sites: Sequen
     net = cast(Net, StackedNet(runtime.net.module, spec.layout, W, torch.zeros_like(W)))
     data = population.rows(starts[sites[0]], starts[sites[-1] + 1])
     steps = side_by_side(spec, starts, round, sites)
-    result, losses, memory = train_locally(
-        spec.algorithm, spec.objective, net, data, steps, {}, {}, spec.local, pad=True
-    )
+    local = spec.local_in(round)
+    result, losses, memory = train_locally(spec.algorithm, spec.objective, net, data, steps, {}, {}, local, pad=True)
     updates = []
     for m, (k, row) in enumerate(zip(sites, W, strict=True)):
         a, b = (starts[i] - starts[sites[0]] for i in (k, k + 1))
@@ -154,9 +153,12 @@ def side_by_side(spec: RunSpec, starts: Sequence[int], round: int, sites: Sequen
     Rows are counted from the first site's first row; a padding slot holds the number of rows up to the last site's end.
     """
     first, end = starts[sites[0]], starts[sites[-1] + 1]
-    parts = []
+    parts, drawn = [], []
     for k in sites:
         n = starts[k + 1] - starts[k]
-        rows = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, k, "batches")).rows
-        parts.append(torch.where(rows < n, rows + (starts[k] - first), end - first))
-    return Plan(torch.cat(parts, 1), {}, sites=len(sites))
+        one = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, k, "batches"))
+        parts.append(torch.where(one.rows < n, one.rows + (starts[k] - first), end - first))
+        drawn.append(one.draws)
+    # A plain step draws nothing for itself, so all numbers are those of augmentation: one or more per row.
+    draws = {name: torch.cat([one[name] for one in drawn], 1) for name in drawn[0]}
+    return Plan(torch.cat(parts, 1), draws, sites=len(sites))

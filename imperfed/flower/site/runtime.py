@@ -112,7 +112,8 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
         return tree | {f"rows/{name}": t for name, t in objective.init_rows(federation.labels).items()}
 
     kept = place.store(run_info.run).load(start, fresh)
-    spec = RunSpec(config.method, objective, layout, config.local, config.run.seed, place.secret)
+    run, rounds = config.run, config.rounds.rounds
+    spec = RunSpec(config.method, objective, layout, config.local, run.seed, place.secret, rounds)
     site = _site(run_info.index, data, objective, kept)
     runtime = SiteRuntime(spec, Net(network.eval(), layout))
     return RemoteSite(config, data, runtime, site, make_evaluator(config, data))

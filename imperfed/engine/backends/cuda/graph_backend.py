@@ -57,9 +57,10 @@ class CudaGraphBackend(SequentialBackend):
         work, staged = self.planned.get((round, sites)) or (self._plan(round, sites), None)
         downs = [self._start(k, exchange, one) for k, one in zip(sites, work, strict=True)]
         program = self.programs.get(len(sites)) or self._capture(work, downs)
-        program.train(sites, staged or program.table.stage(work), downs)
+        lr = self.population.spec.local_in(round).lr
+        program.train(sites, staged or program.table.stage(work), downs, lr)
         self._plan_ahead(round + 1, program)  # while the GPU is busy
-        return self._accept_all(program, exchange, sites, program.results(work))
+        return self._accept_all(program, exchange, sites, program.results(work, lr))
 
     def _capture(self, work: list[Assignment], downs: list[Tree]) -> CapturedProgram:
         try:

@@ -4,7 +4,7 @@ Every site's numbers are one row of a matrix; gradients and momenta likewise. Sm
 layers step together, as a stack. Others each run on one of a few streams, where a site's steps follow one another and
 wait for no other site. The algorithm's hooks are called as in the sequential backend. What changes from round to round
 is held in tensors at fixed addresses: which rows (an index into the resident data), the random numbers, what was
-received and what is remembered.
+received, what is remembered, and a learning rate that is not constant.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import LocalResult, LocalStep
 from imperfed.core.network import Net
 from imperfed.core.objective import Objective
+from imperfed.core.rates import Rate
 from imperfed.engine.backends.cuda.batch_schedule import Assignment, BatchSchedule, Staged
 from imperfed.engine.backends.cuda.capture import Capturer
 from imperfed.engine.backends.stacked import StackedNet, stackable
 from imperfed.engine.population import Population
+from imperfed.nn.augment import augment, separate
 
 CAPTURED = 400
 """The most steps in one graph: a longer one takes longer to capture than it saves."""
@@ -128,6 +130,7 @@ class CapturedProgram:
         self.step_loss = torch.compile(step_loss, dynamic=False) if self.compiled else None
         self.W, self.G = matrix(M, spec.layout.size, device), matrix(M, spec.layout.trainable, device)
         self.losses = self.W.new_zeros(M)
+        self.lr: Rate = spec.local.lr if spec.local.lr_is_constant else self.W.new_tensor(spec.local.lr)
         self.starts = torch.tensor(population.federation.starts, device=device)
         state = population.state
         # One extra row takes what would be remembered about padding slots.
@@ -137,7 +140,7 @@ class CapturedProgram:
         self.site_stats = stacked([population.site(0).data.site_stats] * M)
         nets = [SiteNet(copy.deepcopy(network), spec.layout, *row) for row in zip(self.W, self.G, strict=True)]
         starts = zip(nets, each(self.down, M), each(self.memory, M), strict=True)
-        self.opt_state = stacked([spec.algorithm.init_optimizer(net.w, *trees) for net, *trees in starts])
+        self.opt_state = stacked([spec.local.init_optimizer(spec.algorithm, net.w, *trees) for net, *trees in starts])
         trees = (self.down, self.memory, self.site_stats, self.opt_state)
         parts = enumerate(zip(nets, *(each(t, M) for t in trees), strict=True))
         self.slots = [SiteSlot(m, 1, *one) for m, one in parts]
@@ -184,16 +187,16 @@ class CapturedProgram:
         at = torch.where(real > 0, index, len(self.population.federation.labels)) if self.scratch else index
         rows = {name: t.index_select(0, at) for name, t in self.scratch.items()}
         if slot.sites > 1:
-            return Batch(x[a:b], labels.between(a, b), real, share.view(-1, B), rows, {}, {}), at
-        drawn = {name: t[h, slot.first] for name, t in table.draws.items()}
-        return Batch(x[a:b], labels.between(a, b), real, share, rows, drawn, slot.site_stats), at
+            inputs = augment(x[a:b], {name: t[h, slot.rows].flatten(0, 1) for name, t in table.draws.items()})
+            return Batch(inputs, labels.between(a, b), real, share.view(-1, B), rows, {}, {}), at
+        drawn, augmenting = separate({name: t[h, slot.first] for name, t in table.draws.items()})
+        inputs = augment(x[a:b], augmenting)
+        return Batch(inputs, labels.between(a, b), real, share, rows, drawn, slot.site_stats), at
 
     def _local(self, slot: SiteSlot, batch: Batch) -> tuple[Tensor, Any]:
         """Make `Algorithm.local_step` and copy the new optimizer state to its fixed addresses."""
-        spec, local, opt_state = self.population.spec, self.population.spec.local, dict(slot.opt_state)
-        step = LocalStep(
-            slot.net, batch, slot.down, slot.memory, opt_state, local.lr, local.momentum, local.weight_decay
-        )
+        spec, opt_state = self.population.spec, dict(slot.opt_state)
+        step = spec.local.step(slot.net, batch, slot.down, slot.memory, opt_state, self.lr)
         slot.net.train(True)
         if self.step_loss is not None:
             loss, out = self.step_loss(spec.algorithm, spec.objective, step)
@@ -213,9 +216,11 @@ class CapturedProgram:
 
     # -- a round ----------------------------------------------------------------------------------------------------
 
-    def train(self, sites: Sequence[int], staged: Staged, downs: Sequence[Tree]) -> None:
+    def train(self, sites: Sequence[int], staged: Staged, downs: Sequence[Tree], lr: float) -> None:
         """Launch a round's steps; the host does not wait for them."""
         self._load(sites, downs)
+        if isinstance(self.lr, Tensor):
+            self.lr.fill_(lr)
         for number in range(staged.blocks):
             self.table.turn(staged, number)
             self.replay()
@@ -243,17 +248,18 @@ class CapturedProgram:
         self.losses.zero_()
 
     def _start(self) -> None:
-        algorithm = self.population.spec.algorithm
-        if "init_optimizer" not in algorithm.overridden:
-            self.opt_state["v"].zero_()
+        spec = self.population.spec
+        if "init_optimizer" not in spec.algorithm.overridden:
+            for t in self.opt_state.values():
+                t.zero_()
             return
-        fresh = [algorithm.init_optimizer(slot.net.w, slot.down, slot.memory) for slot in self.slots]
+        fresh = [spec.local.init_optimizer(spec.algorithm, s.net.w, s.down, s.memory) for s in self.slots]
         for name, t in self.opt_state.items():
             lay(t, [one[name] for one in fresh])
 
-    def results(self, work: Sequence[Assignment]) -> list[LocalResult]:
-        """Return every site after its last step."""
-        lr, pairs = self.population.spec.local.lr, zip(self.slots, work, strict=True)
+    def results(self, work: Sequence[Assignment], lr: float) -> list[LocalResult]:
+        """Return every site after its last step; `lr`: the learning rate of the round."""
+        pairs = zip(self.slots, work, strict=True)
         return [LocalResult(s.net, s.opt_state, s.down, s.memory, one.steps, lr) for s, one in pairs]
 
     def rows_of(self, site: int) -> Tree:
