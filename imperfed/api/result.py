@@ -23,6 +23,7 @@ from imperfed.data.files.rows import NEW, read_rows
 from imperfed.data.scale import Scale
 from imperfed.experiments.experiment import load_net
 from imperfed.results.folder import RunFolder
+from imperfed.results.mixture import read_mixture
 from imperfed.results.predict import as_inputs, check_inputs, predictions, whose
 from imperfed.results.summary import Summary
 
@@ -153,7 +154,9 @@ class RunResult:
         model, scaled = self.model(site), self._scale()(x)
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
-        return KINDS[self.summary.facts.labels].probabilities(logits)
+        kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
+        federated = kind.probabilities(logits)
+        return federated if mixture is None else mixture.probabilities(federated, scaled, kind)
 
     def _scale(self) -> Scale:
         """Return how inputs were standardised."""

@@ -26,6 +26,8 @@ from imperfed.data.files.declaration import FILE, read_declaration
 from imperfed.data.files.memory import IN_MEMORY
 from imperfed.data.own_files import federate_ready
 from imperfed.experiments import comparison, experiment
+from imperfed.experiments.auto.run import resume as continue_run
+from imperfed.experiments.auto.run import start_any
 from imperfed.experiments.comparison import Line
 from imperfed.experiments.config import Config, resolve
 from imperfed.experiments.experiment import InMemory, Watch, refuse_other_labels
@@ -41,7 +43,7 @@ Rows = MemoryData | Federation
 
 
 def run(
-    method: str,
+    method: str = "auto",
     data: Any = "digits",
     out: str | Path = "runs",
     *,
@@ -49,7 +51,7 @@ def run(
     on_round: OnRound | None = None,
     **keywords: Any,
 ) -> RunResult:
-    """Train one method in a new folder below `out`, and return its result.
+    """Train one method in a new folder below `out`, and return its result; `auto` searches for the best one.
 
     `data`: the name of a dataset, a path, a table with a `site` column, {site: table}, {site: (x, labels)},
     {site: torch Dataset} or a `Federation`. Data in memory are described by the keys of federation.toml: `label` (a
@@ -61,9 +63,9 @@ def run(
     """
     _refuse_other(method, "method", str, "the name of a method, such as 'pfedpll'")
     rows, name, settings = _prepared(data, keywords)
-    config = resolve(words={"method": method, "data": name, **settings})
+    words = {"method": method, "data": name, **settings}
     with watching(progress, on_round, _guessed(rows)) as watch:
-        folder, summary = experiment.start(config, _path(out, "out"), watch, *_loaded(rows, config))
+        folder, summary = start_any(None, words, _path(out, "out"), watch, lambda config: _loaded(rows, config))
     return RunResult(folder.path, summary)
 
 
@@ -88,7 +90,7 @@ def resume(
             raise UsageError(f"data=...: the rows of {path} are read from {config.run.data}; leave it out")
         federated = _again(opened, data, further, config)
     with watching(progress, on_round) as watch:
-        return RunResult(path, experiment.resume(opened, watch, federated))
+        return RunResult(path, continue_run(opened, watch, federated))
 
 
 def load(folder: str | Path) -> RunResult:

@@ -17,6 +17,7 @@ from imperfed.cli import completion, new_project
 from imperfed.cli import site_commands as cli_sites
 from imperfed.cli.options import (
     SETTINGS,
+    Budget,
     Data,
     Device,
     Jobs,
@@ -78,21 +79,25 @@ def run(
     device: Device = None,
     workers: Workers = None,
     settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
+    budget: Budget = None,
     out: Out = Path("runs"),
     json: JsonOnly = False,
 ) -> None:
-    """Train one method. Without a name: a demo with candidate sets on handwritten digits, beside three references."""
+    """Train a method; without its name, search for the best model that can be had (`auto`).
+
+    Without --data either: a demo with candidate sets on handwritten digits, beside three references.
+    """
     words = _words(settings, rounds, model, device, workers) | _given(data=data or None)
-    if what is None:
+    if what is None and not data:
         _compare(DEMO, [seed or 0], words, out, json=json)
         return
-    config = _config(what, words | _given(seed=seed))
     from imperfed.cli.tables import run_table
-    from imperfed.experiments.experiment import start
+    from imperfed.experiments.auto.run import start_any
 
+    file, words = _sources(what or "auto", words | _given(seed=seed, budget=budget))
     show = _show(json)
     with _stdout_for(json), show.interruptible():
-        folder, summary = start(config, out, show.watch())
+        folder, summary = start_any(file, words, out, show.watch())
     run_table(show.console, summary, folder.path)
     if json:
         typer.echo(summary.to_json())
@@ -164,7 +169,7 @@ def reproduce(
 def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
     """Continue a run that was interrupted or killed; the models are the same as those of an uninterrupted run."""
     from imperfed.cli.tables import run_table
-    from imperfed.experiments import experiment
+    from imperfed.experiments.auto.run import resume as continue_run
     from imperfed.results.folder import RunFolder
 
     opened, show = RunFolder.open(folder), _show()
@@ -176,7 +181,7 @@ def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
         show.console.print(f"{folder}: this run has already ended")
     else:
         with show.interruptible():
-            summary = experiment.resume(opened, show.watch())
+            summary = continue_run(opened, show.watch())
     run_table(show.console, summary, folder)
 
 
@@ -344,12 +349,17 @@ def _settings(assignments: Sequence[str]) -> dict[str, str]:
 
 
 def _config(what: str, words: dict[str, str]) -> Config:
-    from imperfed.experiments.config import read, resolve
+    from imperfed.experiments.config import resolve
+
+    return resolve(*_sources(what, words))
+
+
+def _sources(what: str, words: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the sections of an experiment file, if `what` is one, and the words, which name the method otherwise."""
+    from imperfed.experiments.config import read
 
     path = Path(what)
-    if path.suffix == ".toml":
-        return resolve(read(path), words)
-    return resolve(words={"method": what} | words)
+    return (read(path), words) if path.suffix == ".toml" else ({}, {"method": what} | words)
 
 
 def _numbers(seeds: str) -> list[int]:

@@ -32,13 +32,15 @@ class Show:
         self.began = 0.0
         self.first = 0
         self.last_score = ""
+        self.tenth = 0
+        """The tenths of a search that are done."""
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.waiting: Status | None = None
 
     def watch(self) -> Watch:
         """Return the hooks that a run calls."""
-        return Watch(self.prepare, self.begin, self.round, lambda: self.stopping)
+        return Watch(self.prepare, self.begin, self.round, self.search, lambda: self.stopping)
 
     def prepare(self, config: Config) -> None:
         """Show that data are being prepared before the first round."""
@@ -67,6 +69,15 @@ class Show:
             )
             self.task = self.bar.add_task("", total=self.total, completed=round)
             self.bar.start()
+
+    def search(self, doing: str, share: float) -> None:
+        """Show what the search before a run is doing: on a terminal in the bar, otherwise after each tenth of it."""
+        if self.bar is not None:
+            self.bar.update(self.task, total=1000, completed=round(1000 * share), description=doing)
+        elif int(10 * share) != self.tenth:
+            self.tenth = int(10 * share)
+            left = (time.perf_counter() - self.began) * (1 - share) / max(share, 1e-3)
+            self.console.print(f"search: {doing}, {left:.0f} s left")
 
     def round(self, report: RoundReport, seconds: float) -> None:
         """Show a finished round."""

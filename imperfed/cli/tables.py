@@ -33,6 +33,8 @@ def per_cent(fraction: float | None) -> str:
 
 def run_table(console: Console, summary: Summary, folder: Path) -> None:
     """Print a finished run, site by site, and the paths of what it wrote."""
+    if summary.auto:
+        console.print(summary.auto.sentence(), style="bold")
     if not summary.personal.n and summary.common:  # sites without test sets, of which there may be thousands
         rows = sum(row.train for row in summary.sites)
         console.print(f"{heading(summary)}: {len(summary.sites)} sites, {rows} training rows")
@@ -70,7 +72,8 @@ def sentences_of(summary: Summary) -> Iterator[str]:
 
 def heading(summary: Summary) -> str:
     """Return which method was run on which data, and for how many rounds."""
-    return f"{summary.title} on {summary.data}, {many(summary.rounds, 'round')}"
+    title = f"auto: {summary.title}" if summary.auto else summary.title
+    return f"{title} on {summary.data}, {many(summary.rounds, 'round')}"
 
 
 def sites_table(console: Console, summary: Summary) -> None:
@@ -165,7 +168,7 @@ def fairness_lines(summary: Summary) -> list[str]:
 
 def written(console: Console, folder: Path) -> None:
     """Print the paths of a run's main results."""
-    for name in ("report.html", "summary.json", "metrics.jsonl", "models", "labels", "suspicions.parquet"):
+    for name in ("report.html", "summary.json", "metrics.jsonl", "trials.json", "models", "alone", "labels", "suspicions.parquet"):
         if (folder / name).exists():
             console.print(f"  {folder / name}")
 

@@ -42,6 +42,8 @@ from imperfed.experiments.values import typed
 from imperfed.models import ModelSpec
 from imperfed.repairs import repairs
 
+AUTO = "auto"
+"""The name under which methods and settings are searched for; it is no method itself."""
 Precision = Literal["auto", "float32", "tf32", "bf16"]
 Scalar = str | int | float | bool | tuple[int, ...]
 FIXED: dict[str, type[Any]] = {
@@ -305,6 +307,11 @@ def _fitting(preset: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> dic
 
 def _method(run: RunConfig) -> tuple[type[Algorithm], type[Objective] | None]:
     """Return the algorithm and the objective chosen by name; an objective's name alone means plain averaging."""
+    if run.method == AUTO:
+        raise UsageError(
+            "auto searches among methods and runs by itself, in one process: imperfed run auto --data ...; here, name "
+            "a method, such as the one that the report of such a run names"
+        )
     method = find("algorithm", run.method, catalogue())
     objective = find("objective", run.objective, objectives()) if run.objective else None
     if issubclass(method, Algorithm):

@@ -44,19 +44,22 @@ from imperfed.results.folder import Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.repair import write_repair
 from imperfed.results.summary import DataFacts, Summary
-from imperfed.results.write import finish_simulation, write_summary
+from imperfed.results.mixture import Predictor, read_mixture
+from imperfed.results.write import RunOutcome, finish_simulation, write_summary
 
 
 @dataclass
 class Watch:
     """Hooks of a run: called before data are prepared, at its beginning, after every round, and to ask for a stop.
 
+    `search` is told what the search before a run is doing, and the share of its work that is done.
     `stop` interrupts a run, which can be resumed; `end` makes the round its last one, with results.
     """
 
     prepare: Callable[[Config], None] = lambda config: None
     begin: Callable[[Config, FederatedData, int], None] = lambda config, data, round: None
     round: Callable[[RoundReport, float], None] = lambda report, seconds: None
+    search: Callable[[str, float], None] = lambda doing, share: None
     stop: Callable[[], bool] = lambda: False
     end: Callable[[], bool] = lambda: False
 
@@ -77,7 +80,7 @@ class Experiment:
         self.config = config
         self.hardware = Hardware.of(config.run)
         self.hardware.prepare()
-        self.at_sites, self.repair_result = _around(config, data or load_data(config))
+        self.at_sites, self.repair_result = as_trained(config, data or load_data(config))
         self.data = hold_out(self.at_sites, share_at_sites(config.split), config.run.data_seed)
         if config.method.needs_server_rows and self.data.federation.trusted is None:
             raise UsageError(f"{config.run.method} needs labelled rows at the server: {TO_TRUST}")
@@ -148,6 +151,10 @@ class Experiment:
         self.config = replace(self.config, rounds=replace(self.config.rounds, rounds=done))
         folder.write("config.toml", anywhere(self.config).toml())
 
+    def finished(self, folder: RunFolder, outcome: RunOutcome) -> RunOutcome:
+        """Return the outcome of a run that has ended, whose labels and models are written."""
+        return outcome
+
     def close(self) -> None:
         """Shut down the workers."""
         self.engine.close()
@@ -162,7 +169,7 @@ class Experiment:
             federation = self.at_sites.federation
             repair = write_repair(folder, self.config.repair.name, self.repair_result, federation, evaluator)
         outcome = finish_simulation(folder, self.engine, self.data, self.evaluator, self.config.run)
-        outcome = replace(outcome, seconds=seconds, target=target, repair=repair)
+        outcome = self.finished(folder, replace(outcome, seconds=seconds, target=target, repair=repair))
         return write_summary(folder, self.data, self.evaluator, outcome)
 
 
@@ -199,7 +206,7 @@ def load_data(config: Config) -> FederatedData:
     return federate(load(config.run.data), config.split, _labelling(config), config.run.data_seed)
 
 
-def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairResult | None]:
+def as_trained(config: Config, data: FederatedData) -> tuple[FederatedData, RepairResult | None]:
     """Return the data after adversaries have rewritten their rows and sites have repaired their labels."""
     repair_result = None
     if data.federation.elsewhere:  # remote sites do this themselves
@@ -224,7 +231,7 @@ def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairR
 
 def held_by_sites(config: Config) -> FederatedData:
     """Return the data of a run as its sites hold them: after an attack, before any repair."""
-    return _around(replace(config, repair=None), load_data(config))[0]
+    return as_trained(replace(config, repair=None), load_data(config))[0]
 
 
 def choose_objective(config: Config, data: FederatedData) -> Objective:
@@ -355,9 +362,12 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
     with one_thread():
         if not evaluator.sites:
             return {"common test set": evaluator.common(load_net(folder, config, federation.sites[0], *shape))}
-        return {
-            site: evaluator.site(k, load_net(folder, config, site, *shape)) for k, site in enumerate(federation.sites)
-        }
+
+        def predictor(site: str) -> Predictor:
+            net, mixture = load_net(folder, config, site, *shape), read_mixture(folder, site)
+            return net if mixture is None else mixture.beside(net, type(federation.labels))
+
+        return {site: evaluator.site(k, predictor(site)) for k, site in enumerate(federation.sites)}
 
 
 def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int, features: int) -> Net:

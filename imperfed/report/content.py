@@ -40,6 +40,7 @@ def content(run: RunFiles) -> dict[str, Any]:
         "title": f"{settings.method} on {run.summary.data if run.summary else called(settings.data)}",
         "about": about(run),
         "unfinished": "" if run.summary else f"not finished: round {run.round} of {run.config.rounds.rounds}",
+        "brought": run.summary.auto.sentence() if run.summary and run.summary.auto else "",
         "tiles": tiles(run),
         "label_sentence": label_sentence(run),
         "learning": sections.learning(run),

@@ -19,6 +19,8 @@ from imperfed.core.labels.counts import ClassCounts
 from imperfed.core.labels.label_cells import Cells, NoteRow
 from imperfed.core.labels.validity import UNKNOWN, Validity, consistency, ranking
 
+RAREST = 1e-6
+"""The least probability that counts, so that no single row decides a comparison of models."""
 SEPARATOR = "|"
 """Separates the names of several classes in the tables that are written."""
 
@@ -100,6 +102,31 @@ class Labels(ABC):
     def probabilities(logits: Tensor) -> Tensor:
         """Return the probability of each class: classes exclude each other, unless the kind says otherwise."""
         return torch.softmax(logits, -1)
+
+    @staticmethod
+    def logits(probability: Tensor) -> Tensor:
+        """Return logits with these probabilities, which need not sum to 1 over the classes."""
+        return probability.clamp(min=RAREST).log()
+
+    @staticmethod
+    def normalised(probability: Tensor) -> Tensor:
+        """Return probabilities as this kind has them, from one probability per class that may not sum to 1."""
+        return probability / probability.sum(-1, keepdim=True).clamp(min=RAREST)
+
+    def consistent(self, probability: Tensor) -> Tensor:
+        """Return probabilities of each row's classes given its label: of those that it names, where it leaves some out."""
+        mentions = self.mentions()
+        return probability if mentions is None else self.normalised(probability.clamp(min=RAREST) * mentions)
+
+    def log_likelihood(self, probability: Tensor) -> Tensor:
+        """Return the log-likelihood of each row's label under these probabilities, [n]: that one of its classes holds.
+
+        It says more than a count of hits where rows are few. A row that says nothing has 0.
+        """
+        mentions = self.mentions()
+        assert mentions is not None
+        inside = (self.normalised(probability) * mentions).sum(-1)
+        return torch.where(mentions.any(-1), inside.clamp(min=RAREST).log(), 0.0)
 
     @classmethod
     def predicted(cls, probability: Tensor, classes: Sequence[str]) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.core.labels.base import Labels
+from imperfed.core.labels.base import RAREST, Labels
 from imperfed.core.labels.label_cells import Cells
 from imperfed.core.labels.validity import Validity
 
@@ -47,6 +47,10 @@ class OneClass(Labels):
     def validity(self, logits: Tensor) -> Validity:
         """Return the share of rows whose highest logit is that of their label, right or wrong."""
         return Validity.of(float((logits.argmax(1) == self.values).sum()), float(len(self)))
+
+    def log_likelihood(self, probability: Tensor) -> Tensor:
+        own = self.normalised(probability).gather(1, self.values[:, None]).flatten()
+        return own.clamp(min=RAREST).log()
 
     @classmethod
     def unreadable(cls, classes: int) -> int:

@@ -1,0 +1,215 @@
+"""The whole search: trials by halving, models alone at each site, and the mixture of the two."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imperfed.alone import AloneModel
+from imperfed.core.errors import ImperfedError
+from imperfed.data.federate import FederatedData
+from imperfed.engine.backends.task_pool import InlinePool, Task, TaskPool, cores, make_pool
+from imperfed.engine.failures import Failure
+from imperfed.experiments.auto import alone_search, trials
+from imperfed.experiments.auto.candidates import Candidate, candidates
+from imperfed.experiments.auto.halving import halve
+from imperfed.experiments.auto.request import AutoRequest
+from imperfed.experiments.auto.site_choice import WEIGHTS, choose, mixture_table
+from imperfed.experiments.auto.trials import Progress, TrialRecord
+from imperfed.experiments.auto.work import CORES, RUNGS, Plan, plan
+from imperfed.experiments.device import Hardware
+
+EMERGENCY = 4.0
+"""A search that takes so many times its budget is cut short, which the log says; its choice then depends on the machine."""
+
+
+@dataclass(frozen=True)
+class SiteChoice:
+    """What one site does: its own model, and the weight of the federated one beside it."""
+
+    alone: AloneModel | None
+    """None: sites fit no models alone here."""
+    weight: float
+    validity: float | None
+    """The score of its own model on the rows that it holds out."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """The outcome of a search."""
+
+    plan: Plan
+    combinations: int
+    """How many could have been tried."""
+    trials: tuple[TrialRecord, ...]
+    chosen: int
+    """The number of the trial that is best on the rows held out."""
+    rounds: int
+    sites: tuple[SiteChoice, ...]
+    alone_left_out: str
+    """Why no models alone were fitted; empty if they were."""
+    cut_short: bool
+    candidate: Candidate
+    federated: tuple[Tensor, ...] = ()
+    """The probabilities of the chosen trial's models for each site's rows held out."""
+    alone: tuple[Tensor, ...] = ()
+    """The probabilities of each site's own model for them."""
+
+
+@dataclass
+class Context:
+    """What the processes of a search see."""
+
+    candidates: Sequence[Candidate]
+    held: FederatedData
+    """The data with rows held out."""
+    seed: int
+
+
+def _advance(context: Context, number: int, progress: Progress, rounds: int, last: bool) -> Progress:
+    return trials.advance(context.candidates[number], context.held, progress, rounds, last)
+
+
+def _judge_alone(context: Context, site: int, kind: AloneModel) -> tuple[Any, float | None]:
+    """Fit a family to a site's rows; return its probabilities for the rows held out, and its score there."""
+    federation = context.held.federation
+    assert federation.validation is not None
+    x, labels = federation.validation.at(site)
+    model = alone_search.fit_alone(kind, *alone_search.site_rows(federation, site), context.seed)
+    probability = alone_search.probabilities(model, x, labels)
+    validity = labels.validity(labels.logits(probability)) if len(x) else None
+    return probability.numpy(), validity.score if validity is not None and validity.known else None
+
+
+@dataclass
+class Search:
+    """A search under way."""
+
+    request: AutoRequest
+    held: FederatedData
+    tell: Callable[[str, float], None]
+    """Shows what is being done, and the share of the work that is done."""
+    stop: Callable[[], bool]
+    done: dict[int, Progress] = field(default_factory=dict)
+    failed: dict[int, str] = field(default_factory=dict)
+    cut_short: bool = False
+
+    def go(self) -> Found:
+        """Search, and return what was found."""
+        federation, base = self.held.federation, self.request.base
+        self.began = time.perf_counter()
+        self.candidates = candidates(self.request, self.held)
+        limit = base.rounds.rounds if "rounds.rounds" in self.request.fixed else RUNGS[-1]
+        self.plan = plan(self.candidates, federation, self.request.budget, limit)
+        self.finished, self.work = 0.0, self.plan.seconds
+        context = Context(self.candidates, self.held, base.run.seed)
+        on_cpu = Hardware.of(base.run).device.type == "cpu"
+        workers = base.rounds.workers or cores()
+        self.pool: TaskPool = make_pool(context, workers) if on_cpu else InlinePool(context)
+        try:
+            order = halve(self.plan.trials, self.plan.rungs, self.advance)
+            if not order:
+                raise ImperfedError(f"auto: every trial failed; the first one: {next(iter(self.failed.values()))}")
+            reason = alone_search.left_out(federation)
+            alone = [] if reason else self.alone()
+        finally:
+            self.pool.close()
+        return self.found(order[0], alone, reason)
+
+    def advance(self, alive: Sequence[int], rounds: int, last: bool) -> Mapping[int, float]:
+        """Train trials up to a round and return their scores."""
+        if self.late():
+            return {t: self.done[t].score for t in alive}
+        tasks: list[Task] = [(_advance, (t, self.done.get(t, Progress()), rounds, last)) for t in alive]
+        scores = {}
+        for place, result in self.pool.run(tasks):
+            number = alive[place]
+            if isinstance(result, Failure):
+                self.failed[number] = result.reason
+            else:
+                self.done[number] = result
+                scores[number] = result.score
+            self.show(f"{len(self.done)} of {self.plan.trials} trials begun, {len(alive)} up to round {rounds}", alive, rounds)
+        return scores
+
+    def late(self) -> bool:
+        """Stop if asked to; note if the emergency limit is passed."""
+        limit = EMERGENCY * 60 * self.request.budget
+        self.cut_short = self.cut_short or (bool(self.done) and time.perf_counter() - self.began > limit)
+        return self.cut_short
+
+    def show(self, text: str, alive: Sequence[int], rounds: int) -> None:
+        """Show progress, and end the search if asked to."""
+        from imperfed.experiments.experiment import Interrupted
+
+        best = max((one.score for one in self.done.values()), default=float("nan"))
+        before = max((r for r in self.plan.rungs if r < rounds), default=0)
+        self.finished += self.plan.seconds * (rounds - before) / max(1, len(alive) * self.plan.rungs[-1])
+        self.tell(f"{text}, best {100 * best:.1f} % on rows held out", min(1.0, self.finished / self.work))
+        if self.stop():
+            raise Interrupted("interrupted in the search")
+
+    def alone(self) -> list[tuple[AloneModel, Tensor, float | None]]:
+        """Return each site's own model, its probabilities for the rows held out, and its score there."""
+        federation = self.held.federation
+        some = alone_search.families(federation, self.request.budget)
+        sites = range(len(federation.sites))
+        tasks: list[Task] = [(_judge_alone, (k, kind)) for k in sites for kind in some]
+        results: dict[int, Any] = {}
+        for number, result in self.pool.run(tasks):
+            if isinstance(result, Failure):
+                raise ImperfedError(f"auto: {federation.sites[tasks[number][1][0]]} alone: {result.reason}")
+            results[number] = result
+            self.tell(f"models alone: {len(results)} of {len(tasks)}", min(1.0, len(results) / len(tasks)))
+            if self.stop():
+                from imperfed.experiments.experiment import Interrupted
+
+                raise Interrupted("interrupted in the search")
+        held = federation.validation
+        assert held is not None
+        tables = []
+        for k in sites:
+            labels = held.at(k)[1]
+            own = [torch.from_numpy(results[k * len(some) + n][0]) for n in range(len(some))]
+            tables.append(torch.stack([labels.log_likelihood(p) for p in own], 1))
+        picks = choose(tables)
+        return [
+            (some[n], torch.from_numpy(results[k * len(some) + n][0]), results[k * len(some) + n][1])
+            for k, n in zip(sites, picks, strict=True)
+        ]
+
+    def found(self, best: int, alone: list[tuple[AloneModel, Tensor, float | None]], reason: str) -> Found:
+        """Return the outcome: the best trial, and for each site its own model and the weight of the mixture."""
+        candidate, progress, federation = self.candidates[best], self.done[best], self.held.federation
+        held = federation.validation
+        assert held is not None
+        logits = trials.held_out_logits(candidate, self.held, progress)
+        federated = tuple(held.labels.probabilities(one) for one in logits)
+        sites = tuple(SiteChoice(None, 1.0, None) for _ in federation.sites)
+        if alone:
+            tables = [
+                mixture_table(held.at(k)[1], federated[k], own) for k, (_, own, _) in enumerate(alone)
+            ]
+            weights = [WEIGHTS[n] for n in choose(tables)]
+            sites = tuple(SiteChoice(kind, w, v) for w, (kind, _, v) in zip(weights, alone, strict=True))
+        return Found(
+            self.plan,
+            len(self.candidates),
+            tuple(trials.records(self.candidates, self.done, self.failed)),
+            best,
+            progress.best or progress.round,
+            sites,
+            reason,
+            self.cut_short,
+            candidate,
+            federated,
+            tuple(own for _, own, _ in alone),
+        )
+
+
+__all__ = ["CORES", "Found", "Search", "SiteChoice"]
