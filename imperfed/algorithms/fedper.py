@@ -1,4 +1,4 @@
-"""FedPer (Arivazhagan et al., "Federated learning with personalization layers", 2019): the last layer stays at its site.
+"""FedPer (Arivazhagan et al., "Federated learning with personalization layers", 2019): the last layer stays local.
 
 Source: the split into shared base layers and personal layers is well known and from memory; no code was read for it.
 
@@ -6,8 +6,8 @@ Source: the split into shared base layers and personal layers is well known and 
     W_B       every weight below the head     down and up, merged by n_k / n
     W_P       head.weight, head.bias          never
 
-Departs from the paper in: one personal layer, the head, where the paper also tries deeper ones; all sites begin with the
-same personal weights.
+Departs from the paper in: one personal layer, the head, where the paper also tries more; all sites begin with the same
+personal weights.
 """
 
 from __future__ import annotations

@@ -155,8 +155,7 @@ class RunResult:
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
         kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
-        federated = kind.probabilities(logits)
-        return federated if mixture is None else mixture.probabilities(federated, scaled, kind)
+        return kind.probabilities(logits) if mixture is None else mixture.probabilities(logits, scaled, kind)
 
     def _scale(self) -> Scale:
         """Return how inputs were standardised."""

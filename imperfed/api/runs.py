@@ -136,9 +136,13 @@ def compare(
     out: str | Path = "runs",
     *,
     progress: bool | None = None,
+    alone: bool = True,
     **keywords: Any,
 ) -> Comparison:
-    """Train several methods on the same splits, once per seed; data and settings are those of `run`."""
+    """Train several methods on the same splits, once per seed; data and settings are those of `run`.
+
+    `alone`: whether models that sites fit alone with scikit-learn are measured beside them.
+    """
     if isinstance(methods, str):
         raise UsageError(f"methods={methods!r}: one text; hand over a list of names, such as ['pfedpll', 'fedavg']")
     rows, name, settings = _prepared(data, keywords)
@@ -152,8 +156,9 @@ def compare(
 
     with watching(progress, None, _guessed(rows)) as watch:
         processes = ParallelRuns(1) if rows is None else MemoryRuns(rows)
+        load = (lambda config: _loaded(rows, config)[0] or experiment.load_data(config)) if alone else None
         folder, lines = comparison.compare(
-            methods, seeds, config, _path(out, "out"), lambda: watch, processes=processes
+            methods, seeds, config, _path(out, "out"), lambda: watch, processes=processes, alone=load
         )
     return Comparison(folder, tuple(lines))
 

@@ -120,6 +120,9 @@ def compare(
     workers: Workers = None,
     settings: Set = [],  # noqa: B006
     jobs: Jobs = 0,
+    alone: Annotated[
+        bool, typer.Option("--alone/--no-alone", help="Measure models that sites fit alone (scikit-learn) beside them.")
+    ] = True,
     out: Out = Path("runs"),
     json: JsonOnly = False,
 ) -> None:
@@ -130,10 +133,10 @@ def compare(
         from imperfed.experiments.study import read_study
 
         study = read_study(methods)
-        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs, json)
+        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs, json, alone)
         return
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    _compare(names, numbers, words, out, jobs=jobs, json=json)
+    _compare(names, numbers, words, out, jobs=jobs, json=json, alone=alone)
 
 
 @app.command(epilog=SETTINGS)
@@ -395,14 +398,17 @@ def _compare(
     paper: dict[str, float] | None = None,
     jobs: int = 0,
     json: bool = False,
+    alone: bool = False,
 ) -> None:
     from imperfed.cli.tables import compare_table
     from imperfed.experiments.comparison import compare as compare_methods
+    from imperfed.experiments.experiment import load_data
     from imperfed.experiments.parallel import ParallelRuns
 
     config, show = _configs(words), _show(json)
     with _stdout_for(json), show.interruptible(), ParallelRuns(jobs) as processes:
-        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes)
+        load = load_data if alone else None
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes, load)
     compare_table(show.console, lines, seeds, folder)
     if json:
         typer.echo((folder / "results.json").read_text(encoding="utf-8"))

@@ -14,7 +14,7 @@ from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
 from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
 from imperfed.evaluation.fairness import FAIR
-from imperfed.experiments.comparison import Line, best, further, labels_title, unlike
+from imperfed.experiments.comparison import ABOUT_ALONE, ALONE, Line, best, brought, further, labels_title, unlike
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many
 from imperfed.results.defence import sentences
@@ -168,13 +168,24 @@ def fairness_lines(summary: Summary) -> list[str]:
 
 def written(console: Console, folder: Path) -> None:
     """Print the paths of a run's main results."""
-    for name in ("report.html", "summary.json", "metrics.jsonl", "trials.json", "models", "alone", "labels", "suspicions.parquet"):
+    for name in (
+        "report.html",
+        "summary.json",
+        "metrics.jsonl",
+        "trials.json",
+        "models",
+        "alone",
+        "labels",
+        "suspicions.parquet",
+    ):
         if (folder / name).exists():
             console.print(f"  {folder / name}")
 
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
     """Print methods side by side, the best in bold, what each of them is, and the paths of what was written."""
+    if sentence := brought(lines):
+        console.print(sentence, style="bold")
     top = best(lines)
     columns = {
         "method": [line.method for line in lines],
@@ -201,7 +212,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
         console.print(f"diverged: {reason}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
-        console.print(f"{part}: {about(catalogue()[part])}")
+        console.print(f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
     console.print("Written:")
     for path in sorted(folder.iterdir()):
         console.print(f"  {path / 'report.html' if path.is_dir() else path}")

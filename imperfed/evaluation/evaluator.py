@@ -13,8 +13,8 @@ from torch import Tensor
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
 from imperfed.data.oracle import Oracle
-from imperfed.evaluation.paired import Difference, over_rows, paired_difference
 from imperfed.evaluation.fairness import Between, FairnessSummary
+from imperfed.evaluation.paired import Difference, over_rows, paired_difference
 
 Scores = dict[str, tuple[float, int]]
 """Figures by name, each with the number of test rows."""
@@ -266,14 +266,14 @@ class Evaluator:
         return scores
 
     def compare(self, ours: Sequence[Predictor], theirs: Sequence[Predictor], seed: int) -> Difference | None:
-        """Compare two models per site by the leading figure, on its test rows or on the common ones; None if no rows."""
+        """Compare two models per site by the leading figure, on test rows of its own or common ones; None if none."""
         tests = list(zip(self.oracle.test_x, self.oracle.test_y, strict=True))
         if not tests and self.oracle.common_x is not None and self.oracle.common_y is not None:
             tests = [(self.oracle.common_x, self.oracle.common_y)] * len(ours)
         sites = []
         for (x, y), first, second in zip(tests, ours, theirs, strict=False):
-            figures = (over_rows(self._leading, _logits(model, x), y) for model in (first, second))
-            sites.append((len(y), *figures))
+            one, other = (over_rows(self._leading, _logits(model, x), y) for model in (first, second))
+            sites.append((len(y), one, other))
         return paired_difference(sites, seed, self.one_test or not self.sites)
 
     def _leading(self, logits: Tensor, y: Tensor) -> float:

@@ -42,9 +42,9 @@ from imperfed.models import build
 from imperfed.report import write_report
 from imperfed.results.folder import Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
+from imperfed.results.mixture import Predictor, read_mixture
 from imperfed.results.repair import write_repair
 from imperfed.results.summary import DataFacts, Summary
-from imperfed.results.mixture import Predictor, read_mixture
 from imperfed.results.write import RunOutcome, finish_simulation, write_summary
 
 

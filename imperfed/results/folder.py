@@ -38,7 +38,9 @@ class RunFolder:
 
         `title`: what the run is called, if not by its method.
         """
-        title = (title or config.run.title).replace(":", ".")  # an import path; some file systems have no colons in names
+        title = (title or config.run.title).replace(
+            ":", "."
+        )  # an import path; some file systems have no colons in names
         path = free(out, f"{title}-{called(config.run.data)}", config.digest())
         try:
             path.mkdir(parents=True)

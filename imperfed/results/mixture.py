@@ -24,18 +24,21 @@ class Mixture:
 
     alone: SiteModel
     weight: float
+    temperature: float = 1.0
+    """What the federated model's logits are divided by before they are mixed."""
 
     def probabilities(self, federated: Tensor, x: Tensor, kind: type[Labels]) -> Tensor:
-        """Return mixed probabilities; `federated`: those of the federated model for the inputs `x`."""
+        """Return mixed probabilities; `federated`: the logits of the federated model for the inputs `x`."""
         if self.weight == 1:
-            return federated
-        return self.weight * federated + (1 - self.weight) * kind.normalised(self.alone.probabilities(x))
+            return kind.probabilities(federated)
+        own = kind.normalised(self.alone.probabilities(x))
+        return self.weight * kind.probabilities(federated / self.temperature) + (1 - self.weight) * own
 
     def beside(self, model: Predictor, kind: type[Labels]) -> Predictor:
         """Return the mixture with a federated model, as logits."""
 
         def predict(x: Tensor) -> Tensor:
-            return kind.logits(self.probabilities(kind.probabilities(model(x).cpu()), x.cpu(), kind))
+            return kind.logits(self.probabilities(model(x).cpu(), x.cpu(), kind))
 
         return model if self.weight == 1 else predict
 
@@ -47,7 +50,8 @@ class Mixture:
 def save_mixture(folder: RunFolder, site: str, mixture: Mixture) -> None:
     """Write `alone/<site>.safetensors`: the site's own model as plain numbers, and the weight."""
     tree: Tree = {name: t.contiguous() for name, t in mixture.alone.tensors().items()}
-    folder.save_tensors(f"{FOLDER}/{site}.safetensors", tree | {"weight": torch.tensor(mixture.weight)})
+    numbers = {name: torch.tensor(getattr(mixture, name)) for name in ("weight", "temperature")}
+    folder.save_tensors(f"{FOLDER}/{site}.safetensors", tree | numbers)
 
 
 def read_mixture(folder: RunFolder, site: str) -> Mixture | None:
@@ -55,4 +59,4 @@ def read_mixture(folder: RunFolder, site: str) -> Mixture | None:
     if not (folder.path / FOLDER / f"{site}.safetensors").exists():
         return None
     tree = folder.load_tensors(folder.path / FOLDER / f"{site}.safetensors")
-    return Mixture(SiteModel.of(tree), float(tree["weight"]))
+    return Mixture(SiteModel.of(tree), float(tree["weight"]), float(tree["temperature"]))

@@ -326,7 +326,7 @@ class TrialSummary(Part, frozen=True):
 
 
 class SiteMixture(Part, frozen=True):
-    """What one site predicts with: `weight` of the federated model, and the rest of the one that it has fitted alone."""
+    """What one site predicts with: `weight` of the federated model, and the rest of its own."""
 
     site: str
     weight: float
@@ -376,6 +376,8 @@ class AutoSummary(Part, frozen=True):
     """The rounds after which a third of the trials went on."""
     held_out: float
     """The share of its rows that each site held out during the search; the models delivered are trained on all."""
+    temperature: float
+    """What the federated model's logits are divided by where they are mixed with a site's own model."""
     trials: tuple[TrialSummary, ...]
     sites: tuple[SiteMixture, ...]
     gain: Gain | None = None
@@ -409,7 +411,9 @@ class AutoSummary(Part, frozen=True):
             return f"What federating brings over the best that sites do alone is not clear: {against} ({interval})."
         if points > 0:
             return f"Federating brought {points:.1f} points over the best that sites do alone: {against} ({interval})."
-        return f"Federating cost {-points:.1f} points compared with the best that sites do alone: {against} ({interval})."
+        return (
+            f"Federating cost {-points:.1f} points compared with the best that sites do alone: {against} ({interval})."
+        )
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------

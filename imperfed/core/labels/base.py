@@ -114,7 +114,7 @@ class Labels(ABC):
         return probability / probability.sum(-1, keepdim=True).clamp(min=RAREST)
 
     def consistent(self, probability: Tensor) -> Tensor:
-        """Return probabilities of each row's classes given its label: of those that it names, where it leaves some out."""
+        """Return the probabilities given each row's label: 0 for classes that it rules out."""
         mentions = self.mentions()
         return probability if mentions is None else self.normalised(probability.clamp(min=RAREST) * mentions)
 

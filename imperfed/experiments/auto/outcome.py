@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 
+import msgspec
 import torch
 from torch import Tensor
 
 from imperfed.core.federation import HeldOut
+from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
 from imperfed.evaluation.evaluator import figure
 from imperfed.evaluation.paired import Difference, over_rows, paired_difference
@@ -45,10 +47,14 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         combinations=found.combinations,
         rungs=found.plan.rungs,
         held_out=share,
+        temperature=found.temperature,
         trials=tuple(trials),
         sites=tuple(_site(name, choice) for name, choice in zip(federation.sites, found.sites, strict=True)),
-        gain=gain_of(held_out_difference(found, federation.validation, request.base.run.seed),
-                     federation.labels.validity_name(), HELD_ROWS),
+        gain=gain_of(
+            held_out_difference(found, federation.validation, request.base.run.seed),
+            federation.labels.validity_name(),
+            HELD_ROWS,
+        ),
         alone_left_out=found.alone_left_out,
         cut_short=found.cut_short,
     )
@@ -66,21 +72,23 @@ def held_out_difference(found: Found, held: HeldOut, seed: int) -> Difference | 
     for k, (federated, alone) in enumerate(zip(found.federated, found.alone, strict=False)):
         labels = held.at(k)[1]
         pair = (mixed(federated, alone, found.sites[k].weight), alone)
-        figures = (
-            over_rows(lambda logits, own: own.validity(logits).score, labels.logits(one), _Rows(labels)) for one in pair
-        )
-        sites.append((len(labels), *figures))
+        ours, own = (over_rows(_validity, labels.logits(one), _Rows(labels)) for one in pair)
+        sites.append((len(labels), ours, own))
     return paired_difference(sites, seed)
 
 
+@dataclass(frozen=True)
 class _Rows:
-    """Labels that rows are taken from by their numbers."""
+    """Labels from which rows are taken by their numbers."""
 
-    def __init__(self, labels: object) -> None:
-        self.labels = labels
+    labels: Labels
 
-    def __getitem__(self, rows: Tensor) -> object:
-        return self.labels.take(rows)  # type: ignore[attr-defined]
+    def __getitem__(self, rows: Tensor) -> Labels:
+        return self.labels.take(rows)
+
+
+def _validity(logits: Tensor, labels: Labels) -> float:
+    return labels.validity(logits).score
 
 
 def gain_of(difference: Difference | None, name: str, rows: str) -> Gain | None:
@@ -134,11 +142,8 @@ class AutoExperiment(Experiment):
         name, sites = self.evaluator.metric, self.record.sites
         if self.evaluator.sites:
             values = [figure(self.evaluator.site(k, one)[name][0]) for k, one in enumerate(theirs)]
-            sites = tuple(
-                SiteMixture(s.site, s.weight, s.alone, s.settings, s.score, v) for s, v in zip(sites, values, strict=True)
-            )
-        import msgspec
-
+            pairs = zip(sites, values, strict=True)
+            sites = tuple(msgspec.structs.replace(site, value=value) for site, value in pairs)
         return msgspec.structs.replace(self.record, gain=gain_of(difference, name, TEST_ROWS), sites=sites)
 
     def _inferred(self, mixtures: list[Mixture]) -> Tensor | None:

@@ -61,7 +61,9 @@ class AutoRequest:
         named = {f"{section}.{key}" for section, entries in self.file.items() for key in entries}
         last = {word.rpartition(".")[2] for word in self.words}
         return frozenset(
-            name for name in words if name in named or name.rpartition(".")[2] in last or words[name] != default.get(name)
+            name
+            for name in words
+            if name in named or name.rpartition(".")[2] in last or words[name] != default.get(name)
         )
 
     def plain(self) -> dict[str, Any]:

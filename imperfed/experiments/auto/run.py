@@ -11,16 +11,15 @@ from typing import Any
 
 import msgspec
 
-from imperfed.alone import AloneModel, SiteModel, alone_models
-from imperfed.core.errors import ImperfedError, UsageError
+from imperfed.alone import AloneModel, alone_models
+from imperfed.core.errors import UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
 from imperfed.data.held_out import hold_out
 from imperfed.data.partitions.base import RowPartition
-from imperfed.engine.backends.task_pool import Task, cores, make_pool
-from imperfed.engine.failures import Failure
+from imperfed.engine.backends.task_pool import cores, make_pool
 from imperfed.experiments import experiment
-from imperfed.experiments.auto.alone_search import fit_alone, site_rows
+from imperfed.experiments.auto.alone_search import AloneContext, fit_sites
 from imperfed.experiments.auto.outcome import AutoExperiment, record_of
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.search import Search
@@ -112,9 +111,11 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
     record = record_of(found, request, held, share)
     kinds = [own_model(site.alone, site.settings) for site in record.sites if site.alone]
     if kinds:
-        fitted = fit_all(kinds, at_sites, base)
-        for site, model in zip(record.sites, fitted, strict=True):
-            save_mixture(folder, site.site, Mixture(model, site.weight))
+        context = AloneContext(at_sites, base.run.seed)
+        with closing(make_pool(context, min(base.rounds.workers or cores(), len(kinds)))) as pool:
+            models = fit_sites(pool, kinds)
+        for site, model in zip(record.sites, models, strict=True):
+            save_mixture(folder, site.site, Mixture(model, site.weight, record.temperature))
     chosen = found.candidate.config
     config = replace(
         chosen,
@@ -138,40 +139,13 @@ def search_lines(record: AutoSummary) -> list[str]:
     if record.alone_left_out:
         lines.append(f"auto: no models alone: {record.alone_left_out}")
     if record.cut_short:
-        lines.append("auto: the search took far longer than its budget and was cut short; its choice may not be repeatable")
+        lines.append("auto: the search took far too long and was cut short; its choice may not be repeatable")
     return lines
 
 
 def own_model(family: str, settings: dict[str, Any]) -> AloneModel:
     """Return a family with its settings."""
     return alone_models()[family](**settings)
-
-
-def fit_all(kinds: list[AloneModel], data: FederatedData, base: Config) -> list[SiteModel]:
-    """Fit each site's own model to all its rows."""
-    tasks: list[Task] = [(_fit, (k, kind, base.run.seed)) for k, kind in enumerate(kinds)]
-    pool = make_pool(data.federation, min(base.rounds.workers or cores(), len(tasks)))
-    models: dict[int, SiteModel] = {}
-    try:
-        for k, result in pool.run(tasks):
-            if isinstance(result, Failure):
-                raise ImperfedError(f"auto: {data.federation.sites[k]} alone: {result.reason}")
-            models[k] = SiteModel.of({name: _tensor(array) for name, array in result.items()})
-    finally:
-        pool.close()
-    return [models[k] for k in range(len(kinds))]
-
-
-def _fit(federation: Any, site: int, kind: AloneModel, seed: int) -> dict[str, Any]:
-    from imperfed.engine.backends.task_pool import portable
-
-    return portable(fit_alone(kind, *site_rows(federation, site), seed).tensors())
-
-
-def _tensor(array: Any) -> Any:
-    import torch
-
-    return torch.as_tensor(array)
 
 
 def run_chosen(folder: RunFolder, watch: Watch, data: FederatedData) -> Summary:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from imperfed.alone import AloneModel
@@ -15,17 +13,19 @@ from imperfed.core.errors import ImperfedError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.backends.task_pool import InlinePool, Task, TaskPool, cores, make_pool
 from imperfed.engine.failures import Failure
-from imperfed.experiments.auto import alone_search, trials
-from imperfed.experiments.auto.candidates import Candidate, candidates
+from imperfed.experiments.auto import trials
+from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, choose_alone, left_out
+from imperfed.experiments.auto.combinations import Candidate, candidates
 from imperfed.experiments.auto.halving import halve
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.auto.site_choice import WEIGHTS, choose, mixture_table
+from imperfed.experiments.auto.site_choice import WEIGHTS, choose, mixture_table, temperature
 from imperfed.experiments.auto.trials import Progress, TrialRecord
-from imperfed.experiments.auto.work import CORES, RUNGS, Plan, plan
+from imperfed.experiments.auto.work import RUNGS, SearchPlan, plan
 from imperfed.experiments.device import Hardware
+from imperfed.experiments.experiment import Interrupted
 
 EMERGENCY = 4.0
-"""A search that takes so many times its budget is cut short, which the log says; its choice then depends on the machine."""
+"""A search that takes so many times its budget is cut short, which is recorded: its choice is then not repeatable."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SiteChoice:
 class Found:
     """The outcome of a search."""
 
-    plan: Plan
+    plan: SearchPlan
     combinations: int
     """How many could have been tried."""
     trials: tuple[TrialRecord, ...]
@@ -55,35 +55,23 @@ class Found:
     """Why no models alone were fitted; empty if they were."""
     cut_short: bool
     candidate: Candidate
+    temperature: float
+    """What the logits of its models are divided by before they are mixed."""
     federated: tuple[Tensor, ...] = ()
-    """The probabilities of the chosen trial's models for each site's rows held out."""
+    """The calibrated probabilities of the chosen trial's models for each site's rows held out."""
     alone: tuple[Tensor, ...] = ()
     """The probabilities of each site's own model for them."""
 
 
-@dataclass
-class Context:
+@dataclass(frozen=True)
+class SearchContext(AloneContext):
     """What the processes of a search see."""
 
     candidates: Sequence[Candidate]
-    held: FederatedData
-    """The data with rows held out."""
-    seed: int
 
 
-def _advance(context: Context, number: int, progress: Progress, rounds: int, last: bool) -> Progress:
+def _advance(context: SearchContext, number: int, progress: Progress, rounds: int, last: bool) -> Progress:
     return trials.advance(context.candidates[number], context.held, progress, rounds, last)
-
-
-def _judge_alone(context: Context, site: int, kind: AloneModel) -> tuple[Any, float | None]:
-    """Fit a family to a site's rows; return its probabilities for the rows held out, and its score there."""
-    federation = context.held.federation
-    assert federation.validation is not None
-    x, labels = federation.validation.at(site)
-    model = alone_search.fit_alone(kind, *alone_search.site_rows(federation, site), context.seed)
-    probability = alone_search.probabilities(model, x, labels)
-    validity = labels.validity(labels.logits(probability)) if len(x) else None
-    return probability.numpy(), validity.score if validity is not None and validity.known else None
 
 
 @dataclass
@@ -107,7 +95,7 @@ class Search:
         limit = base.rounds.rounds if "rounds.rounds" in self.request.fixed else RUNGS[-1]
         self.plan = plan(self.candidates, federation, self.request.budget, limit)
         self.finished, self.work = 0.0, self.plan.seconds
-        context = Context(self.candidates, self.held, base.run.seed)
+        context = SearchContext(self.held, base.run.seed, self.candidates)
         on_cpu = Hardware.of(base.run).device.type == "cpu"
         workers = base.rounds.workers or cores()
         self.pool: TaskPool = make_pool(context, workers) if on_cpu else InlinePool(context)
@@ -115,8 +103,8 @@ class Search:
             order = halve(self.plan.trials, self.plan.rungs, self.advance)
             if not order:
                 raise ImperfedError(f"auto: every trial failed; the first one: {next(iter(self.failed.values()))}")
-            reason = alone_search.left_out(federation)
-            alone = [] if reason else self.alone()
+            reason = left_out(federation)
+            alone = [] if reason else choose_alone(self.pool, federation, self.request.budget, self.fitted)
         finally:
             self.pool.close()
         return self.found(order[0], alone, reason)
@@ -134,7 +122,7 @@ class Search:
             else:
                 self.done[number] = result
                 scores[number] = result.score
-            self.show(f"{len(self.done)} of {self.plan.trials} trials begun, {len(alive)} up to round {rounds}", alive, rounds)
+            self.show(alive, rounds)
         return scores
 
     def late(self) -> bool:
@@ -143,60 +131,39 @@ class Search:
         self.cut_short = self.cut_short or (bool(self.done) and time.perf_counter() - self.began > limit)
         return self.cut_short
 
-    def show(self, text: str, alive: Sequence[int], rounds: int) -> None:
+    def show(self, alive: Sequence[int], rounds: int) -> None:
         """Show progress, and end the search if asked to."""
-        from imperfed.experiments.experiment import Interrupted
-
+        text = f"{len(self.done)} of {self.plan.trials} trials begun, {len(alive)} up to round {rounds}"
         best = max((one.score for one in self.done.values()), default=float("nan"))
         before = max((r for r in self.plan.rungs if r < rounds), default=0)
         self.finished += self.plan.seconds * (rounds - before) / max(1, len(alive) * self.plan.rungs[-1])
         self.tell(f"{text}, best {100 * best:.1f} % on rows held out", min(1.0, self.finished / self.work))
+        self.heed()
+
+    def fitted(self, done: int, of: int) -> None:
+        """Show how many models alone are fitted."""
+        self.tell(f"models alone: {done} of {of}", done / of)
+        self.heed()
+
+    def heed(self) -> None:
+        """End the search if asked to."""
         if self.stop():
             raise Interrupted("interrupted in the search")
 
-    def alone(self) -> list[tuple[AloneModel, Tensor, float | None]]:
-        """Return each site's own model, its probabilities for the rows held out, and its score there."""
-        federation = self.held.federation
-        some = alone_search.families(federation, self.request.budget)
-        sites = range(len(federation.sites))
-        tasks: list[Task] = [(_judge_alone, (k, kind)) for k in sites for kind in some]
-        results: dict[int, Any] = {}
-        for number, result in self.pool.run(tasks):
-            if isinstance(result, Failure):
-                raise ImperfedError(f"auto: {federation.sites[tasks[number][1][0]]} alone: {result.reason}")
-            results[number] = result
-            self.tell(f"models alone: {len(results)} of {len(tasks)}", min(1.0, len(results) / len(tasks)))
-            if self.stop():
-                from imperfed.experiments.experiment import Interrupted
-
-                raise Interrupted("interrupted in the search")
-        held = federation.validation
-        assert held is not None
-        tables = []
-        for k in sites:
-            labels = held.at(k)[1]
-            own = [torch.from_numpy(results[k * len(some) + n][0]) for n in range(len(some))]
-            tables.append(torch.stack([labels.log_likelihood(p) for p in own], 1))
-        picks = choose(tables)
-        return [
-            (some[n], torch.from_numpy(results[k * len(some) + n][0]), results[k * len(some) + n][1])
-            for k, n in zip(sites, picks, strict=True)
-        ]
-
-    def found(self, best: int, alone: list[tuple[AloneModel, Tensor, float | None]], reason: str) -> Found:
+    def found(self, best: int, alone: Sequence[OwnModel], reason: str) -> Found:
         """Return the outcome: the best trial, and for each site its own model and the weight of the mixture."""
         candidate, progress, federation = self.candidates[best], self.done[best], self.held.federation
         held = federation.validation
         assert held is not None
         logits = trials.held_out_logits(candidate, self.held, progress)
-        federated = tuple(held.labels.probabilities(one) for one in logits)
+        pairs = [(one, held.at(k)[1]) for k, one in enumerate(logits)]
+        heat = temperature(pairs)
+        federated = tuple(labels.probabilities(one / heat) for one, labels in pairs)
         sites = tuple(SiteChoice(None, 1.0, None) for _ in federation.sites)
         if alone:
-            tables = [
-                mixture_table(held.at(k)[1], federated[k], own) for k, (_, own, _) in enumerate(alone)
-            ]
-            weights = [WEIGHTS[n] for n in choose(tables)]
-            sites = tuple(SiteChoice(kind, w, v) for w, (kind, _, v) in zip(weights, alone, strict=True))
+            tables = [mixture_table(held.at(k)[1], federated[k], own.probability) for k, own in enumerate(alone)]
+            options = zip(choose(tables), alone, strict=True)
+            sites = tuple(SiteChoice(own.kind, WEIGHTS[option], own.score) for option, own in options)
         return Found(
             self.plan,
             len(self.candidates),
@@ -207,9 +174,7 @@ class Search:
             reason,
             self.cut_short,
             candidate,
+            heat,
             federated,
-            tuple(own for _, own, _ in alone),
+            tuple(own.probability for own in alone),
         )
-
-
-__all__ = ["CORES", "Found", "Search", "SiteChoice"]

@@ -2,7 +2,8 @@
 
 Rows held out at a site are few, so a choice by them alone is mostly noise. All sites therefore share one weight, the
 best over all rows held out by the log-likelihood of their labels, and a site departs from it only if its own rows
-say so beyond one standard error.
+say so beyond one standard error. Before they are mixed, the federated model's probabilities are calibrated on the same
+rows: an overconfident network would drown the other model at any weight.
 """
 
 from __future__ import annotations
@@ -16,8 +17,23 @@ from imperfed.core.labels import Labels
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The shares of the federated model that are compared; at 0 a site predicts alone."""
+FEWEST_ROWS = 10
+"""Rows below which a site's own standard error is itself mostly noise, so that it keeps the common choice."""
 ERRORS = 1.0
 """Standard errors by which a site's own rows must prefer another choice."""
+
+
+TEMPERATURES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
+"""What logits of the federated model may be divided by before they are mixed: networks are too sure, or not enough."""
+
+
+def temperature(held: Sequence[tuple[Tensor, Labels]]) -> float:
+    """Return the temperature of the federated model: the best over all rows held out (logits, labels)."""
+    fits = [
+        sum(float(labels.log_likelihood(labels.probabilities(logits / t)).sum()) for logits, labels in held)
+        for t in TEMPERATURES
+    ]
+    return TEMPERATURES[fits.index(max(fits))]
 
 
 def mixed(federated: Tensor, alone: Tensor, weight: float) -> Tensor:
@@ -31,7 +47,7 @@ def choose(tables: Sequence[Tensor]) -> list[int]:
     The common option has the highest mean over all rows; ties go to the last one.
     """
     options = tables[0].shape[1]
-    rows = torch.cat([table for table in tables])
+    rows = torch.cat(list(tables))
     if not len(rows):
         return [options - 1] * len(tables)
     common = _last_best(rows.sum(0))
@@ -40,7 +56,7 @@ def choose(tables: Sequence[Tensor]) -> list[int]:
 
 def _own(table: Tensor, common: int) -> int:
     """Return the option of one site: the common one, unless its rows prefer another one clearly."""
-    if len(table) < 2:
+    if len(table) < FEWEST_ROWS:
         return common
     gain = (table - table[:, common : common + 1]).double()
     mean, error = gain.mean(0), gain.std(0) / len(gain) ** 0.5

@@ -19,7 +19,7 @@ from imperfed.engine.engine import Engine
 from imperfed.engine.population import Scores
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import logits_of
-from imperfed.experiments.auto.candidates import Candidate
+from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import choose_objective, make_network, shape_of
 
@@ -113,7 +113,7 @@ def advance(candidate: Candidate, data: FederatedData, progress: Progress, round
             best.score,
             best.round,
             best.waited,
-            [tuple(one) for one in best.sites],
+            [(one.score, one.weight) for one in best.sites],
             portable({name: t.cpu() for name, t in engine.state.flat().items()}),
             portable(best.state),
             progress.seconds + time.perf_counter() - began,
@@ -155,7 +155,9 @@ class TrialRecord:
     failure: str = ""
 
 
-def records(candidates: Sequence[Candidate], done: Mapping[int, Progress], failed: Mapping[int, str]) -> Iterator[TrialRecord]:
+def records(
+    candidates: Sequence[Candidate], done: Mapping[int, Progress], failed: Mapping[int, str]
+) -> Iterator[TrialRecord]:
     """Yield what is remembered of every trial, in the order of the list."""
     for number in sorted({*done, *failed}):
         one, progress = candidates[number], done.get(number, Progress())

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from imperfed.alone import AloneModel
 from imperfed.core.federation import Federation
 from imperfed.core.network import Network
-from imperfed.experiments.auto.candidates import Candidate
+from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.auto.halving import kept
 from imperfed.experiments.experiment import make_network, shape_of
 
@@ -32,7 +32,7 @@ FEWEST, MOST = 3, 36
 
 
 @dataclass(frozen=True)
-class Plan:
+class SearchPlan:
     """What a search does: its first trials, and the rounds after which they are compared."""
 
     trials: int
@@ -41,7 +41,7 @@ class Plan:
     """The work of all trials on one core, as estimated."""
 
 
-def plan(candidates: Sequence[Candidate], federation: Federation, budget: float, rounds: int) -> Plan:
+def plan(candidates: Sequence[Candidate], federation: Federation, budget: float, rounds: int) -> SearchPlan:
     """Return the longest list of trials, in order, that fits the budget in minutes; `rounds`: the most of a trial."""
     per_round = [seconds_per_round(one, federation) for one in candidates]
     left = 60 * budget * CORES
@@ -49,9 +49,9 @@ def plan(candidates: Sequence[Candidate], federation: Federation, budget: float,
         for trials in range(min(MOST, len(candidates)), min(FEWEST, len(candidates)) - 1, -1):
             work = estimate(per_round[:trials], rungs)
             if work <= left:
-                return Plan(trials, rungs, work)
+                return SearchPlan(trials, rungs, work)
     rungs, trials = (min(RUNGS[0], rounds),), min(FEWEST, len(candidates))
-    return Plan(trials, rungs, estimate(per_round[:trials], rungs))
+    return SearchPlan(trials, rungs, estimate(per_round[:trials], rungs))
 
 
 def shorter(rungs: tuple[int, ...]) -> list[tuple[int, ...]]:
