@@ -98,6 +98,8 @@ class Search:
         context = SearchContext(self.held, base.run.seed, self.candidates)
         on_cpu = Hardware.of(base.run).device.type == "cpu"
         workers = base.rounds.workers or cores()
+        import sklearn.ensemble  # noqa: F401 (here, before the processes are forked, rather than in each of them)
+
         self.pool: TaskPool = make_pool(context, workers) if on_cpu else InlinePool(context)
         try:
             order = halve(self.plan.trials, self.plan.rungs, self.advance)
