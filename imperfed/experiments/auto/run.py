@@ -102,7 +102,7 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
     at_sites, _ = experiment.as_trained(base, data)
     share = base.split.validation or HELD_OUT
     held = at_sites if at_sites.federation.validation else hold_out(at_sites, share, base.run.data_seed)
-    watch.begin(base, held, 0)
+    watch.begin(replace(base, run=replace(base.run, method=AUTO)), held, 0)
     try:
         found = Search(request, held, watch.search, watch.stop).go()
     except Interrupted:

@@ -24,6 +24,8 @@ from imperfed.experiments.auto.work import RUNGS, SearchPlan, plan
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import Interrupted
 
+TRAINING = 0.7
+"""The share of a search, roughly, that trials take; models alone take the rest."""
 EMERGENCY = 4.0
 """A search that takes so many times its budget is cut short, which is recorded: its choice is then not repeatable."""
 
@@ -139,12 +141,12 @@ class Search:
         best = max((one.score for one in self.done.values()), default=float("nan"))
         before = max((r for r in self.plan.rungs if r < rounds), default=0)
         self.finished += self.plan.seconds * (rounds - before) / max(1, len(alive) * self.plan.rungs[-1])
-        self.tell(f"{text}, best {100 * best:.1f} % on rows held out", min(1.0, self.finished / self.work))
+        self.tell(f"{text}, best {100 * best:.1f} % on rows held out", TRAINING * min(1.0, self.finished / self.work))
         self.heed()
 
     def fitted(self, done: int, of: int) -> None:
         """Show how many models alone are fitted."""
-        self.tell(f"models alone: {done} of {of}", done / of)
+        self.tell(f"models alone: {done} of {of}", TRAINING + (1 - TRAINING) * done / of)
         self.heed()
 
     def heed(self) -> None:
