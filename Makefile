@@ -11,6 +11,9 @@ ifneq ($(DATA),)
 export IMPERFED_DATA ?= $(abspath $(DATA))
 endif
 
+# The tests start dozens of processes, each of which would compile what it imports wherever this variable is set.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test coverage quick fuzz lint check bench docs clean
 
 demo: $(READY)
@@ -61,6 +64,7 @@ docs: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib || true  # as pip does, but on all cores
 	touch $@
 
 clean:

@@ -6,8 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from imperfed.api.comparing import Comparison, compare
     from imperfed.api.result import RunResult
-    from imperfed.api.runs import Comparison, compare, inspect, load, resume, run
+    from imperfed.api.runs import inspect, load, resume, run
     from imperfed.core.algorithm import Algorithm
     from imperfed.core.federation import Federation
     from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Positive, Positives
@@ -34,8 +35,9 @@ __all__ = [
     "run",
 ]
 _HOMES = {
+    "imperfed.api.comparing": ("Comparison", "compare"),
     "imperfed.api.result": ("RunResult",),
-    "imperfed.api.runs": ("Comparison", "compare", "inspect", "load", "resume", "run"),
+    "imperfed.api.runs": ("inspect", "load", "resume", "run"),
     "imperfed.core.algorithm": ("Algorithm",),
     "imperfed.core.federation": ("Federation",),
     "imperfed.core.labels": ("Annotated", "Candidates", "Exact", "Labels", "Positive", "Positives"),

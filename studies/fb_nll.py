@@ -149,13 +149,13 @@ def one_seed(setting: Setting, seed: int) -> list[float]:
     federation, evaluator, n = data.federation, Evaluator(data.oracle), len(data.federation.x)
     whole = FBNLL(features="raw")
     _, full = repair_labels(whole, federation)
-    figures = evaluator.repaired(0, n, full.given, full.suggested)
+    figures = evaluator.repaired(0, n, full.given, full.decided)
     assert figures is not None
     shares = (figures.noise_before, figures.noise_after, figures.precision, figures.recall, figures.damage)
     rates = data.facts.get("noise_rates", [0.0] * SITES)
     off = statistics.fmean(abs((estimate or 0) - true) for estimate, true in zip(full.noise, rates, strict=True))
-    others = [repair_labels(replace(whole, phase1="off"), federation)[1].suggested]
-    others.append(repair_labels(replace(whole, phase1="off", gate=1.0), federation)[1].suggested)
+    others = [repair_labels(replace(whole, phase1="off"), federation)[1].decided]
+    others.append(repair_labels(replace(whole, phase1="off", gate=1.0), federation)[1].decided)
     others += [corrected_by(control, federation, whole.gate) for control in (means, probe)]
     known = [math.nan if share is None else share for share in shares]
     return [*known, off, *(wrong(evaluator, full.given, labels) for labels in others)]

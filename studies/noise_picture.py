@@ -29,7 +29,7 @@ def noise(setting: Setting) -> tuple[float, float]:
     """Return the shares of wrong labels before and after the repair, in per cent."""
     data = setting.federated(0)
     _, repair_result = repair_labels(FBNLL(features="raw"), data.federation)
-    figures = Evaluator(data.oracle).repaired(0, len(repair_result.given), repair_result.given, repair_result.suggested)
+    figures = Evaluator(data.oracle).repaired(0, len(repair_result.given), repair_result.given, repair_result.decided)
     assert figures is not None
     assert figures.noise_before is not None
     assert figures.noise_after is not None

@@ -27,8 +27,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"core", "data", "evaluation", "experiments", "results"},
     "experiments": {"core", "alone", "data", "engine", "evaluation", "models", "report", "results", *METHODS},
     "census": {"core", "cli", "data", "engine", "experiments", "models", "report", *METHODS},
-    "flower": {"core", "cli", "data", "engine", "evaluation", "experiments", "repairs", "report", "results"},
-    "api": {"census", "cli", "core", "data", "engine", "experiments", "results"},
+    "flower": {"core", "data", "engine", "evaluation", "experiments", "repairs", "report", "results"},
+    "api": {"algorithms", "census", "core", "data", "engine", "experiments", "models", "results"},
     "testing": {"core", "algorithms", "data", "engine", "evaluation"},
 }
 ORACLE = ["data", "oracle"]

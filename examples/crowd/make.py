@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from imperfed.data.source import data_folder
+from imperfed.data.stored_files import data_folder
 
 TEAMS = {"animals": range(2, 8), "vehicles": (0, 1, 8, 9), "mixed": range(10)}
 DECLARATION = """\

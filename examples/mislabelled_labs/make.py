@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from imperfed.data.source import data_folder
+from imperfed.data.stored_files import data_folder
 
 LABS = {"careful": "aggre_label", "hasty": "random_label1", "careless": "worse_label"}
 CHECKED = 10  # images per class

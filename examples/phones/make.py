@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from imperfed.data.source import data_folder
+from imperfed.data.stored_files import data_folder
 
 TESTED = 6  # people
 DECLARATION = """\

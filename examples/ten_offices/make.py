@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from imperfed.data.source import data_folder
 from imperfed.data.sources.sensitive import by_propublica
+from imperfed.data.stored_files import data_folder
 
 OFFICES = 10
 AMBIGUOUS = 0.3

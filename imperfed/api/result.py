@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,14 @@ from imperfed.api.handed_over import as_memory_table, is_table
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.core.network import Network
+from imperfed.data.dataset import check_finite
 from imperfed.data.files.cells import word
 from imperfed.data.files.declaration import FILE, read_declaration
 from imperfed.data.files.problems import Problems
 from imperfed.data.files.rows import NEW, read_rows
 from imperfed.data.scale import Scale
 from imperfed.experiments.experiment import load_net
+from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import read_mixture
 from imperfed.results.predict import as_inputs, check_inputs, predictions, whose
@@ -37,6 +39,8 @@ class RunResult:
 
     folder: Path
     summary: Summary
+    objects: Objects = field(default=NO_OBJECTS, repr=False, compare=False)
+    """What was handed over as objects, which predictions need."""
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -78,7 +82,8 @@ class RunResult:
         self._check(site)
         folder = RunFolder(self.folder)
         summary = self.summary
-        return load_net(folder, folder.config(), site, summary.input, len(summary.classes), summary.features).module
+        config = folder.config(self.objects)
+        return load_net(folder, config, site, summary.input, len(summary.classes), summary.features).module
 
     def labels(self, site: str = "") -> pyarrow.Table:
         """Return the labels given for a site's training rows and those inferred; without a site, those of all sites.
@@ -115,8 +120,9 @@ class RunResult:
     def _predict_array(self, rows: Any, site: str) -> Tensor:
         try:
             array = rows.numpy(force=True) if isinstance(rows, Tensor) else np.asarray(rows)
-            x = as_inputs(array, RunFolder(self.folder).config().run.data, "x")
+            x = as_inputs(array, RunFolder(self.folder).config(self.objects).run.data, "x")
             check_inputs(x, self.summary, "x")
+            check_finite(x, "x")
         except (DataError, TypeError, ValueError) as error:
             raise UsageError(f"predict: {error}") from error
         return self.probabilities(x, whose(self, site, "site=..."))
@@ -161,7 +167,7 @@ class RunResult:
         """Return how inputs were standardised."""
         path = self.folder / "models" / "scale.safetensors"
         if path.exists():
-            return Scale(**RunFolder(self.folder).load_model("scale"))
+            return Scale.of_tree(RunFolder(self.folder).load_model("scale"))
         if self.summary.standardised:
             raise DataError(f"{path}: no such file, but the run standardised its inputs; put it back")
         return Scale.none()

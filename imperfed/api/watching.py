@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from imperfed.cli.progress import Show, describe, validation_of
 from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Watch
+from imperfed.experiments.progress import Show, describe, validation_of
 
 OnRound = Callable[[RoundReport], Any]
 """Called after every round; ends the run by returning True."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from imperfed.algorithms import catalogue, reference
 from imperfed.cli.catalogue import about
@@ -22,6 +23,8 @@ MODELS = {3: "cnn", 2: "text"}
 """The first model to try for images and for sparse inputs, by dimensions of an input; tables take the default."""
 PASSES = 2
 """Epochs per round over the rows of small sites."""
+PLAIN = (str, int, float, list, tuple, set, dict)
+"""The values that a call shows as they are; tables and arrays are shown by the name of the argument."""
 
 
 @dataclass(frozen=True)
@@ -65,26 +68,45 @@ def first(kind: type[Labels]) -> str:
     return usual if usual in able else able[0] if able else reference(kind).name
 
 
-def commands(
-    kind: type[Labels], path: Path, shape: Sequence[int], rows: float, trusted: bool, measured: bool
-) -> tuple[str, ...]:
-    """Return the commands to type next: a first run and, if models can be `measured`, a comparison with training alone.
+@dataclass(frozen=True)
+class Step:
+    """A run, or a comparison of several methods, to begin with."""
+
+    methods: tuple[str, ...]
+    settings: Mapping[str, str | int]
+
+    def command(self, path: Path) -> str:
+        """Return what to type in a shell; `path`: of the files."""
+        verb = "run" if len(self.methods) == 1 else "compare"
+        words = [
+            f"--{key} {value}" if key == "model" else f"--set {key}={value}" for key, value in self.settings.items()
+        ]
+        return " ".join([f"imperfed {verb} {','.join(self.methods)} --data {shlex.quote(str(path))}", *words])
+
+    def call(self, described: Mapping[str, Any]) -> str:
+        """Return what to type in Python; `described`: the arguments that describe the data, which are in `data`."""
+        verb, methods = ("run", repr(self.methods[0])) if len(self.methods) == 1 else ("compare", str([*self.methods]))
+        plain = {key: repr(value) if isinstance(value, PLAIN) else key for key, value in described.items()}
+        plain |= {key: repr(value) for key, value in self.settings.items()}
+        return f"imperfed.{verb}({', '.join([methods, 'data', *(f'{key}={text}' for key, text in plain.items())])})"
+
+
+def first_steps(kind: type[Labels], shape: Sequence[int], rows: float, measured: bool) -> tuple[Step, ...]:
+    """Return what to do next: a first run and, if models can be `measured`, a comparison with training alone.
 
     `rows`: the size of a typical site.
     """
-    data = f"--data {shlex.quote(str(path))}"
     model = MODELS.get(len(shape), "")
-    chosen = f" --model {model}" if model and models()[model].fits(tuple(shape)) else ""
+    chosen: dict[str, str | int] = {"model": model} if model and models()[model].fits(tuple(shape)) else {}
     if rows < Local().batch:  # the default number of steps would visit so few rows too often
-        chosen += f" --set epochs={PASSES}"
+        chosen["epochs"] = PASSES
     method = first(kind)
-    suited = [a.name for a in advise(kind) if a.part == "repair"] if trusted else []
+    suited = [name for name, repair in repairs().items() if repair.labels is kind and repair.reference]
     alone = [n for n, m in catalogue().items() if issubclass(m, Algorithm) and not m.pools_data and m().is_personal("")]
-    repaired = [f"imperfed run {method} {data}{chosen} --set repair={name}" for name in suited]
     return (
-        f"imperfed run {method} {data}{chosen}",
-        *repaired,
-        *(f"imperfed compare {method},{name} {data}{chosen}" for name in alone if measured and _learns(kind)),
+        Step((method,), chosen),
+        *(Step((method,), chosen | {"repair": name}) for name in suited),
+        *(Step((method, name), chosen) for name in alone if measured and _learns(kind)),
     )
 
 

@@ -1,30 +1,27 @@
-"""Profiles of the columns of tables without a declaration, file by file."""
+"""What the columns of tables without a declaration hold."""
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 
-import numpy as np
-
-from imperfed.data.files.cells import NUMBER
-from imperfed.data.files.memory import MemoryTable, Source
-from imperfed.data.files.problems import LINED, Problems, shown
-from imperfed.data.files.table import IMAGES, read_table
-from imperfed.data.files.text import DELIMITERS
+from imperfed.data.files.labelled import SEPARATORS
+from imperfed.data.files.table import IMAGES
 
 MOST_WORDS, MOST_NUMBERS = 1_000_000, 1_000
 """The most distinct values of a column that are remembered."""
 SPOILT = 0.05
 """The largest share of cells without a number that are taken as mistakes."""
 MARKS = (-1.0, 0.0, 1.0)
-SEPARATORS = ("|", ";", ",")
 PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
+BLANK_WORDS = frozenset(
+    ("n/a", "na", "#n/a", "nan", "null", "none", "nil", "-", "--", "---", "?", ".", "missing", "unknown", "k.a.")
+)
+"""What people write instead of a number that they do not have, in small letters."""
+PROSE = 4
+"""The number of words from which a cell, or a part of one between separators, is free text."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +31,7 @@ class Column:
     name: str
     rows: int
     blanks: int
+    """The number of cells without a value, among them those that say so in a word of `missing`."""
     numeric: bool
     """Whether every cell that is not blank is a number."""
     odd: int
@@ -43,20 +41,38 @@ class Column:
     """Whether no value occurs in two rows of a file."""
     values: frozenset[str] | None
     """The distinct values (of lists: their items), or None if there are too many."""
+    missing: dict[str, int] = field(default_factory=dict)
+    """Words that stand for a blank among numbers, and how often each does."""
 
     def __add__(self, other: Column) -> Column:
         numeric = self.numeric and other.numeric
-        values = None if self.values is None or other.values is None else _kept(self.values | other.values, numeric)
+        first, second = (self, other) if numeric else (self._of_words(), other._of_words())
+        values = None if first.values is None or second.values is None else kept(first.values | second.values, numeric)
+        both = {*first.missing, *second.missing}
         return Column(
             self.name,
-            self.rows + other.rows,
-            self.blanks + other.blanks,
+            first.rows + second.rows,
+            first.blanks + second.blanks,
             numeric,
-            self.odd + other.odd,
-            self.lists and other.lists,
-            self.unique and other.unique,
+            first.odd + second.odd,
+            first.lists and second.lists,
+            first.unique and second.unique,
             values,
+            {word: first.missing.get(word, 0) + second.missing.get(word, 0) for word in sorted(both)},
         )
+
+    def _of_words(self) -> Column:
+        """Return the column as one of words, in which a word for a blank is a word like any other."""
+        if not self.missing:
+            return self
+        cells = sum(self.missing.values())
+        values = None if self.values is None else kept(self.values | {*self.missing}, False)
+        return replace(self, blanks=self.blanks - cells, numeric=False, odd=self.odd + cells, values=values, missing={})
+
+    @property
+    def known(self) -> int:
+        """The number of cells that are not blank."""
+        return self.rows - self.blanks
 
     @property
     def few(self) -> bool:
@@ -85,10 +101,17 @@ class Column:
 
     def separator(self) -> str:
         """Return the mark between the names of a set; empty if cells hold no sets."""
+        return self._separator
+
+    @cached_property
+    def _separator(self) -> str:
         if self.numeric or not self.values:
             return ""
-        for mark in SEPARATORS:
+        text = "\n".join(self.values)
+        for mark in (mark for mark in SEPARATORS if mark in text):
             sets = [[item.strip() for item in value.split(mark)] for value in self.values]
+            if any(len(item.split()) >= PROSE for names in sets for item in names):
+                continue  # free text, in which a comma is only a comma
             items = {item for names in sets for item in names}
             if any(len(names) > 1 for names in sets) and "" not in items and len(items) <= max(2, self.rows // 2):
                 return mark
@@ -101,21 +124,6 @@ class Column:
         return tuple(sorted(names, key=float) if self.numeric else sorted(names))
 
 
-def profile(files: Iterable[Source], delimiter: str, problems: Problems) -> list[dict[str, Column]]:
-    """Return the columns of every file, in the order of the file; note files that cannot be read."""
-    import pyarrow
-
-    profiles = []
-    for path in files:
-        try:
-            columns = _read(path, delimiter)
-        except (pyarrow.ArrowException, OSError, ValueError) as error:
-            _note(path, delimiter, str(error).partition("\n")[0], problems)
-        else:
-            profiles.append({name: _look(name, values) for name, values in columns.items()})
-    return profiles
-
-
 def merged(profiles: Iterable[dict[str, Column]]) -> dict[str, Column]:
     """Return every column, merged over the files that have it, in order of first appearance."""
     every = list(profiles)
@@ -123,91 +131,6 @@ def merged(profiles: Iterable[dict[str, Column]]) -> dict[str, Column]:
     return {name: reduce(Column.__add__, (columns[name] for columns in every if name in columns)) for name in names}
 
 
-def find_delimiter(path: Source) -> str:
-    """Return the delimiter of a text file: the mark that splits its first line into the most cells."""
-    if isinstance(path, MemoryTable) or path.suffix.lower() != ".csv":
-        return ","
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        first = file.readline()
-    return max(DELIMITERS, key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
-
-
-def _read(path: Source, delimiter: str) -> dict[str, Any]:
-    """Return all columns of a table; those of text files as text."""
-    import pyarrow
-    from pyarrow import csv as arrow_csv
-    from pyarrow import parquet
-
-    if isinstance(path, MemoryTable):
-        return {name: column for name, column in path.columns.items() if not isinstance(column, np.ndarray)}
-    if path.suffix.lower() == ".parquet":
-        table = parquet.read_table(path)
-    else:
-        mark = "\t" if path.suffix.lower() == ".tsv" else delimiter
-        parse = arrow_csv.ParseOptions(delimiter=mark, newlines_in_values=True)
-        with arrow_csv.open_csv(path, parse_options=parse) as stream:
-            names = stream.schema.names
-        text = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()))
-        table = arrow_csv.read_csv(path, parse_options=parse, convert_options=text)
-    return {name.strip(): column for name, column in zip(table.column_names, table.columns, strict=True)}
-
-
-def _note(path: Source, delimiter: str, error: str, problems: Problems) -> None:
-    """Note why a file cannot be read: with lines, as the reader of sites does, or else in the words of `error`."""
-    noted = Problems()
-    read_table(path, {}, delimiter, noted, slowly=True)
-    if not noted and isinstance(path, Path) and path.suffix.lower() in LINED:
-        _note_encoding(path, noted)
-    if not noted:
-        noted.add(path, None, None, error, "a table", "write it again")
-    problems.take(noted)
-
-
-def _note_encoding(path: Path, problems: Problems) -> None:
-    """Note the first line that is not UTF-8, if there is one."""
-    text = path.read_bytes()
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        line, wrong = text[: error.start].count(b"\n") + 1, shown(text[error.start : error.end])
-        problems.add(path, line, None, wrong, "UTF-8 text", "save the file as UTF-8")
-
-
-def _look(name: str, values: Any) -> Column:
-    import pyarrow
-    from pyarrow import compute, types
-
-    lists = types.is_list(values.type) or types.is_large_list(values.type)
-    items = compute.list_flatten(values) if lists else values
-    plain = items.cast(items.type.value_type) if types.is_dictionary(items.type) else items
-    if types.is_boolean(plain.type):
-        plain = plain.cast(pyarrow.int8())  # 1 and 0, as cells are read
-    text = compute.utf8_trim_whitespace(plain.cast(pyarrow.string()))
-    filled = text.filter(compute.fill_null(compute.not_equal(text, ""), False))
-    distinct = filled.unique()
-    try:
-        compute.cast(distinct, pyarrow.float64())
-        numeric, odd = True, 0  # also if all cells are blank: other files may have numbers there
-    except pyarrow.ArrowInvalid:
-        right = compute.match_substring_regex(filled, f"^(?:{NUMBER.pattern})$")
-        numeric, odd = False, len(filled) - compute.sum(right).as_py()
-    rows, blanks = len(values), 0 if lists else len(values) - len(filled)
-    unique = len(distinct) == rows - blanks and not lists
-    return Column(name, rows, blanks, numeric, odd, lists, unique, _kept(distinct.to_pylist(), numeric))
-
-
-def _kept(values: Collection[str], numeric: bool) -> frozenset[str] | None:
+def kept(values: Collection[str], numeric: bool) -> frozenset[str] | None:
+    """Return the distinct values of a column, or None if there are too many to remember."""
     return frozenset(values) if len(values) <= (MOST_NUMBERS if numeric else MOST_WORDS) else None
-
-
-def values_by_site(
-    files: Sequence[Source], columns: Sequence[dict[str, Column]], name: str, site: str, delimiter: str
-) -> list[int]:
-    """Count the distinct values of a column per site; `site` names the column of the site in one file for all sites."""
-    if not site:
-        return [len(part[name].values or ()) for part in columns]
-    import pyarrow
-
-    both = {key: values for key, values in _read(files[0], delimiter).items() if key in (name, site)}
-    counted = pyarrow.table(both).group_by(site).aggregate([(name, "count_distinct")])
-    return [int(n) for n in counted[f"{name}_count_distinct"].to_pylist()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import statistics
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -12,6 +14,7 @@ from rich.table import Table
 
 from imperfed.census.figures import Census, SiteCensus
 from imperfed.census.inspect import Inspection
+from imperfed.census.value_tables import print_values
 from imperfed.core.labels import ClassCounts
 from imperfed.report.words import count, many
 
@@ -24,7 +27,7 @@ MOST_CLASSES = 30
 """The most classes that are listed one by one; if there are more: the ten most frequent and the ten rarest."""
 
 
-def print_inspection(inspection: Inspection, console: Console, picture: Path | None) -> None:
+def print_inspection(inspection: Inspection, console: Console, pictures: Mapping[str, Path]) -> None:
     """Print the guesses, the figures, the warnings, the methods that fit, and the commands to type next."""
     census = inspection.census
     if inspection.guessed:
@@ -34,6 +37,8 @@ def print_inspection(inspection: Inspection, console: Console, picture: Path | N
     console.print(f"{census.name}: {held}; {census.kind.title}", style="bold")
     _print_sites(census, console)
     console.print(_by_class(census))
+    if inspection.values[0].numbers:
+        print_values(inspection.values, console)
     for line in _further(census):
         _print_wrapped(line, console)
     if inspection.warnings:
@@ -41,16 +46,29 @@ def print_inspection(inspection: Inspection, console: Console, picture: Path | N
         for sentence in inspection.warnings:
             _print_wrapped(sentence, console, "  ")
     _print_advice(inspection, console)
-    console.print(f"\nsites x classes as a picture: {picture}" if picture else "")
+    console.print("")
+    for what, path in pictures.items():
+        console.print(f"{what} as a picture: {path}")
     console.print("next:", style="bold")
     for command in inspection.commands:
         console.print(f"  {command}")
 
 
+def printed(inspection: Inspection) -> str:
+    """Return what is printed, as text."""
+    text = io.StringIO()
+    print_inspection(inspection, Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False), {})
+    return text.getvalue()
+
+
 def _print_guesses(inspection: Inspection, console: Console) -> None:
     """Print what to check, and federation.toml itself if it could not be written."""
-    done = "could not be written" if inspection.unwritten else "written"
-    console.print(f"{inspection.declaration.file} was guessed from the files and {done}. Please check:", style="bold")
+    if inspection.declaration.in_memory:
+        guessed = "Guessed from the columns"
+    else:
+        done = "could not be written" if inspection.unwritten else "written"
+        guessed = f"{inspection.declaration.file} was guessed from the files and {done}"
+    console.print(f"{guessed}. Please check:", style="bold")
     for sentence in inspection.guessed:
         _print_wrapped(sentence, console, "  ")
     console.print()

@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from imperfed.census.columns import Column, merged, profile
+from imperfed.census.columns import Column, merged
 from imperfed.census.folder_layout import MemoryLayout
 from imperfed.census.guess import guess_array, guess_rest
-from imperfed.census.roles import Look, guess_image, guess_one_column, guess_one_column_per_class
+from imperfed.census.label_roles import guess_one_column, guess_one_column_per_class
+from imperfed.census.profiles import profile
+from imperfed.census.roles import Look, guess_image
 from imperfed.core.errors import UsageError
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, non_defaults
 from imperfed.data.files.memory import MemoryTable
 from imperfed.data.files.problems import Problems, nearest
+from imperfed.data.files.wildcards import expanded
 
 Entries = dict[str, Any]
 """The keys of a federation.toml."""
@@ -48,9 +51,9 @@ def complete(entries: Entries, tables: Mapping[str, MemoryTable]) -> tuple[Entri
 def _look(tables: Mapping[str, MemoryTable]) -> Look:
     """Return all columns, without roles."""
     layout, problems = MemoryLayout.of(tables), Problems()
-    files = profile(layout.files, ",", problems)
+    files = profile(layout.files, problems)
     problems.check("data")
-    return Look.at(layout, merged(files), files, [], ",")
+    return Look.at(layout, merged(files), files, [])
 
 
 def _declared(entries: Entries) -> list[str]:
@@ -76,6 +79,8 @@ def _labels(look: Look, told: Entries, site: str) -> Entries:
 
 
 def _one_column(look: Look, column: Column, told: Entries, site: str) -> Entries:
+    if told.get("kind") == "positives":
+        return _sets_of_positives(look, column, told)
     guessed = non_defaults(guess_one_column(look, column, site, by_name=True))
     if "separator" in told:
         names = {item.strip() for value in column.values or () for item in value.split(told["separator"])}
@@ -83,6 +88,16 @@ def _one_column(look: Look, column: Column, told: Entries, site: str) -> Entries
     elif told.get("kind") in ("exact", "positive"):  # one class per row, whatever marks its name contains
         guessed["classes"] = sorted(column.values or (), key=float if column.numeric else str)
     return {**guessed, **told}
+
+
+def _sets_of_positives(look: Look, column: Column, told: Entries) -> Entries:
+    """Return how sets of which every class is present are read: their truth is no single class, so none is guessed."""
+    separator = told.get("separator") or column.separator() or "|"
+    names = {item.strip() for value in column.values or () for item in value.split(separator)} - {""}
+    look.take(column.name, f"labels: {column.name}, {len(names)} classes; all of a set are present")
+    if alike := look.within(sorted(names)):
+        look.take(alike.name, f"left out: {alike.name} has the values of the label")
+    return {"classes": sorted(names), "separator": separator, **told}
 
 
 def _array_labels(look: Look, told: Entries, tables: Mapping[str, MemoryTable]) -> Entries:
@@ -114,7 +129,8 @@ def _attribute(look: Look, told: Entries) -> Entries:
 def _chosen_inputs(look: Look, told: Any) -> Entries | None:
     """Return the inputs that the caller chose, each as numbers or as categories; None if none are chosen."""
     if not isinstance(told, Mapping):
-        chosen = [_find(look.columns, name, "inputs", look) for name in told]
+        names = expanded(told, [*look.columns])
+        chosen = [_find(look.columns, name, "inputs", look) for name in names]
         words = {c.name: c.names() for c in chosen if c.few and not (c.numeric or c.nearly_numeric)}
         return non_defaults(Inputs(tuple(c.name for c in chosen if c.name not in words), words))
     return dict(told) if told.keys() - {"standardise"} else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from imperfed.census.columns import Column
+from imperfed.census.columns import SPOILT, Column
 from imperfed.census.folder_layout import FolderLayout
 from imperfed.data.files.cells import NUMBER, word
+from imperfed.data.files.dialect import Dialect
 from imperfed.data.files.memory import Source
 from imperfed.data.files.problems import Problems, listed, shown
 from imperfed.data.files.table import read_table
@@ -26,18 +27,18 @@ def absent(layout: FolderLayout, files: Sequence[dict[str, Column]], scattered: 
     return sentences
 
 
-def first_blank(path: Source, name: str, delimiter: str) -> str:
+def first_blank(path: Source, name: str) -> str:
     """Return in words the first row of a file whose cell in this column is blank."""
-    table = read_table(path, {name: "text"}, delimiter, Problems(), slowly=True)
+    table = read_table(path, {name: "text"}, Dialect(), Problems(), slowly=True)
     if table is None or name not in table.columns:  # the reader of sites is stricter about names
         return "one row"
     return next(table.row_name(row) for row, cell in enumerate(table.columns[name].to_pylist()) if not word(cell))
 
 
-def repeated(layout: FolderLayout, name: str, site: str, delimiter: str) -> str:
+def repeated(layout: FolderLayout, name: str, site: str) -> str:
     """Return the first value that occurs twice at a site, and where; `site`: the site column in one file for all."""
     for path in layout.files:
-        table = read_table(path, {name: "text", site or name: "text"}, delimiter, Problems(), slowly=True)
+        table = read_table(path, {name: "text", site or name: "text"}, Dialect(), Problems(), slowly=True)
         if table is None or not {name, site or name} <= table.columns.keys():
             continue
         seen: dict[tuple[object, object], int] = {}
@@ -50,19 +51,30 @@ def repeated(layout: FolderLayout, name: str, site: str, delimiter: str) -> str:
     return ""
 
 
-def spoilt(layout: FolderLayout, files: Sequence[dict[str, Column]], name: str, delimiter: str) -> str:
-    """Return the cells of a column that are not numbers, and the fix; empty if the reader finds no such column.
+def mixed_kinds(layout: FolderLayout, files: Sequence[dict[str, Column]], column: Column) -> str:
+    """Return in words that a column holds numbers at some sites and words at others; empty if it does not."""
+    own = [(path, columns[column.name]) for path, columns in zip(layout.files, files, strict=True)]
+    numbers = [layout.place(path) for path, c in own if c.numeric and c.known and not c.marks]
+    words = [(layout.place(path), c) for path, c in own if c.odd > SPOILT * c.known]
+    if not numbers or not words:
+        return ""
+    place, c = words[0]
+    cells = listed([shown(value) for value in sorted(c.values or ()) if not NUMBER.fullmatch(value)], 3)
+    return f"numbers in {listed(numbers, MOST_CELLS)}, but words in {place} ({cells}): not one kind of value"
 
-    Leaving the cell blank is no fix, since a blank is not a number either.
-    """
+
+def spoilt(layout: FolderLayout, files: Sequence[dict[str, Column]], name: str) -> str:
+    """Return the cells of a column that are not numbers, and the fix; empty if the reader finds no such column."""
     cells = []
     for path, columns in zip(layout.files, files, strict=True):
-        table = None if columns[name].numeric else read_table(path, {name: "text"}, delimiter, Problems(), slowly=True)
+        table = (
+            None if columns[name].numeric else read_table(path, {name: "number"}, Dialect(), Problems(), slowly=True)
+        )
         if table is None or name not in table.columns:
             continue
         place = layout.place(path)
         for row, cell in enumerate(map(str, table.columns[name].to_pylist())):
-            if not NUMBER.fullmatch(cell):
+            if word(cell) and not NUMBER.fullmatch(cell.replace(",", ".") if table.decimal == "," else cell):
                 cells.append(f"{shown(cell)} ({place}, {table.row_name(row)})")
-    fix = "fix the cell, or drop its row" if len(cells) == 1 else "fix the cells, or drop their rows"
+    fix = "fix the cell, or leave it blank" if len(cells) == 1 else "fix the cells, or leave them blank"
     return f"numbers except for {listed(cells, MOST_CELLS)}; {fix}" if cells else ""

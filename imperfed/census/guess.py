@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from imperfed.census.columns import find_delimiter, merged, profile
+from imperfed.census.columns import merged
 from imperfed.census.flaws import absent
 from imperfed.census.folder_layout import FolderLayout, find_layout
+from imperfed.census.input_roles import guess_inputs
+from imperfed.census.label_roles import guess_labels
 from imperfed.census.pixels import guess_size
+from imperfed.census.profiles import profile
 from imperfed.census.roles import (
     Look,
     guess_attribute,
     guess_group,
     guess_id,
     guess_image,
-    guess_inputs,
-    guess_labels,
     guess_site,
     leave_out,
 )
@@ -71,11 +72,10 @@ def guess(path: Path) -> Guess:
 
 def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
     """Guess the role of every column, beginning with those that are easiest to recognise."""
-    delimiter = find_delimiter(layout.files[0])
     problems = Problems()
-    files = profile(layout.files, delimiter, problems)
+    files = profile(layout.files, problems)
     problems.check(about.name)
-    look = Look.at(layout, merged(files), files, [why, *_besides(layout)], delimiter)
+    look = Look.at(layout, merged(files), files, [why, *_besides(layout)])
     if not look.columns:
         raise DataError(
             f"{about.folder}: the files at {layout.sites} have no column in common; a federation needs some"
@@ -83,7 +83,7 @@ def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
     site = guess_site(look) if "*" not in layout.sites else ""
     image = guess_image(look)
     labels = guess_labels(look, site)
-    return guess_rest(replace(about, delimiter=delimiter, site_column=site, labels=labels), look, image)
+    return guess_rest(replace(about, site_column=site, labels=labels), look, image)
 
 
 def guess_rest(about: Declaration, look: Look, image: str) -> Guess:

@@ -1,35 +1,52 @@
-"""`imperfed inspect`: from a path to census, warnings and advice, and a federation.toml if there was none."""
+"""`imperfed inspect`: from a path, or from rows in memory, to census, warnings and advice.
+
+A path without a federation.toml gets one.
+"""
 
 from __future__ import annotations
 
 import secrets
 import statistics
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from imperfed.census.advice import Advice, advise, commands
+from imperfed.census.advice import Advice, Step, advise, first_steps
 from imperfed.census.figures import Census, SiteCensus, SiteRows, take
 from imperfed.census.guess import Guess, guess
-from imperfed.census.warnings import warnings
+from imperfed.census.input_values import SiteValues, look_at_values, shared_ids
+from imperfed.census.value_warnings import value_warnings
+from imperfed.census.warnings import id_warnings, warnings
 from imperfed.core.errors import DataError
+from imperfed.core.threads import one_thread
 from imperfed.data.files.declaration import FILE, Declaration, parse, read_declaration
 from imperfed.data.files.reading import Reading, read_sites
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """Everything reported about the files of a federation before training."""
+    """Everything reported about the data of a federation before training."""
 
     declaration: Declaration
     guessed: tuple[str, ...]
     """One sentence for everything that was guessed; empty if there was a federation.toml."""
     census: Census
+    values: tuple[SiteValues, ...]
+    """The values of the inputs, site by site; of inputs that are no table nothing is said."""
+    shared_ids: tuple[tuple[int, int, int], ...]
+    """Two sites and the number of ids that both hold, the most first."""
     warnings: tuple[str, ...]
     advice: tuple[Advice, ...]
     commands: tuple[str, ...]
     unwritten: str = ""
     """The text of federation.toml, if it was guessed and its folder cannot be written to."""
+
+    def __str__(self) -> str:
+        """Return what `imperfed inspect` prints."""
+        from imperfed.census.console import printed
+
+        return printed(self)
 
 
 def inspect(path: Path) -> Inspection:
@@ -72,6 +89,13 @@ def _unsure(guessed: Guess, error: DataError) -> DataError:
 
 
 def _inspected(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
+    folder = reading.declaration.folder
+    return inspected(reading, guessed, lambda step: step.command(folder))
+
+
+@one_thread()
+def inspected(reading: Reading, guessed: tuple[str, ...], write: Callable[[Step], str]) -> Inspection:
+    """Return what there is to report about rows that have been read; `write`: a next step, as it is typed."""
     declaration, labels = reading.declaration, reading.declaration.labels
     groups = declaration.attribute.values if declaration.attribute is not None else ()
     data = []
@@ -81,15 +105,19 @@ def _inspected(reading: Reading, guessed: tuple[str, ...]) -> Inspection:
         data.append(SiteRows(site.name, site.rows.x, site.rows.labels, members))
     tests = [rows.x for rows in (reading.test, *(site.test for site in reading.sites)) if rows is not None]
     census = take(declaration.name, labels.classes, data, secrets.token_bytes(32), groups, tests)
-    measured = declaration.measured
+    measured, ids = declaration.measured, shared_ids(reading.sites) if declaration.id else ()
+    values = look_at_values(reading.sites, declaration.inputs)
     shape, rows = tuple(data[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
+    steps = first_steps(census.kind, shape, rows, measured)
     return Inspection(
         declaration,
         guessed,
         census,
-        warnings(census, measured),
+        values,
+        ids,
+        (*warnings(census, measured), *id_warnings(census, declaration.id, ids), *value_warnings(values)),
         advise(census.kind),
-        commands(census.kind, declaration.folder, shape, rows, bool(declaration.trusted), measured),
+        tuple(map(write, steps)),
     )
 
 
@@ -98,13 +126,15 @@ def document(inspection: Inspection) -> dict[str, Any]:
     census = inspection.census
     return {
         "name": census.name,
-        "federation": str(inspection.declaration.file),
+        "federation": None if inspection.declaration.in_memory else str(inspection.declaration.file),
         "guessed": list(inspection.guessed),
         "unwritten": inspection.unwritten,
         "labels": census.kind.kind,
         "classes": list(census.classes),
         "rows": census.rows,
-        "sites": [_site(census, k, site) for k, site in enumerate(census.sites)],
+        "sites": [
+            _site(census, k, site) | {"values": _values(inspection.values[k])} for k, site in enumerate(census.sites)
+        ],
         "candidate_pairs": [{"classes": [a, b], "rows": n} for a, b, n in census.pairs],
         "inseparable": [list(pair) for pair in census.inseparable],
         "shared_inputs": [
@@ -112,6 +142,10 @@ def document(inspection: Inspection) -> dict[str, Any]:
         ],
         "contradicted_inputs": census.repeats.contradicted,
         "test_rows_trained_on": census.repeats.tested,
+        "shared_ids": [
+            {"sites": [census.sites[a].name, census.sites[b].name], "ids": n} for a, b, n in inspection.shared_ids
+        ],
+        "odd_cells": [asdict(cell) for site in inspection.values for cell in site.odd],
         "warnings": list(inspection.warnings),
         "methods": [
             {"name": a.name, "part": a.part, "made_for": a.made_for, "needs": a.needs, "why": a.why}
@@ -135,3 +169,25 @@ def _site(census: Census, k: int, site: SiteCensus) -> dict[str, Any]:
         "groups": site.groups,
         "ambiguous_rows": site.ambiguous,
     }
+
+
+def _values(site: SiteValues) -> dict[str, Any]:
+    """Return the input values of one site by column; figures of a column without values are None."""
+    numbers = {
+        name: {
+            "blanks": c.blanks,
+            "distinct": c.distinct,
+            **dict.fromkeys(("min", "q1", "median", "q3", "max")),
+            **(
+                dict(zip(("min", "q1", "median", "q3", "max"), (c.low.value, *c.quartiles, c.high.value), strict=True))
+                if c.known
+                else {}
+            ),
+        }
+        for name, c in site.numbers.items()
+    }
+    words = {
+        name: {"blanks": c.blanks, "distinct": sum(n > 0 for n in c.counts.values()), "rows": c.counts}
+        for name, c in site.words.items()
+    }
+    return numbers | words

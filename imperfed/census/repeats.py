@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from imperfed.core.labels import Labels
 
 MOST_PAIRS = 10
 """The most pairs of sites that are named."""
+MOST_WORDS = 1 << 20
+"""The number of words that are hashed at once."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,8 @@ class Repeats:
 def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], tests: Sequence[Tensor], key: bytes) -> Repeats:
     """Compare the rows of all sites, and test rows with them, by their digests under `key`."""
     K = len(x)
-    digest = torch.cat([row_digests(key, b"row", part) for part in x])
+    every = digests_of_repeated(key, [*x, *tests])
+    digest = torch.cat(every[:K])
     tag = digest.unique(return_inverse=True)[1]
     site = torch.arange(K).repeat_interleave(torch.tensor([len(part) for part in x]))
     pairs = (tag * K + site).unique()  # one per distinct input and site
@@ -48,8 +52,30 @@ def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], tests: Sequence[
         tuple(elsewhere.tolist()),
         shared(common // K, common % K, K),
         contradicted(tag, labels, key),
-        sum(int(torch.isin(row_digests(key, b"row", part), digest).sum()) for part in tests),
+        sum(int(torch.isin(part, digest).sum()) for part in every[K:]),
     )
+
+
+def digests_of_repeated(key: bytes, parts: Sequence[Tensor]) -> list[Tensor]:
+    """Return a digest per row; where a hash that costs far less tells a row from all others, the hash stands for it."""
+    hashes = [_hash(part) for part in parts]
+    _, place, rows = torch.cat(hashes).unique(return_inverse=True, return_counts=True)
+    repeated = (rows[place] > 1).split([len(part) for part in parts])
+    for part, digests, own in zip(parts, hashes, repeated, strict=True):
+        if own.any():
+            digests[own] = row_digests(key, b"row", part[own])
+    return hashes
+
+
+def _hash(rows: Tensor) -> Tensor:
+    """Return one sum per row of its 32-bit words, each times an odd number; the same for equal rows."""
+    words = rows.flatten(1).contiguous().numpy().view(np.uint32)
+    factors = np.random.default_rng(0).integers(1 << 63, size=words.shape[1], dtype=np.uint64) * 2 + 1
+    sums = np.empty(len(words), np.uint64)
+    step = max(1, MOST_WORDS // words.shape[1])
+    for first in range(0, len(words), step):
+        sums[first : first + step] = (words[first : first + step] * factors).sum(1)
+    return torch.from_numpy(sums.view(np.int64))
 
 
 def row_digests(key: bytes, field: bytes, values: Tensor) -> Tensor:

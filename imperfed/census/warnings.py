@@ -57,9 +57,33 @@ def _classes(census: Census) -> Iterator[str]:
     absent = [name for name in _where(census, known.weight == 0) if name not in nowhere]
     if absent:
         yield f"class {listed(absent)} is at no site" + (" as a positive" if census.kind.partial else "")
+    if lonely := _at_one_site(census):
+        yield f"only one site holds {'class' if len(lonely) == 1 else 'classes'} {listed(lonely)}"
     for site in census.sites if census.kind.settles and len(census.sites) <= NAMED else ():
         if len(census.classes) > 1 and site.largest is not None and site.largest[1] == 1:
             yield f"site {site.name} holds only one class, {site.largest[0]}"
+
+
+def _at_one_site(census: Census) -> list[str]:
+    """Return the classes that one of several sites holds, and which one; none where sites hold few classes anyway."""
+    if len(census.sites) < 3 or census.kind.partial or (census.kind.several and issubclass(census.kind, OneClass)):
+        return []
+    held = [site.known.weight > 0 for site in census.sites]
+    where = {name: [k for k, has in enumerate(held) if has[c]] for c, name in enumerate(census.classes)}
+    lonely = [f"{name} (at {census.sites[at[0]].name})" for name, at in where.items() if len(at) == 1]
+    return lonely if 2 * len(lonely) <= len(census.classes) else []
+
+
+def id_warnings(census: Census, column: str, shared: Sequence[tuple[int, int, int]]) -> Iterator[str]:
+    """Warn about the same ids at several sites."""
+    if shared:
+        a, b, n = shared[0]
+        ids = many(n, "value is", "values are")
+        more = f"; so do {many(len(shared) - 1, 'more pair', 'more pairs')} of sites" if len(shared) > 1 else ""
+        yield (
+            f"column {column}: {ids} at both {census.sites[a].name} and {census.sites[b].name}{more}: the same "
+            "patients, or ids that count anew at each site?"
+        )
 
 
 def _sets(census: Census) -> Iterator[str]:

@@ -1,29 +1,24 @@
-"""The catalogue: lists of entries, and one entry in full on a console."""
+"""The catalogue as its classes describe it: the entries of every list, and the page of every entry."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from rich.console import Console
-
 from imperfed.algorithms import catalogue
 from imperfed.attacks import attacks
-from imperfed.cli.listing import checksums, with_presence
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.errors import UsageError, unknown
 from imperfed.core.labels import KINDS
+from imperfed.core.loading import load_class
 from imperfed.core.objective import Objective
 from imperfed.core.registry import Registry
 from imperfed.data.corruption.annotations import annotation_patterns
 from imperfed.data.corruption.candidates import candidate_generators
 from imperfed.data.corruption.noise import noises
 from imperfed.data.partitions import partitions
-from imperfed.data.source import data_folder
 from imperfed.data.sources import sources
 from imperfed.defences import defences
 from imperfed.engine.local_training import Local
@@ -134,46 +129,38 @@ def setting_names() -> dict[str, list[str]]:
     return {name: list(resolve(words={"method": name}).flat()) for name in catalogue()}
 
 
-def unusable_plugins() -> dict[str, list[str]]:
-    """Return why plug-ins cannot be used, by the list that they would be in."""
-    return {what: list(registry().refused.values()) for what, registry in REGISTRIES.items()}
+def unusable_plugins() -> dict[str, dict[str, str]]:
+    """Return why plug-ins cannot be used, by the list that they would be in and by name."""
+    return {what: dict(registry().refused) for what, registry in REGISTRIES.items()}
 
 
-def show(name: str, as_json: bool, console: Console) -> None:
-    """Print one entry of the catalogue in full."""
-    if name in catalogue():
-        entry = method_entry(catalogue()[name]) | {"learns from": learns_from(catalogue()[name])}
-        entry["training recipe"] = "\n".join(recipe_lines(catalogue()[name]))
-        entry["settings of every run"] = "\n".join(run_settings(name))
-    elif thing := find_around(name):
-        entry = method_entry(thing)
-    elif name in sources():
-        entry = with_presence(next(e for e in datasets() if e["name"] == name))
-        if entry["present"] == "yes":
-            differing = sources()[name].verify(data_folder())
-            entry["verified"] = f"differs: {', '.join(differing)}" if differing else "all files match their checksums"
-    elif name in models():
-        entry = next(e for e in model_entries() if e["name"] == name)
-    elif name in studies():
-        entry = next(e for e in study_entries() if e["name"] == name)
-    else:
-        around = {own for known in AROUND.values() for own in known()}
-        raise unknown("name", name, [*catalogue(), *around, *sources(), *models(), *studies()])
-    if as_json:
-        print(json.dumps(entry, indent=2))
-        return
-    for key, value in entry.items():
-        console.print(key, style="bold")
-        console.print(str(value) if key != "files" else checksums(value))
+def pages() -> dict[str, dict[str, Entry]]:
+    """Return every entry in full, by list and by name."""
+    classes: dict[str, Finder] = {"algorithms": catalogue, **AROUND}
+    others = {"datasets": datasets, "models": model_entries, "studies": study_entries}
+    return {
+        **{what: {name: class_page(name, kind) for name, kind in known().items()} for what, known in classes.items()},
+        **{what: {entry["name"]: entry for entry in entries()} for what, entries in others.items()},
+    }
 
 
-def find_around(name: str) -> type[Any] | None:
-    """Return what combines with a method or generates its data; `list.name` tells two lists' entries apart."""
-    wanted, _, own = name.rpartition(".")
-    lists = [what for what, known in AROUND.items() if wanted in ("", what) and own in known()]
-    if len(lists) > 1:
-        raise UsageError(f"{name!r} could be {' or '.join(f'{what}.{name}' for what in lists)}: say which")
-    return AROUND[lists[0]]()[own] if lists else None
+def page_of_path(path: str) -> Entry:
+    """Return the page of a class that is in no list, by its import path `package.module:Class`."""
+    finders: list[Finder] = [catalogue, *AROUND.values()]
+    kinds = {kind for known in finders for kind in known().kinds}
+    return class_page(path, load_class("class", path, tuple(kinds)))
+
+
+def class_page(name: str, thing: type[Any]) -> Entry:
+    """Return a page: for a method, with the kind of labels it learns from and the settings that every run has."""
+    page = method_entry(thing)
+    if issubclass(thing, Algorithm | Objective):
+        page |= {
+            "learns from": learns_from(thing),
+            "training recipe": "\n".join(recipe_lines(thing)),
+            "settings of every run": "\n".join(run_settings(name)),
+        }
+    return page
 
 
 def method_entry(method: type[Any]) -> Entry:

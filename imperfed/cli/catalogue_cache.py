@@ -34,8 +34,10 @@ class CachedCatalogue:
     """The entries of every list of `imperfed list`."""
     settings: dict[str, list[str]]
     """The settings of a run of each method, as section.key."""
-    unusable: dict[str, list[str]]
-    """Why plug-ins cannot be used, by the list that they would be in."""
+    unusable: dict[str, dict[str, str]]
+    """Why plug-ins cannot be used, by the list that they would be in and by name."""
+    pages: dict[str, dict[str, dict[str, Any]]]
+    """The entries that `imperfed show` prints in full, by list and by name."""
 
     def names(self, what: str) -> list[str]:
         """Return the names of one list."""
@@ -59,10 +61,10 @@ def read_catalogue() -> CachedCatalogue:
 
 
 def _from_classes() -> CachedCatalogue:
-    from imperfed.cli.catalogue import LISTS, setting_names, unusable_plugins
+    from imperfed.cli.catalogue import LISTS, pages, setting_names, unusable_plugins
 
     lists = {what: entries() for what, entries in LISTS.items()}
-    return CachedCatalogue(lists, setting_names(), unusable_plugins())
+    return CachedCatalogue(lists, setting_names(), unusable_plugins(), pages())
 
 
 def _key(plug_ins: metadata.EntryPoints, files: Iterable[str]) -> str:
@@ -70,7 +72,8 @@ def _key(plug_ins: metadata.EntryPoints, files: Iterable[str]) -> str:
     walk = ((folder, name) for folder, _, names in os.walk(PACKAGE) for name in names)
     own = [os.path.join(folder, name) for folder, name in walk if name.endswith((".py", ".toml"))]
     times = sorted((path, os.stat(path).st_mtime_ns) for path in [*own, *files])
-    entries = sorted((plug_in.group, plug_in.name, plug_in.value) for plug_in in plug_ins)
+    # The same plug-in may be installed at several places, in environments that share the cache.
+    entries = sorted((p.group, p.name, p.value, str(p.dist.locate_file("")) if p.dist else "") for p in plug_ins)
     return hashlib.sha256(repr((imperfed.__version__, times, entries)).encode()).hexdigest()
 
 

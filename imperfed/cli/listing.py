@@ -1,20 +1,18 @@
-"""One list of the catalogue on a console, from the cache: nothing heavy is imported."""
+"""A list of the catalogue, or one entry in full, on a console; from the cache, so that nothing heavy is imported."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from imperfed.cli.catalogue_cache import read_catalogue
-from imperfed.core.cache import cache_folder
-from imperfed.core.errors import unknown
+from imperfed.core.errors import UsageError, unknown
+from imperfed.data.stored_files import data_folder, differing
 
 COLUMNS = {"datasets": ("name", "present", "about"), "studies": ("name", "table", "datasets")}
 """The columns of the lists whose entries hold more than a table can show."""
@@ -27,11 +25,13 @@ def listing(what: str, as_json: bool, console: Console) -> None:
     if what not in lists:
         raise unknown("list", what, lists)
     entries = list(map(with_presence, lists[what])) if what == "datasets" else lists[what]
-    for reason in catalogue.unusable.get(what, ()):
-        print(f"warning: {reason}", file=sys.stderr)
+    unusable = catalogue.unusable.get(what, {})
     if as_json:
-        print(json.dumps(entries, indent=2))
+        # First, so that an entry of the same name that can be used is what a reader by name ends up with.
+        print(json.dumps([*({"name": n, "unusable": why} for n, why in unusable.items()), *entries], indent=2))
         return
+    for reason in unusable.values():
+        print(f"warning: {reason}", file=sys.stderr)
     table = Table()
     columns = COLUMNS.get(what) or tuple(entries[0] if entries else ("name", "about"))
     for column in columns:
@@ -62,10 +62,45 @@ def with_presence(dataset: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def data_folder() -> Path:
-    """Return the data folder as `imperfed.data.source` does, which imports torch."""
-    chosen = os.environ.get("IMPERFED_DATA")
-    return Path(chosen).expanduser() if chosen else cache_folder()
+def show(name: str, as_json: bool, console: Console) -> None:
+    """Print one entry of the catalogue in full."""
+    entry = page_of(name)
+    if as_json:
+        print(json.dumps(entry, indent=2))
+        return
+    for key, value in entry.items():
+        console.print(key, style="bold")
+        console.print(str(value) if key != "files" else checksums(value))
+
+
+def page_of(name: str) -> dict[str, Any]:
+    """Return an entry in full, by its name, `list.name` or the import path of a class."""
+    if ":" in name:
+        from imperfed.cli.catalogue import page_of_path
+
+        return page_of_path(name)
+    catalogue = read_catalogue()
+    pages = catalogue.pages
+    wanted, _, own = name.rpartition(".")
+    lists = [what for what in pages if name in pages[what] or (wanted == what and own in pages[what])]
+    if not lists:
+        if reasons := [reasons[name] for reasons in catalogue.unusable.values() if name in reasons]:
+            raise UsageError(reasons[0])
+        raise unknown("name", name, {known for entries in pages.values() for known in entries})
+    if len(lists) > 1:
+        raise UsageError(f"{name!r} could be {' or '.join(f'{what}.{name}' for what in lists)}: say which")
+    (what,) = lists
+    page = pages[what].get(name) or pages[what][own]
+    return verified(page) if what == "datasets" else page
+
+
+def verified(dataset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dataset's page with whether its files are there, and are what they should be."""
+    entry = with_presence(dataset)
+    if entry["present"] == "yes":
+        wrong = differing(entry["files"], data_folder())
+        entry["verified"] = f"differs: {', '.join(wrong)}" if wrong else "all files match their checksums"
+    return entry
 
 
 def checksums(files: Mapping[str, str]) -> str:

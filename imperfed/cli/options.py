@@ -19,6 +19,9 @@ Data = Annotated[
 ]
 Rounds = Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")]
 Budget = Annotated[float | None, typer.Option("--budget", help="auto: minutes that the search may take; default 5.")]
+Alone = Annotated[
+    bool, typer.Option("--alone/--no-alone", help="Measure models that sites fit alone (scikit-learn) beside them.")
+]
 Model = Annotated[
     str | None,
     typer.Option("--model", help="A model's name, or your own as module:function.", autocompletion=completion.models),
@@ -28,6 +31,10 @@ Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes
 Set = Annotated[
     list[str],
     typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.", autocompletion=completion.settings),
+]
+Track = Annotated[
+    str | None,
+    typer.Option("--track", help="Also write the metrics for tensorboard or mlflow, in the run's folder."),
 ]
 Out = Annotated[Path, typer.Option("--out", help="Folder in which the run's folder is created.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of initial weights, batches and sampling.")]

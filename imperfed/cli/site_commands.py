@@ -9,6 +9,8 @@ import typer
 
 from imperfed.cli import completion
 from imperfed.cli.options import Model, Rounds, Seed, Set
+from imperfed.cli.screen import console
+from imperfed.cli.typed_words import assigned, given
 
 if TYPE_CHECKING:
     from imperfed.results.folder import RunFolder
@@ -52,7 +54,6 @@ def serve(
     ] = Path("runs"),
 ) -> None:
     """Coordinate a run with real sites: wait for them, train, and write the run's folder."""
-    from imperfed.cli.app import _given, _settings
     from imperfed.data.files.declaration import read_declaration
     from imperfed.experiments.config import resolve
     from imperfed.flower.coordinator.serving import Service, begin, named
@@ -61,7 +62,7 @@ def serve(
     declaration = read_declaration(federation)
     # No row leaves a site; images are standardised as declared.
     words = {"split.public": "0", "split.standardise": str(bool(declaration.inputs.standardise))}
-    words |= _settings(settings) | _given(rounds=rounds, model=model, seed=seed)
+    words |= assigned(settings) | given(rounds=rounds, model=model, seed=seed)
     config = resolve(words=words | {"method": method, "data": str(federation)})
     names = named(declaration, _names(sites), CoordinatorKeys.read(keys) if keys else None)
     key_folder = str(keys.resolve()) if keys else ""
@@ -71,12 +72,11 @@ def serve(
 
 def serve_on(folder: RunFolder) -> None:
     """Continue a run with real sites from its last round."""
-    from imperfed.cli.app import _console
     from imperfed.cli.tables import run_table
     from imperfed.flower.coordinator.serving import serve as serve_run
 
-    console = _console()
-    run_table(console, folder.summary() or serve_run(folder, console.print), folder.path)
+    screen = console()
+    run_table(screen, folder.summary() or serve_run(folder, screen.print), folder.path)
 
 
 def join(
@@ -89,11 +89,10 @@ def join(
     name: Annotated[str, typer.Option("--name", help="The site's name; default: that of its keys or its file.")] = "",
 ) -> None:
     """Take part in a run as a site: answer the coordinator from the site's own rows."""
-    from imperfed.cli.app import _console
     from imperfed.flower.site.joining import Joining
     from imperfed.flower.site.joining import join as join_run
 
-    join_run(Joining(coordinator, data, state, keys, name, test, insecure), _console().print)
+    join_run(Joining(coordinator, data, state, keys, name, test, insecure), console().print)
 
 
 def _names(text: str) -> list[str]:

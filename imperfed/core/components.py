@@ -19,7 +19,7 @@ from imperfed.core.context import ServerContext, ServerView, SiteView
 from imperfed.core.errors import UsageError, positive
 from imperfed.core.exchange import Query, Updates
 from imperfed.core.federation import Attribute, Federation
-from imperfed.core.labels import Labels
+from imperfed.core.labels import Labels, Probabilities
 
 
 @dataclass(frozen=True)
@@ -104,40 +104,62 @@ class Defence(ABC):
 class LabelDecision:
     """What a site decides about its own labels, one entry per row."""
 
-    suggested: Tensor
+    decided: Tensor
+    """The label of each row after the repair."""
     confidence: Tensor
     why: Tensor
     """One number per row, which `Repair.reasons` puts into words."""
     noise: float
     """The estimated share of wrong labels; NaN where the site makes no estimate."""
+    posterior: Tensor | None = None
+    """The probability of every class, float64 [n, C]; None where the repair computes none."""
+    joint: Tensor | None = None
+    """[true class, given class]: the estimated shares of the site's rows, [C, C]; None where there is no estimate."""
 
     def tree(self) -> Tree:
         """Return the decision as a site keeps it."""
         noise = torch.tensor(self.noise, dtype=torch.float64)
-        return {"suggested": self.suggested, "confidence": self.confidence, "why": self.why, "noise": noise}
+        tree = {"decided": self.decided, "confidence": self.confidence, "why": self.why, "noise": noise}
+        beliefs = {"posterior": self.posterior, "joint": self.joint}
+        return tree | {name: belief for name, belief in beliefs.items() if belief is not None}
 
     @classmethod
     def of(cls, memory: Tree) -> LabelDecision:
         """Return the decision that a site has kept."""
-        return cls(memory["suggested"], memory["confidence"], memory["why"], float(memory["noise"]))
+        posterior, joint = memory.get("posterior"), memory.get("joint")
+        return cls(memory["decided"], memory["confidence"], memory["why"], float(memory["noise"]), posterior, joint)
+
+    def labels(self, kind: type[Labels], classes: int) -> Labels:
+        """Return the labels to train on, of the kind that the repair gives."""
+        if kind is Probabilities:
+            assert self.posterior is not None
+            return Probabilities(self.posterior.float(), classes)
+        return kind(self.decided, classes)
 
 
 @dataclass(frozen=True)
 class RepairResult:
-    """What a repair did: labels as given and as suggested, confidence and reason, one entry per training row."""
+    """What a repair did: labels as given, reasons, one entry per training row, and what every site decided."""
 
     given: Tensor
-    suggested: Tensor
-    confidence: Tensor
+    decisions: tuple[LabelDecision, ...]
     reason: tuple[str, ...]
-    noise: tuple[float | None, ...]
-    """Estimated share of wrong labels at each site."""
     sent: dict[str, tuple[int, ...]]
     """Name and largest shape of everything that left a site."""
     down: int
     up: int
     """Bytes."""
     notes: tuple[str, ...] = ()
+
+    @property
+    def decided(self) -> Tensor:
+        """The labels of all training rows after the repair."""
+        return torch.cat([decision.decided for decision in self.decisions])
+
+    @property
+    def noise(self) -> tuple[float | None, ...]:
+        """The estimated share of wrong labels at each site; None where it makes no estimate."""
+        return tuple(None if math.isnan(decision.noise) else decision.noise for decision in self.decisions)
 
 
 @dataclass(frozen=True)
@@ -150,6 +172,13 @@ class Repair(ABC):
 
     name: ClassVar[str]
     labels: ClassVar[type[Labels]]
+    reference: ClassVar[bool] = False
+    """Whether it is the repair to begin with for this kind of labels."""
+    same_bits: ClassVar[bool] = False
+    """Whether each site computes on one thread, so that its sums have the same bits on any machine.
+
+    Sites in one process then answer side by side.
+    """
 
     @abstractmethod
     def check(self, federation: Federation) -> None:
@@ -159,8 +188,11 @@ class Repair(ABC):
         """Return what the server remembers before the first exchange."""
         return {}
 
-    def exchanges(self, classes: tuple[str, ...]) -> tuple[Query, ...]:
-        """Return the exchanges before the sites decide, in order; an answer may add to `SiteView.memory`."""
+    def exchanges(self, classes: tuple[str, ...], trusted: bool) -> tuple[Query, ...]:
+        """Return the exchanges before the sites decide, in order; an answer may change what `SiteView.memory` holds.
+
+        It puts other tensors there and never writes into those it finds. `trusted`: whether the server has clean rows.
+        """
         return ()
 
     def send_findings(self, server: Tree, site: int) -> Tree:
@@ -179,18 +211,22 @@ class Repair(ABC):
         """Return the group of every site, from the server's memory at the end; empty where none were formed."""
         return ()
 
-    def conversation(self, classes: tuple[str, ...]) -> tuple[Query, ...]:
+    def gives(self, wanted: type[Labels]) -> type[Labels]:
+        """Return the kind of labels that sites train on after the repair; `wanted`: the kind that training asks for."""
+        return self.labels
+
+    def conversation(self, classes: tuple[str, ...], trusted: bool) -> tuple[Query, ...]:
         """Return all exchanges; the last leaves a `LabelDecision` and nothing else in every site's memory."""
 
         def respond(site: SiteView) -> Tree:
             decision = self.decide(classes, site)
             site.memory.clear()
             site.memory.update(decision.tree())
-            changed = (decision.suggested != site.labels.values).sum()
+            changed = (decision.decided != site.labels.values).sum()
             return {"changed": changed} | ({} if math.isnan(decision.noise) else {"noise": site.memory["noise"]})
 
         last = Query("decide", _count_changes, self.send_findings, respond=respond)
-        return *self.exchanges(classes), last
+        return *self.exchanges(classes, trusted), last
 
 
 def _count_changes(server: Tree, updates: Updates, context: ServerView) -> Tree:

@@ -45,6 +45,13 @@ def import_path(value: Any) -> str:
     return f"{value.__module__}:{value.__qualname__}"
 
 
+def is_importable(value: Any) -> bool:
+    """Return whether another process finds a class or a function under its import path."""
+    module = getattr(value, "__module__", None)
+    found = getattr(sys.modules.get(module or ""), getattr(value, "__qualname__", ""), None)
+    return module != "__main__" and found is value
+
+
 def _module(what: str, name: str) -> ModuleType:
     """Return the module of an import path."""
     path = name.partition(":")[0]
@@ -67,7 +74,8 @@ def _attribute(module: ModuleType, name: str, kind: str, fitting: list[str]) -> 
 def _keep_importable(module: ModuleType) -> None:
     """Leave the current folder on the search path, which other processes inherit, if the module comes from there."""
     folder = os.getcwd()
-    if (module.__file__ or "").startswith(os.path.join(folder, "")) and folder not in sys.path:
+    file = getattr(module, "__file__", None) or ""  # the `__main__` of a notebook has none
+    if file.startswith(os.path.join(folder, "")) and folder not in sys.path:
         sys.path.append(folder)
 
 

@@ -56,10 +56,12 @@ class Network(nn.Module):
         if isinstance(module, cls):
             return module
         linear = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear)]
-        if not linear or not linear[-1][0]:
+        if not linear:
             raise UsageError(
-                f"{type(module).__name__} has no inner nn.Linear to serve as its head; return a Network(rep, head)"
+                f"{type(module).__name__} has no nn.Linear to serve as its head; return a Network(rep, head)"
             )
+        if not linear[-1][0]:  # the module is that layer
+            return cls(nn.Identity(), linear[-1][1])
         path, head = linear[-1]
         parent, _, leaf = path.rpartition(".")
         setattr(module.get_submodule(parent), leaf, nn.Identity())

@@ -19,12 +19,13 @@ from imperfed.core.federation import Attribute, Federation, Trusted
 from imperfed.core.labels import Exact
 from imperfed.data.attributes import spare, true_groups
 from imperfed.data.federate import FederatedData, check_shares, cut_site, label_facts, share_of, stream
+from imperfed.data.files.blanks import column_fills, width
 from imperfed.data.files.declaration import Declaration
 from imperfed.data.files.reading import Reading, SiteReading
 from imperfed.data.files.rows import FileRows
 from imperfed.data.labelling import Facts, LabelConfig
 from imperfed.data.oracle import Oracle
-from imperfed.data.scale import Moments, Scale
+from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, SiteFiles, put_together
 from imperfed.data.split import SplitConfig
 from imperfed.data.trusted import draw_rows
@@ -127,6 +128,7 @@ def site_files(
         together=None
         if rows.together is None
         else torch.from_numpy(np.unique(rows.together, return_inverse=True)[1])[train],
+        fills=column_fills(declaration.inputs),
     )
 
 
@@ -157,9 +159,8 @@ def attribute_of(declaration: Declaration, x: Tensor | None) -> Attribute | None
     """
     if (column := declaration.attribute) is None:
         return None
-    inputs = declaration.inputs
-    first = len(inputs.numeric) + sum(map(len, inputs.categorical.values()))
-    return Attribute(column.column, column.values, first if x is None else x.shape[1] - len(column.values))
+    first = width(declaration.inputs) if x is None else x.shape[1] - len(column.values)
+    return Attribute(column.column, column.values, first)
 
 
 def tested_groups(parts: Iterable[FileRows], share: float, data_seed: int) -> frozenset[str]:
@@ -189,6 +190,8 @@ def server_files(reading: Reading) -> ServerFiles:
         one_test=reading.test is not None,
         common_group=None if reading.test is None else true_group(reading.test, declaration),
         public_from="a file",
+        fills=column_fills(declaration.inputs),
+        scales=declaration.inputs.standardise is not False,
     )
 
 
@@ -276,10 +279,14 @@ def lend_public(
 def scale_of(declaration: Declaration, sites: Sequence[SiteFiles]) -> Scale:
     """Return the declared scale: by default tables are standardised and images are not."""
     standardise = declaration.inputs.standardise
-    if standardise is False or (standardise is None and sites[0].x.ndim != 2):
+    if standardise is None:
+        standardise = sites[0].x.ndim == 2
+    fills = sites[0].fills
+    if not standardise and not fills:
         return Scale.none()
-    scale = Scale.merged([Moments.of(site.x) for site in sites])
-    spare(scale.mean, scale.spread, sites[0].attribute)
+    scale = Scale.of_files([site.moments() for site in sites], fills, standardise)
+    if len(scale.mean):
+        spare(scale.mean, scale.spread, sites[0].attribute)
     return scale
 
 

@@ -5,10 +5,8 @@ Files are not trusted: sizes are checked against the header, and pickled data is
 
 from __future__ import annotations
 
-import gzip
 import math
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ from torch import Tensor
 from imperfed.core.errors import DataError
 from imperfed.data.attributes import with_attribute
 from imperfed.data.dataset import Dataset, label_matrix
+from imperfed.data.stored_files import contents, existing
 
 Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
@@ -33,31 +32,6 @@ NPZ_ARRAYS = (
 )
 
 # -- bytes ------------------------------------------------------------------------------------------------------------
-
-
-def existing(path: Path) -> Path:
-    """Return the path itself, or raise an error if it is not a readable file with something in it."""
-    try:
-        with path.open("rb") as file:
-            empty = not file.read(1)
-    except FileNotFoundError:
-        raise DataError(f"{path}: no such file") from None
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    if empty:
-        raise DataError(f"{path}: the file is empty")
-    return path
-
-
-def contents(path: Path) -> bytes:
-    """Return the bytes of a file, decompressed if they are gzipped, whatever the file is called."""
-    raw = existing(path).read_bytes()
-    if not raw.startswith(b"\x1f\x8b"):
-        return raw
-    try:
-        return gzip.decompress(raw)
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip file is truncated or corrupt ({error}); download it again") from error
 
 
 @contextmanager

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.data.fill import ColumnFill, learn_fills
+from imperfed.data.moments import Moments
 
 CONSTANT = 1e-12
 """Variance relative to the squared mean up to which a column is constant: sums of squares are no more precise."""
+FARTHEST = 20.0
+"""The most standard deviations that a number counts in a table with numbers beyond reason."""
 
 
-@dataclass(frozen=True)
-class Moments:
-    """What a site reports about its inputs: the number of values per feature, their sum and their sum of squares."""
-
-    n: int
-    total: Tensor
-    squares: Tensor
-
-    @classmethod
-    def of(cls, x: Tensor) -> Moments:
-        """Return the sums of a table per column, and of images per channel over all pixels."""
-        if x.ndim == 2:
-            x = x.double()
-            return cls(len(x), x.sum(0), x.square().sum(0))
-        over, pixels = (0, *range(2, x.ndim)), x[:1, :1].numel()
-        sums = [t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (x, x.square())]
-        return cls(len(x) * pixels, *sums)
+def _nothing() -> Tensor:
+    return torch.empty(0)
 
 
 @dataclass(frozen=True)
@@ -39,6 +28,10 @@ class Scale:
 
     mean: Tensor
     spread: Tensor
+    fill: Tensor = field(default_factory=_nothing)
+    """What takes the place of a blank (NaN), by feature; empty if there are none."""
+    limit: float = torch.inf
+    """The largest magnitude of a scaled feature; larger ones are cut to it."""
 
     @classmethod
     def none(cls) -> Scale:
@@ -53,26 +46,39 @@ class Scale:
     @classmethod
     def merged(cls, sites: Sequence[Moments]) -> Scale:
         """Return the scale from counts, sums and sums of squares, which are all that has to leave a site."""
-        n = sum(site.n for site in sites)
+        n = torch.stack([site.n for site in sites]).sum(0).clamp(min=1)
         mean = torch.stack([site.total for site in sites]).sum(0) / n
         variance = torch.stack([site.squares for site in sites]).sum(0) / n - mean.square()
         spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
         return cls(mean, spread) if mean.ndim == 1 else cls(mean.float(), spread.float())  # to save memory
 
-    @staticmethod
-    def sums(x: Tensor, images: bool = False) -> Tree:
-        """Return a site's moments as they are sent; empty for images that are not scaled."""
-        if x.ndim != 2 and not images:
-            return {}
-        moments = Moments.of(x)
-        return {"count": torch.tensor(moments.n), "sum": moments.total, "square": moments.squares}
+    @classmethod
+    def of_files(cls, sites: Sequence[Moments], fills: Sequence[ColumnFill], standardise: bool) -> Scale:
+        """Return the scale of the user's own rows, with what takes the place of blanks.
+
+        If some sites hold numbers beyond reason, scaled inputs are limited, so that these outweigh nothing.
+        """
+        scale = cls.merged(sites) if standardise else cls.none()
+        fill = learn_fills(fills, sites) if fills else _nothing()
+        limited = standardise and any(bool(site.mistakes) for site in sites)
+        return cls(scale.mean, scale.spread, fill, FARTHEST if limited else torch.inf)
+
+    def tree(self) -> Tree:
+        """Return the numbers as they are sent and saved; empty if inputs are left as they are."""
+        tree = {"mean": self.mean, "spread": self.spread} if len(self.mean) else {}
+        tree |= {"fill": self.fill} if len(self.fill) else {}
+        return tree | ({"limit": torch.tensor(self.limit)} if self.limit < torch.inf else {})
 
     @classmethod
-    def of_sums(cls, parts: Sequence[Tree]) -> Scale:
-        """Return the scale from the moments that all sites sent."""
-        if not parts[0]:
-            return cls.none()
-        return cls.merged([Moments(int(part["count"]), part["sum"], part["square"]) for part in parts])
+    def of_tree(cls, tree: Tree) -> Scale:
+        """Return the scale that was sent or saved."""
+        mean, spread, fill = (tree.get(name, torch.empty(0)) for name in ("mean", "spread", "fill"))
+        return cls(mean, spread, fill, float(tree["limit"]) if "limit" in tree else torch.inf)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return ((x - self.mean) / self.spread).float() if len(self.mean) else x
+        if len(self.fill):
+            x = torch.where(x.isnan(), self.fill, x)
+        if not len(self.mean):
+            return x
+        scaled = (x - self.mean) / self.spread
+        return (scaled.clamp(-self.limit, self.limit) if self.limit < torch.inf else scaled).float()

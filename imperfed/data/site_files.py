@@ -15,6 +15,8 @@ from imperfed.core.federation import Attribute, Federation, HeldOut, Trusted
 from imperfed.core.labels import KINDS, Labels
 from imperfed.data.attributes import spare
 from imperfed.data.federate import FederatedData
+from imperfed.data.fill import ColumnFill, median_places
+from imperfed.data.moments import Moments
 from imperfed.data.oracle import Oracle
 from imperfed.data.scale import Scale
 from imperfed.data.sparse import same_length, width
@@ -37,7 +39,8 @@ class SiteInfo:
     several: bool
     """Whether a test row may have several classes."""
     sums: Tree
-    """Count, sum and sum of squares of every feature; empty if inputs are not scaled."""
+    """Count, sum and sum of squares of every feature, and quantiles of those whose blanks are filled by medians; empty
+    if inputs are neither scaled nor filled."""
     annotated: Tree
     """The classes that the site annotates, if labels may be missing."""
     held_out: int = 0
@@ -62,6 +65,14 @@ class SiteFiles:
     """Whether the inputs have yet to be scaled by the sums of all sites."""
     together: Tensor | None = None
     """Which rows belong together, if any do."""
+    fills: tuple[ColumnFill, ...] = ()
+    """How blanks (NaN) are filled."""
+
+    def moments(self) -> Moments:
+        """Return what is told of the inputs before they are scaled and blanks are filled."""
+        if self.x.ndim == 2:
+            return Moments.of_table(self.x, median_places(self.fills))
+        return Moments.of(self.x)
 
     def info(self, standardise: bool = False, held_out: int = 0) -> SiteInfo:
         """Return what leaves the site before a run; with `standardise`, images are scaled as well.
@@ -78,7 +89,7 @@ class SiteFiles:
             width(self.x),
             -1 if self.test is None else len(self.test[1]),
             self.test is not None and self.test[1].ndim > 1,
-            Scale.sums(self.x, standardise) if self.scales else {},
+            self.moments().tree() if (self.scales and (self.x.ndim == 2 or standardise)) or self.fills else {},
             annotated,
             held_out,
         )
@@ -131,11 +142,17 @@ class ServerFiles:
     """The true group of every row of the common test set, if it is known."""
     public_from: str = ""
     """Where the public inputs come from, in words."""
+    fills: tuple[ColumnFill, ...] = ()
+    """How blank inputs are filled."""
+    scales: bool = True
+    """Whether inputs are scaled if the sites send sums."""
 
     def scale(self, infos: Sequence[SiteInfo]) -> Scale:
         """Return the scale of the inputs from the sums of all sites."""
         check_alike(infos, self.classes)
-        scale = Scale.of_sums([info.sums for info in infos])
+        if not infos[0].sums:
+            return Scale.none()
+        scale = Scale.of_files([Moments.of_tree(info.sums) for info in infos], self.fills, self.scales)
         if len(scale.mean):
             spare(scale.mean, scale.spread, self.attribute)
         return scale

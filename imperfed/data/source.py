@@ -1,17 +1,13 @@
-"""A built-in dataset on disk: its files, the folder in which they are looked for, and where they come from."""
+"""A built-in dataset on disk: its files, and where they come from."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from imperfed.core.cache import cache_folder
-from imperfed.core.errors import DataError
-from imperfed.data import readers
 from imperfed.data.dataset import Dataset
+from imperfed.data.stored_files import differing
 
 
 @dataclass(frozen=True)
@@ -39,18 +35,4 @@ class Source:
 
     def verify(self, folder: Path) -> list[str]:
         """Return the files in the data folder whose checksums are wrong."""
-        existing = [path for path in self.files if (folder / path).exists()]
-        return [path for path in existing if _digest(folder / path) != self.files[path]]
-
-
-def data_folder() -> Path:
-    """Return `$IMPERFED_DATA`, or else `imperfed` in the user's cache folder."""
-    chosen = os.environ.get("IMPERFED_DATA")
-    return Path(chosen).expanduser() if chosen else cache_folder()
-
-
-def _digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(readers.contents(path)).hexdigest()
-    except DataError:
-        return "unreadable"
+        return differing(self.files, folder)

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.data.dataset import Dataset
-from imperfed.data.readers import contents, decoding, existing, numbered, read_mat
+from imperfed.data.readers import decoding, numbered, read_mat
+from imperfed.data.stored_files import contents, existing
 
 Whole = npt.NDArray[np.int64]
 Real = npt.NDArray[np.float32]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -14,10 +17,14 @@ from imperfed.core.components import LabelDecision, Repair, RepairResult
 from imperfed.core.context import ServerView, SiteView
 from imperfed.core.exchange import Query, Updates
 from imperfed.core.federation import Federation
+from imperfed.core.labels import Exact, Labels
+from imperfed.core.threads import one_thread
 from imperfed.engine.state import nbytes
 
 Ask = Callable[[int, Sequence[Tree]], tuple[Tree, ...]]
 """From the number of an exchange and what each site receives in it to the answers of all sites."""
+AskAll = Callable[[Callable[[SiteView], Tree], Iterable[SiteView]], Iterable[Tree]]
+"""Applies a function to all sites; the answers come in the same order."""
 
 
 @dataclass
@@ -57,17 +64,23 @@ def converse(
 def conduct(repair: Repair, federation: Federation, ask: Ask) -> Transcript:
     """Carry out the server's side of a whole repair."""
     repair.check(federation)
-    classes = federation.classes
-    context = ServerView(classes=classes, sites=federation.sites, trusted=federation.trusted)
-    return converse(repair.conversation(classes), repair.init_server(context), context, federation.sizes(), ask)
+    context = ServerView(classes=federation.classes, sites=federation.sites, trusted=federation.trusted)
+    exchanges, sizes = exchanges_of(repair, federation), federation.sizes()
+    with one_thread() if repair.same_bits else nullcontext():
+        return converse(exchanges, repair.init_server(context), context, sizes, ask)
 
 
-def ask_here(exchanges: Sequence[Query], sites: Sequence[SiteView]) -> Ask:
-    """Return a function that asks sites whose rows are in this process."""
+def exchanges_of(repair: Repair, federation: Federation) -> tuple[Query, ...]:
+    """Return all exchanges of a repair."""
+    return repair.conversation(federation.classes, federation.trusted is not None)
+
+
+def ask_here(exchanges: Sequence[Query], sites: Sequence[SiteView], in_turn: AskAll = map) -> Ask:
+    """Return a function that asks sites whose rows are in this process; `in_turn`: `map`, or that of a thread pool."""
 
     def ask(number: int, downs: Sequence[Tree]) -> tuple[Tree, ...]:
         receivers = (replace(site, down=down) for site, down in zip(sites, downs, strict=True))
-        return tuple(exchanges[number].respond(site) for site in receivers)
+        return tuple(in_turn(exchanges[number].respond, receivers))
 
     return ask
 
@@ -78,25 +91,28 @@ def views(federation: Federation) -> list[SiteView]:
     return [SiteView(k, federation.inputs(a, b), federation.labels.between(a, b), {}, {}) for k, (a, b) in cuts]
 
 
-def repair_labels(repair: Repair, federation: Federation) -> tuple[Federation, RepairResult]:
-    """Repair the labels of sites that are all in this process."""
-    sites, labels = views(federation), federation.labels
-    transcript = conduct(repair, federation, ask_here(repair.conversation(federation.classes), sites))
-    decisions = [LabelDecision.of(site.memory) for site in sites]
-    suggested = torch.cat([decision.suggested for decision in decisions])
+def repair_labels(
+    repair: Repair, federation: Federation, wanted: type[Labels] = Exact
+) -> tuple[Federation, RepairResult]:
+    """Repair the labels of sites that are all in this process; `wanted`: the kind of labels that training asks for."""
+    sites, given = views(federation), federation.labels
+    exchanges = exchanges_of(repair, federation)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        transcript = conduct(repair, federation, ask_here(exchanges, sites, pool.map if repair.same_bits else map))
+    decisions = tuple(LabelDecision.of(site.memory) for site in sites)
     result = RepairResult(
-        labels.values,
-        suggested,
-        torch.cat([decision.confidence for decision in decisions]),
+        given.values,
+        decisions,
         tuple(reason for decision in decisions for reason in repair.reasons(federation.classes, decision)),
-        tuple(None if math.isnan(decision.noise) else decision.noise for decision in decisions),
         transcript.sent,
         transcript.down,
         transcript.up,
         notes(repair, transcript, federation),
     )
-    if not torch.equal(suggested, labels.values):
-        federation = replace(federation, labels=replace(labels, values=suggested))
+    kind = repair.gives(wanted)
+    values = torch.cat([decision.labels(kind, given.classes).values for decision in decisions])
+    if kind is not type(given) or not torch.equal(values, given.values):
+        federation = replace(federation, labels=kind(values, given.classes))
     return replace(federation, groups=repair.groups_of(transcript.server)), result
 
 

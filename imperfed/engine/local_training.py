@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -41,7 +42,7 @@ class Local:
     decay_every: int = 10  # schedule=step: rounds after which lr is multiplied by decay
     decay: float = 0.1  # schedule=step: the factor
     clip: float = 0.0  # largest L2 norm of a step's gradient, before weight decay; 0: any
-    augment: str = ""  # random changes of images in training, separated by commas: crop, flip
+    augment: str = ""  # random changes of images in training: crop, flip, or crop,flip (also crop+flip)
 
     def __post_init__(self) -> None:
         positive("local", steps=self.steps, batch=self.batch, lr=self.lr, decay_every=self.decay_every)
@@ -67,7 +68,7 @@ class Local:
     @property
     def augmentations(self) -> tuple[str, ...]:
         """The names in `augment`."""
-        return tuple(name.strip() for name in self.augment.split(",")) if self.augment else ()
+        return tuple(name.strip() for name in re.split("[,+]", self.augment)) if self.augment else ()
 
     # -- the learning rate ----------------------------------------------------------------------------------------
 

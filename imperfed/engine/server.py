@@ -67,7 +67,8 @@ class Server:
         def train(down: Tree) -> LocalResult:
             assert trusted is not None
             objective, labels = spec.objective, trusted.labels.as_kind(spec.objective.labels)
-            data = SiteData(trusted.x, labels, objective.init_rows(labels), objective.site_stats(labels))
+            rows = {name: t.to(trusted.x.device) for name, t in objective.init_rows(labels).items()}
+            data = SiteData(trusted.x, labels, rows, objective.site_stats(labels))
             steps = plan(spec.algorithm, local, len(trusted.x), generator(spec.seed, round, SERVER, "batches"))
             self.net.load(spec.layout.join(down["w"], down["buffers"], self.population.state.personal[0]))
             with seeded(spec.seed, round, SERVER, "layers train"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import statistics
 import time
 import tomllib
@@ -36,6 +37,8 @@ from imperfed.results.summary import FilledLabels, Summary
 SITES = "mean over sites"
 ALONE = "alone"
 ABOUT_ALONE = "best of logistic, forest, boosting at each site, chosen on held-out rows"
+NAME_ENDS = re.compile(r"[ (+]")
+"""What follows the name of a method in its title: settings or an objective."""
 FEWEST_SITES = 3
 """Sites' figures, over all seeds, from which an interval is drawn."""
 
@@ -220,13 +223,13 @@ def brought(lines: Sequence[Line]) -> str:
 
 def at_sites_alone(method: str) -> bool:
     """Return whether a method of a comparison sends nothing of its model."""
-    known = catalogue().get(method.split()[0].partition("+")[0])
+    known = catalogue().get(NAME_ENDS.split(method)[0])
     return known is not None and issubclass(known, Algorithm) and keeps_everything(known())
 
 
 def may_leave(method: str) -> bool:
     """Return whether a method of a comparison is federated: neither alone nor trained on pooled rows."""
-    known = catalogue().get(method.split()[0].partition("+")[0])
+    known = catalogue().get(NAME_ENDS.split(method)[0])
     pooled = known is not None and issubclass(known, Algorithm) and known.pools_data
     return not pooled and not at_sites_alone(method)
 

@@ -37,9 +37,11 @@ from imperfed.defences import defences
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.fairness import Fairness
+from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.presets import preset
 from imperfed.experiments.values import typed
 from imperfed.models import ModelSpec
+from imperfed.models.own import ModelObject
 from imperfed.repairs import repairs
 
 AUTO = "auto"
@@ -109,6 +111,7 @@ class RunConfig:
     precision: Precision = "auto"  # of matrix products on a GPU, where auto is tf32; weights are always float32
     compile: bool = False  # torch.compile on a GPU: slow to start (up to 40 s), pays off in long runs of deep networks
     deterministic: bool = False  # same seed, same bits, also for convolutions on a GPU, which are then slower
+    track: Literal["none", "tensorboard", "mlflow"] = "none"  # a tool for which the metrics are written as well
 
     @property
     def title(self) -> str:
@@ -169,11 +172,13 @@ SCHEMAS: dict[type[Any], Mapping[str, Any]] = {}
 def options(schema: type[Any]) -> Mapping[str, Any]:
     """Return the settings of a dataclass and their types.
 
-    Fields with their own section are left out (an algorithm's objective) or are names (a data generator).
+    Fields with their own section are left out (an algorithm's objective) or are names (a data generator), and so is
+    the field that holds a model handed over as an object.
     """
     if schema not in SCHEMAS:
         hints = typing.get_type_hints(schema)
-        kinds = {f.name: hints[f.name] for f in dataclasses.fields(schema) if hints[f.name] != Objective | None}
+        apart = (Objective | None, ModelObject | None)
+        kinds = {f.name: hints[f.name] for f in dataclasses.fields(schema) if hints[f.name] not in apart}
         SCHEMAS[schema] = {name: str if _is_generator(kind) else kind for name, kind in kinds.items()}
     return SCHEMAS[schema]
 
@@ -199,32 +204,58 @@ def _prefixed(part: Any, section: str) -> dict[str, Scalar]:
     return {f"{section}.{key}": value for key, value in settings_of(part).items()}
 
 
-def resolve(file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | None = None) -> Config:
-    """Return the settings from a preset, a file's sections and `key=value` words, each overriding the one before."""
+def resolve(
+    file: Mapping[str, Any] | None = None, words: Mapping[str, Any] | None = None, objects: Objects = NO_OBJECTS
+) -> Config:
+    """Return the settings from a preset, a file's sections and `key=value` words, each overriding the one before.
+
+    `objects`: parts that were handed over from Python, with settings that nothing overrides.
+    """
     in_file, in_words = _lists_expanded(_flattened(file or {})), _lists_expanded(words or {})
     of_run = {key: in_words.pop(word) for key in options(RunConfig) for word in (key, f"run.{key}") if word in in_words}
-    run = _run(_chosen("run", in_file) | of_run)
-    method, objective = _method(run)
+    run = _run(_chosen("run", in_file) | of_run | _chosen("run", objects.names))
+    method, objective = _method(run, objects)
     own = objective() if objective else method().objective
     schemas: dict[str, type[Any]] = {"run": RunConfig, "method": method, **FIXED}
     if own is not None:
         schemas["objective"] = type(own)
-    chosen = {part: find(part, getattr(run, part), CHOSEN[part]()) for part in CHOSEN if getattr(run, part)}
+    chosen = {part: _find(part, getattr(run, part), CHOSEN[part](), objects) for part in CHOSEN if getattr(run, part)}
     start = preset(run.data, run.method)
-    before = _generators(start | in_file)
-    generators = _generators(start | in_file | _naming_words(in_words, schemas | chosen))
+    before = _generators(start | in_file, objects)
+    named = start | in_file | _naming_words(in_words, schemas | chosen)
+    generators = _generators({**named, **objects.names}, objects)
     schemas |= chosen | generators
     replaced = {section for section in GENERATORS if generators[section] is not before[section]}
     in_file = {name: value for name, value in in_file.items() if name.partition(".")[0] not in replaced}
     flat = {f"run.{k}": v for k, v in dataclasses.asdict(run).items()} | _fitting(start, schemas) | in_file
-    flat |= {_full(word, schemas): value for word, value in in_words.items()}
-    flat = _aims(flat, chosen) | flat
+    said = {_full(word, schemas): (word, value) for word, value in in_words.items()}
+    _refuse_settings_of_objects({name: word for name, (word, _) in said.items()}, objects)
+    flat |= {name: value for name, (_, value) in said.items()} | {**objects.names, **objects.settings}
+    flat |= _aims(flat, chosen)
     _refuse_unknown(flat, schemas)
     parts = {name: _fill(schema, _chosen(name, flat), name) for name, schema in chosen.items()}
     if own is not None:
         own = _fill(type(own), _chosen("objective", flat), "objective")
     method_object = _fill(method, _chosen("method", flat) | {"objective": own}, "method")
-    return Config(run, method_object, **_records(flat, generators), **parts)
+    config = Config(run, method_object, **_records(flat, generators), **parts)
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, handed_over=objects.model))
+
+
+def _find(what: str, name: str, known: Registry[type[Any]], objects: Objects) -> type[Any]:
+    """Return the class of this name, first of all one that was handed over."""
+    return objects.classes.get(name) or find(what, name, known)
+
+
+def _refuse_settings_of_objects(said: Mapping[str, str], objects: Objects) -> None:
+    """Refuse settings, by full name and as they were said, of instances and models that were handed over."""
+    for name, word in said.items():
+        section, _, key = name.partition(".")
+        if name in objects.settings:
+            raise UsageError(
+                f"{word}=...: a setting of the {section}, which is an object here; set {key} when making it"
+            )
+        if objects.model is not None and section == "model":
+            raise UsageError(f"{word}=...: the model is an object here and takes no settings; leave it out")
 
 
 def _flattened(file: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,13 +296,15 @@ def _naming_words(words: Mapping[str, Any], schemas: Mapping[str, type[Any]]) ->
     return {_full(word, schemas): value for word, value in words.items() if word.rpartition(".")[2] in keys}
 
 
-def _generators(settings: Mapping[str, Any]) -> dict[str, type[DataGenerator]]:
+def _generators(settings: Mapping[str, Any], objects: Objects) -> dict[str, type[DataGenerator]]:
     """Return the generator that the settings choose for each section of `GENERATORS`."""
     names = {
         section: typed(settings.get(choice.setting, choice.default()), str, choice.setting)
         for section, choice in GENERATORS.items()
     }
-    return {section: find(choice.what, names[section], choice.known()) for section, choice in GENERATORS.items()}
+    return {
+        section: _find(choice.what, names[section], choice.known(), objects) for section, choice in GENERATORS.items()
+    }
 
 
 def _records(flat: Mapping[str, Any], generators: Mapping[str, type[DataGenerator]]) -> dict[str, Any]:
@@ -305,15 +338,15 @@ def _fitting(preset: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> dic
     return fits
 
 
-def _method(run: RunConfig) -> tuple[type[Algorithm], type[Objective] | None]:
+def _method(run: RunConfig, objects: Objects) -> tuple[type[Algorithm], type[Objective] | None]:
     """Return the algorithm and the objective chosen by name; an objective's name alone means plain averaging."""
     if run.method == AUTO:
         raise UsageError(
             "auto searches among methods and runs by itself, in one process: imperfed run auto --data ...; here, name "
             "a method, such as the one that the report of such a run names"
         )
-    method = find("algorithm", run.method, catalogue())
-    objective = find("objective", run.objective, objectives()) if run.objective else None
+    method = _find("algorithm", run.method, catalogue(), objects)
+    objective = _find("objective", run.objective, objectives(), objects) if run.objective else None
     if issubclass(method, Algorithm):
         return method, objective
     if objective not in (None, method):
@@ -322,12 +355,12 @@ def _method(run: RunConfig) -> tuple[type[Algorithm], type[Objective] | None]:
 
 
 def _aims(flat: Mapping[str, Any], chosen: Mapping[str, type[Any]]) -> dict[str, Any]:
-    """Return the default targets of an attack and a defence: those for which fairness is measured."""
+    """Return the targets of an attack and a defence that have none: those for which fairness is measured."""
     return {
         f"{part}.{key}": flat[f"fairness.{key}"]
         for part, schema in chosen.items()
         for key in options(Fairness)
-        if key in options(schema) and f"fairness.{key}" in flat
+        if key in options(schema) and f"fairness.{key}" in flat and not flat.get(f"{part}.{key}")
     }
 
 

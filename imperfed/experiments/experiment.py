@@ -17,7 +17,7 @@ from imperfed.algorithms import objectives, reference
 from imperfed.core.components import RepairResult, apply_attack
 from imperfed.core.errors import DataError, DivergedError, ImperfedError, UsageError
 from imperfed.core.federation import TO_TRUST, Federation
-from imperfed.core.labels import Annotated, Exact
+from imperfed.core.labels import Annotated, Exact, Labels
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
@@ -36,15 +36,19 @@ from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.evaluation.evaluator import Evaluator, Scores
 from imperfed.evaluation.time_to_target import TargetReached, time_taken
-from imperfed.experiments.config import Config
+from imperfed.experiments.config import Config, RunConfig, options
 from imperfed.experiments.device import Hardware
+from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.experiments.values import typed
 from imperfed.models import build
+from imperfed.models.own import weights_of
 from imperfed.report import write_report
 from imperfed.results.folder import Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.mixture import Predictor, read_mixture
 from imperfed.results.repair import write_repair
 from imperfed.results.summary import DataFacts, Summary
+from imperfed.results.tracking import Tracker, tracker_class, tracking
 from imperfed.results.write import RunOutcome, finish_simulation, write_summary
 
 
@@ -80,6 +84,8 @@ class Experiment:
         self.config = config
         self.hardware = Hardware.of(config.run)
         self.hardware.prepare()
+        if config.run.track != "none":
+            tracker_class(config.run.track)
         self.at_sites, self.repair_result = as_trained(config, data or load_data(config))
         self.data = hold_out(self.at_sites, share_at_sites(config.split), config.run.data_seed)
         if config.method.needs_server_rows and self.data.federation.trusted is None:
@@ -88,6 +94,7 @@ class Experiment:
         federation = self.data.federation
         self.evaluator = make_evaluator(config, self.data)
         network = make_network(config, *shape_of(federation))
+        self.initial = weights_of(network) if config.model.handed_over is not None else None
         network.halved = self.hardware.precision == "bf16"
         self.engine = Engine(
             config.method,
@@ -105,6 +112,10 @@ class Experiment:
 
     def go(self, folder: RunFolder, watch: Watch) -> Summary:
         """Train to the end, write the results and return the summary."""
+        with tracking(self.config.run.track, folder, self.config.flat()) as tracker:
+            return self._go(folder, watch, tracker)
+
+    def _go(self, folder: RunFolder, watch: Watch, tracker: Tracker | None) -> Summary:
         engine, trained = self.engine, self.engine.population.federation.sites
         begun = lap = time.perf_counter()
         watch.begin(self.config, self.data, engine.state.round)
@@ -118,6 +129,8 @@ class Experiment:
             folder.append(self._metrics(report) + timed)
             for line in log_lines(report, trained):
                 folder.log(line)
+            if tracker is not None:
+                tracker.catch_up()
             watch.round(report, lap - before)
 
         try:
@@ -224,7 +237,7 @@ def as_trained(config: Config, data: FederatedData) -> tuple[FederatedData, Repa
                 f"repair {config.repair.name} corrects {config.repair.labels.kind} labels, but {data.federation.name} "
                 f"comes with {data.federation.labels.kind} labels here"
             )
-        federation, repair_result = repair_labels(config.repair, data.federation)
+        federation, repair_result = repair_labels(config.repair, data.federation, wanted_labels(config))
         data = replace(data, federation=federation.check())
     return data, repair_result
 
@@ -232,6 +245,11 @@ def as_trained(config: Config, data: FederatedData) -> tuple[FederatedData, Repa
 def held_by_sites(config: Config) -> FederatedData:
     """Return the data of a run as its sites hold them: after an attack, before any repair."""
     return as_trained(replace(config, repair=None), load_data(config))[0]
+
+
+def wanted_labels(config: Config) -> type[Labels]:
+    """Return the kind of labels that training asks a repair for: that of its objective, if it has one of its own."""
+    return Exact if config.method.objective is None else config.method.objective.labels
 
 
 def choose_objective(config: Config, data: FederatedData) -> Objective:
@@ -249,10 +267,12 @@ def choose_objective(config: Config, data: FederatedData) -> Objective:
 
 
 def refuse_other_labels(config: Config, data: FederatedData) -> None:
-    """Refuse a method that cannot learn from the kind of labels that an attack leaves; nothing is rewritten."""
+    """Refuse a method that cannot learn from the labels that an attack or a repair leaves; nothing is rewritten."""
     labels = data.federation.labels
     if config.attack is not None:
         labels = config.attack.prepare(labels)
+    if config.repair is not None and type(labels) is config.repair.labels:
+        labels = config.repair.gives(wanted_labels(config)).empty(labels.classes)
     choose_objective(config, replace(data, federation=replace(data.federation, labels=labels)))
 
 
@@ -299,6 +319,8 @@ def start(
         folder = RunFolder.create(out, anywhere(config), experiment.hardware.described())
         if declaration is not None:  # predict reads new rows by it, whatever becomes of the original
             folder.write(FILE, declaration.toml())
+        if experiment.initial is not None:
+            folder.save_initial(experiment.initial)
         for note in DataFacts.of(experiment.data.facts).attack:
             folder.log(note)
         folder.save_split(split_of(experiment.data.federation), in_memory.index if in_memory else None)
@@ -318,18 +340,36 @@ def own_declaration(config: Config) -> Declaration | None:
     return read_declaration(config.run.data) if is_own(config.run.data) else None
 
 
-def resume(folder: RunFolder, watch: Watch, data: FederatedData | None = None) -> Summary:
-    """Continue from a run's last checkpoint, or from its beginning if it has none yet."""
-    config = folder.config()
+def resume(
+    folder: RunFolder,
+    watch: Watch,
+    data: FederatedData | None = None,
+    objects: Objects = NO_OBJECTS,
+    track: str = "",
+) -> Summary:
+    """Continue from a run's last checkpoint, or from its beginning if it has none yet.
+
+    `track`: another tool for which to write the metrics than the run began with.
+    """
+    config = tracked_by(folder, track, objects)
     if data is None:
         watch.prepare(config)
-    with folder.naming_missing_plugins(), closing(Experiment(config, data)) as experiment:
+    with folder.naming_missing_plugins(objects), closing(Experiment(config, data)) as experiment:
         refuse_other_rows(folder, experiment.data.federation)
         if folder.checkpoint.exists():
             experiment.engine.state.restore(folder.checkpoint)
         folder.forget_from(experiment.engine.state.round)
         folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment.go(folder, watch)
+
+
+def tracked_by(folder: RunFolder, track: str, objects: Objects = NO_OBJECTS) -> Config:
+    """Return the settings of a run in its folder, with another tool that tracks it from now on if one is named."""
+    config = folder.config(objects)
+    if track:
+        config = replace(config, run=replace(config.run, track=typed(track, options(RunConfig)["track"], "run.track")))
+        folder.write("config.toml", config.toml())
+    return config
 
 
 def split_of(federation: Federation) -> dict[str, list[str]]:
@@ -376,6 +416,10 @@ def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...
         network = config.method.build(make_network(config, shape, classes, features)).eval()
     net = Net(network, Layout.of(network, config.method.is_personal))
     saved, fields = folder.load_model(site), net.layout.fields
-    if {name: t.shape for name, t in saved.items()} != {name: f.shape for name, f in fields.items()}:
-        raise DataError(f"{folder.path}: the model of {site} does not fit this run's settings")
+    shapes, expected = ({name: [*t.shape] for name, t in tree.items()} for tree in (saved, fields))
+    if misfits := [name for name in {**shapes, **expected} if shapes.get(name) != expected.get(name)]:
+        raise DataError(
+            f"{folder.path}: the model of {site} does not fit this run's settings: {misfits[0]} has the shape "
+            f"{shapes.get(misfits[0])} there and {expected.get(misfits[0])} here"
+        )
     return net.load(torch.cat([saved[name].reshape(-1) for name in fields]))

@@ -14,10 +14,10 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
-from imperfed.cli.progress import Show
 from imperfed.core.errors import ImperfedError
 from imperfed.data.site_files import SiteFiles
 from imperfed.experiments.config import Config
+from imperfed.experiments.progress import Show
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.coordinator.serving import Service, home_of
 from imperfed.flower.messages.transport import Timeouts

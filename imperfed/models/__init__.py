@@ -1,22 +1,21 @@
-"""The models: a small zoo, and the user's own `nn.Module` given as `package.module:function`."""
+"""The models: a small zoo, and the user's own as `package.module:function` or as objects (`own.py`)."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from imperfed.core.errors import UsageError, not_negative, positive, unknown
-from imperfed.core.loading import blaming, current_folder_importable, load_function
+from imperfed.core.loading import load_function
 from imperfed.core.network import Network
 from imperfed.core.registry import Plugin, Registry, add_plugins
 from imperfed.models import densenet, zoo
+from imperfed.models.own import OBJECT, ModelObject, missing_object, named_by_path
 from imperfed.models.zoo import Shape
 
 
@@ -30,6 +29,8 @@ class ModelSpec:
     norm: Literal["group", "batch"] = "group"  # cnn, resnets, vgg16, densenet121
     features: int = 0  # text: number of features of the sparse inputs; 0: as the data say
     widths: tuple[int, ...] = (512, 1024, 1024, 512)  # text: widths of the sparse layer and the linear layers after it
+    handed_over: ModelObject | None = field(default=None, repr=False)
+    """The model itself, if it was handed over as an object; not a setting."""
 
     def __post_init__(self) -> None:
         positive("model", hidden=self.hidden, layers=self.layers, widths=min(self.widths, default=0))
@@ -63,7 +64,7 @@ def _plugged(plugin: Plugin) -> Model:
         about,
         f"inputs of the shapes that {plugin.distribution} is made for",
         lambda shape: True,
-        lambda spec, shape, classes: _own(plugin.path, shape, classes),
+        lambda spec, shape, classes: named_by_path(plugin.path, shape, classes),
     )
 
 
@@ -120,8 +121,12 @@ def build(spec: ModelSpec, shape: Shape, classes: int, generator_seed: int) -> N
     # Seeding through torch.manual_seed would also reset the generators of every GPU, which the fork does not restore.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(generator_seed)
+        if spec.handed_over is not None:
+            return spec.handed_over.network(shape, classes)
+        if spec.name.startswith(OBJECT):
+            raise missing_object(spec.name)
         if ":" in spec.name:
-            return _own(spec.name, shape, classes)
+            return named_by_path(spec.name, shape, classes)
         return _fitting(spec.name, shape).make(spec, shape, classes)
 
 
@@ -163,52 +168,3 @@ def _resnet(title: str, blocks: tuple[int, ...]) -> Model:
         lambda shape: len(shape) == 3,
         lambda spec, shape, classes: zoo.resnet(shape, classes, blocks, spec.norm),
     )
-
-
-# -- the user's own ---------------------------------------------------------------------------------------------------
-
-
-def _own(name: str, shape: Shape, classes: int) -> Network:
-    """Return the network that the user's function makes, split at its head and tested."""
-    with current_folder_importable():
-        function = load_function("model", name)
-        with blaming(
-            f"model {name!r}: the function failed; it is called with those of shape= and classes= that it accepts"
-        ):
-            module = function(**_accepted(function, {"shape": shape, "classes": classes}))
-    if not isinstance(module, nn.Module):
-        raise UsageError(f"model {name!r}: the function returned {type(module).__name__}; it must return an nn.Module")
-    if any(isinstance(m, _NormBase) and m.momentum is None for m in module.modules()):
-        # Such a layer counts batches in an integer buffer, and integer buffers are not part of a site's row.
-        raise UsageError(f"model {name!r}: momentum=None in a normalisation layer is not supported; give it a number")
-    return _tried(name, module, shape, classes)
-
-
-def _accepted(function: Callable[..., object], arguments: dict[str, object]) -> dict[str, object]:
-    parameters = inspect.signature(function).parameters
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return arguments
-    return {name: value for name, value in arguments.items() if name in parameters}
-
-
-@torch.no_grad()
-def _tried(name: str, module: nn.Module, shape: Shape, classes: int) -> Network:
-    """Return the module as a `Network`, after checking on a random batch of two that the split changes no output."""
-    x = torch.rand(2, *shape)
-    module.eval()
-    with blaming(f"model {name!r}: it cannot take a batch of shape {[*x.shape]}"):
-        before = module(x)
-    if not isinstance(before, Tensor) or before.shape != (2, classes):
-        actual = f"shape {[*before.shape]}" if isinstance(before, Tensor) else f"type {type(before).__name__}"
-        raise UsageError(
-            f"model {name!r}: a batch of two gave an output of {actual}; it must be a tensor of shape [2, {classes}], "
-            "one logit for each class"
-        )
-    network = Network.around(module)
-    advice = "end forward with the last linear layer that is defined (no softmax), or return Network(rep, head)"
-    with blaming(f"model {name!r}: it cannot be split before its last linear layer; {advice}"):
-        z, after = network(x, features=True), network(x)
-    if z.shape != (2, network.head.in_features) or not torch.allclose(before, after, equal_nan=True):
-        raise UsageError(f"model {name!r}: its last linear layer is not its last operation; {advice}")
-    network.train()
-    return network

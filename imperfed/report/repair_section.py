@@ -11,6 +11,9 @@ from imperfed.report.sections import Picture, Section
 from imperfed.report.words import amount, count, many, per_cent, product
 from imperfed.results.summary import RepairedSite, RepairSummary
 
+WORST = 5
+"""How many mix-ups of classes are named."""
+
 
 def section(run: RunFiles) -> Section | None:
     """Describe how many labels were changed, how correctly if the truth is known, and at what cost."""
@@ -22,6 +25,7 @@ def section(run: RunFiles) -> Section | None:
         agreement = "" if index is None else f" (adjusted Rand index against their tasks: {index:.2f})"
         text.append(f"It formed {repair.groups} groups of sites, each with its own model{agreement}.")
     sent = ", ".join(f"{name} ({product(shape)})" for name, shape in repair.sent.items()) or "nothing"
+    text += mixed_up(repair.sites)
     text.append(f"A site sent {sent}; {amount(repair.bytes.up)} went up in total, {amount(repair.bytes.down)} down.")
     return Section("Repair of labels", " ".join(text), noise(repair.sites))
 
@@ -39,6 +43,14 @@ def rightness(figures: RepairFigures) -> str:
         f"after. {per_cent(figures.recall)} of the wrong labels were changed, {per_cent(figures.precision)} of "
         f"the changed ones had been wrong, and {per_cent(figures.damage)} of the correct ones were changed."
     )
+
+
+def mixed_up(sites: Sequence[RepairedSite]) -> list[str]:
+    """Name the classes most often taken for others, over all sites; nothing if the repair does not estimate it."""
+    found = [(one.rows, site.site, one) for site in sites for one in site.mixed_up or ()]
+    worst = sorted(found, key=lambda entry: -entry[0])[:WORST]
+    named = [f"{site}: {one.true} taken for {one.given} in {per_cent(one.share)} of its rows" for _, site, one in worst]
+    return [f"Most frequent mistakes, as estimated: {'; '.join(named)}."] if named else []
 
 
 def noise(sites: Sequence[RepairedSite]) -> list[Picture]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from imperfed.core.atomic import append_lines, write_whole
 from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.declaration import called
 from imperfed.experiments.config import Config, read, resolve
+from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.plugins import KEY, missing_plugin, plugins_in
 from imperfed.results.summary import Summary
 
@@ -38,9 +40,8 @@ class RunFolder:
 
         `title`: what the run is called, if not by its method.
         """
-        title = (title or config.run.title).replace(
-            ":", "."
-        )  # an import path; some file systems have no colons in names
+        title = title or config.run.title
+        title = re.sub(r":|\.<locals>\.", ".", title)  # an import path; not all of it fits into file names
         path = free(out, f"{title}-{called(config.run.data)}", config.digest())
         try:
             path.mkdir(parents=True)
@@ -63,18 +64,22 @@ class RunFolder:
         """The newest checkpoint."""
         return self.path / "checkpoints" / "last.safetensors"
 
-    def config(self) -> Config:
-        """Return the settings of this run."""
-        with self.naming_missing_plugins():
-            return resolve(read(self.path / "config.toml"))
+    def settings(self) -> dict[str, Any]:
+        """Return the sections of `config.toml`, which can be read even if a plug-in is missing."""
+        return read(self.path / "config.toml")
+
+    def config(self, objects: Objects = NO_OBJECTS) -> Config:
+        """Return the settings of this run; `objects`: those of its parts that were handed over again."""
+        with self.naming_missing_plugins(objects):
+            return resolve(self.settings(), objects=objects.beginning_with(self.initial()))
 
     @contextmanager
-    def naming_missing_plugins(self) -> Iterator[None]:
+    def naming_missing_plugins(self, objects: Objects = NO_OBJECTS) -> Iterator[None]:
         """Turn an error into one that says which plug-in of this run cannot be imported, if that is so."""
         try:
             yield
         except UsageError as error:
-            missing = missing_plugin(self.environment())
+            missing = missing_plugin(self.environment(), objects.classes)
             raise (error if missing is None else UsageError(f"{self.path} {missing}")) from error
 
     def summary(self) -> Summary | None:
@@ -84,7 +89,12 @@ class RunFolder:
             return None
         summary = parse(path, Summary.from_json, "delete it, and `imperfed resume` the run to write it again")
         early = summary.validation is not None and summary.validation.early
-        return summary if early or summary.rounds >= self.config().rounds.rounds else None
+        return summary if early or summary.rounds >= self.rounds() else None
+
+    def rounds(self) -> int:
+        """Return the number of rounds that the run is to have."""
+        rounds = self.settings().get("rounds", {}).get("rounds")
+        return rounds if isinstance(rounds, int) else self.config().rounds.rounds
 
     def environment(self) -> dict[str, Any]:
         """Return the hardware and the versions of the run; empty if the file was deleted."""
@@ -143,6 +153,30 @@ class RunFolder:
             what = f"not a readable model ({error})" if path.exists() else "no such file"
             raise DataError(f"{path}: {what}; {delete_first}`imperfed resume {self.path}` to write it again") from error
         return tree
+
+    def save_initial(self, weights: Mapping[str, Tensor]) -> Path:
+        """Write the initial weights of a model that was handed over as an object."""
+        from safetensors.torch import save
+
+        return write_whole(self._initial, lambda partly: partly.write_bytes(save(dict(weights))))
+
+    def initial(self) -> dict[str, Tensor] | None:
+        """Return these weights; None for a model that the settings name."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        if not self._initial.exists():
+            return None
+        try:
+            return load_file(self._initial)
+        except SafetensorError as error:
+            raise DataError(
+                f"{self._initial}: cut short or damaged ({error}); delete it to begin with the weights handed over"
+            ) from error
+
+    @property
+    def _initial(self) -> Path:
+        return self.checkpoint.with_name("initial.safetensors")
 
     def save_table(self, name: str, columns: dict[str, list[Any]]) -> Path:
         """Write a Parquet table."""

@@ -9,8 +9,8 @@ from imperfed.results.folder import RunFolder
 
 def write_models(folder: RunFolder, engine: Engine, data: FederatedData) -> None:
     """Write `models/global.safetensors` with the shared tensors, and one whole model per site if sites differ."""
-    if len(data.scale.mean):
-        folder.save_model("scale", {"mean": data.scale.mean, "spread": data.scale.spread})
+    if scale := data.scale.tree():
+        folder.save_model("scale", scale)
     if shared := engine.shared_model():
         folder.save_model("global", shared)
     if engine.personalised and not data.federation.elsewhere:

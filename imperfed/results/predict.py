@@ -35,12 +35,11 @@ def as_inputs(array: readers.Array, data: str, where: str) -> Tensor:
 
 
 def check_inputs(x: Tensor, summary: Summary, where: str) -> None:
-    """Refuse inputs whose shape differs from the run's, and values that are not finite."""
+    """Refuse inputs whose shape differs from the run's."""
     shape = list(summary.input)
     fixed = shape[:1] if summary.features else shape  # sparse rows may have any number of slots
     if x.ndim != 1 + len(shape) or list(x.shape[1 : 1 + len(fixed)]) != fixed:
         raise DataError(f"{where}: expected rows of shape {shape}, [n, ...]; got {list(x.shape)}")
-    check_finite(x, where)
 
 
 def read_new(file: Path, folder: RunFolder) -> tuple[Tensor, list[str]]:
@@ -48,6 +47,7 @@ def read_new(file: Path, folder: RunFolder) -> tuple[Tensor, list[str]]:
     data = folder.config().run.data
     if data in sources() or Path(data).suffix.lower() in OWN_FILES:
         x = as_inputs(readers.read_arrays(file, "x")["x"], data, f"{file}, x")
+        check_finite(x, str(file))
         return x, list(map(str, range(len(x))))
     declaration, problems = folder.path / FILE, Problems()
     rows = read_rows(file, read_declaration(declaration if declaration.exists() else data), NEW, problems)

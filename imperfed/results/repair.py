@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from imperfed.core.components import RepairResult
+from torch import Tensor
+
+from imperfed.core.components import LabelDecision, RepairResult
 from imperfed.core.federation import Federation
-from imperfed.evaluation.evaluator import Evaluator
+from imperfed.evaluation.evaluator import Evaluator, figure
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import RepairedSite, RepairSummary, Traffic
+from imperfed.results.summary import MixUp, RepairedSite, RepairSummary, Traffic
+
+TINY = 1e-12
+"""Added to probabilities before their logarithm is taken."""
+MOST_MIX_UPS, FEWEST_ROWS = 5, 1.0
+"""How many pairs of classes a summary names for a site, and the rows that a pair must have."""
 
 
 def write_repair(
     folder: RunFolder, name: str, repair_result: RepairResult, federation: Federation, evaluator: Evaluator
 ) -> RepairSummary:
     """Write `labels/<site>.parquet` and return the figures of the repair for `summary.json`."""
-    given, suggested = repair_result.given, repair_result.suggested
+    given, decided = repair_result.given, repair_result.decided
     sites = []
     for k, site in enumerate(federation.sites):
         folder.save_table(f"labels/{site}.parquet", repaired_table(federation, repair_result, k))
         a, b = federation.starts[k], federation.starts[k + 1]
         group = federation.groups[k] if federation.groups else 0
-        figures = evaluator.repaired(a, b, given[a:b], suggested[a:b])
-        sites.append(RepairedSite(site, group, repair_result.noise[k], figures))
+        figures = evaluator.repaired(a, b, given[a:b], decided[a:b])
+        mixed_up = mix_ups(repair_result.decisions[k], federation.classes)
+        sites.append(RepairedSite(site, group, repair_result.noise[k], figures, mixed_up))
     return RepairSummary(
         name=name,
         n=len(given),
-        changed=int((given != suggested).sum()),
-        figures=evaluator.repaired(0, len(given), given, suggested),
+        changed=int((given != decided).sum()),
+        figures=evaluator.repaired(0, len(given), given, decided),
         groups=len(set(federation.groups)) or 1,
         adjusted_rand_index=evaluator.rand_index(federation.groups),
         sent={name: tuple(shape) for name, shape in repair_result.sent.items()},
@@ -39,12 +48,44 @@ def write_repair(
 def repaired_table(federation: Federation, repair_result: RepairResult, site: int) -> dict[str, list[Any]]:
     """Return the columns of a site's label file."""
     a, b = federation.starts[site], federation.starts[site + 1]
-    names = federation.classes
+    decision, reasons = repair_result.decisions[site], repair_result.reason[a:b]
+    return decision_table(federation.ids[a:b], repair_result.given[a:b], decision, reasons, federation.classes)
+
+
+def decision_table(
+    ids: Sequence[str], given: Tensor, decision: LabelDecision, reasons: Sequence[str], classes: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Return the columns of a label file: what was given, what is suggested instead, how sure, and why."""
+    columns: dict[str, list[Any]] = {"id": list(ids), "given": [classes[c] for c in given.tolist()]}
+    if decision.posterior is None:
+        columns["suggested"] = [classes[c] for c in decision.decided.tolist()]
+        columns["confidence"] = decision.confidence.tolist()
+    else:
+        columns |= posterior_columns(given, decision.decided, decision.posterior, classes)
+    return columns | {"reason": list(reasons), "noise estimate": [figure(decision.noise)] * len(given)}
+
+
+def posterior_columns(given: Tensor, decided: Tensor, Q: Tensor, classes: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the most probable label of every row, how probable it is and the given one is not, and the decision."""
+    probability, suggested = Q.max(1)
+    of_given = Q.gather(1, given[:, None]).flatten()
     return {
-        "id": list(federation.ids[a:b]),
-        "given": [names[c] for c in repair_result.given[a:b].tolist()],
-        "suggested": [names[c] for c in repair_result.suggested[a:b].tolist()],
-        "confidence": repair_result.confidence[a:b].tolist(),
-        "reason": list(repair_result.reason[a:b]),
-        "noise estimate": [repair_result.noise[site]] * (b - a),
+        "suggested": [classes[c] for c in suggested.tolist()],
+        "probability": probability.tolist(),
+        "suspicion": (1 - of_given).clamp(min=0).tolist(),
+        "lead": ((probability + TINY).log() - (of_given + TINY).log()).tolist(),
+        "decision": ["change" if changed else "keep" for changed in (decided != given).tolist()],
     }
+
+
+def mix_ups(decision: LabelDecision, classes: Sequence[str]) -> tuple[MixUp, ...] | None:
+    """Return the classes that a site most often takes for others, the most frequent first; None: not estimated."""
+    if decision.joint is None:
+        return None
+    shares = decision.joint - decision.joint.diagonal().diag()
+    share, place = shares.flatten().sort(descending=True, stable=True)
+    of_class = decision.joint.sum(1)
+    pairs = [(s, *divmod(i, len(classes))) for s, i in zip(share.tolist(), place.tolist(), strict=True)]
+    rows = len(decision.decided)
+    named = [(s, y, g) for s, y, g in pairs[:MOST_MIX_UPS] if s * rows >= FEWEST_ROWS]
+    return tuple(MixUp(classes[y], classes[g], s / float(of_class[y]), s * rows) for s, y, g in named)

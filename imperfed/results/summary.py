@@ -175,7 +175,18 @@ class Traffic(Part, frozen=True):
     down: int
 
 
-class RepairedSite(Part, frozen=True):
+class MixUp(Part, frozen=True):
+    """A class that a site takes for another, as a repair estimates it."""
+
+    true: str
+    given: str
+    share: float
+    """Of the site's rows that are truly of the class, how many have the other label."""
+    rows: float
+    """The expected number of such rows."""
+
+
+class RepairedSite(Part, frozen=True, omit_defaults=True):
     """One site of a repair."""
 
     site: str
@@ -184,6 +195,8 @@ class RepairedSite(Part, frozen=True):
     """The share of wrong labels that the site estimates for itself."""
     figures: RepairFigures | None
     """None if the truth is unknown."""
+    mixed_up: tuple[MixUp, ...] | None = None
+    """The classes most often taken for others; None if the repair does not estimate it."""
 
 
 class RepairSummary(Part, frozen=True):

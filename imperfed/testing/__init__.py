@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from imperfed.algorithms import catalogue
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.objective import Objective
+from imperfed.core.registry import find
 from imperfed.core.threads import one_thread
 from imperfed.testing import clauses, held_out_clause, mishaps
 from imperfed.testing.cases import Case, cases_of
@@ -36,8 +38,15 @@ CLAUSES: tuple[Callable[[Case], None], ...] = (
 )
 
 
-def check(method: Algorithm | Objective) -> None:
-    """Check an algorithm or an objective on toy federations; raise `AssertionError` naming the clause that fails."""
+def check(method: Algorithm | Objective | type[Algorithm] | type[Objective] | str) -> None:
+    """Check an algorithm or an objective on toy federations; raise `AssertionError` naming the clause that fails.
+
+    `method`: an instance, or a class, a name or an import path, which are checked with their default settings.
+    """
+    if isinstance(method, str):
+        method = find("algorithm", method, catalogue())
+    if isinstance(method, type) and issubclass(method, Algorithm | Objective):
+        method = method()
     if not isinstance(method, Algorithm | Objective):
         raise TypeError(f"check takes an Algorithm or an Objective, such as check(MyMethod()); got {method!r}")
     for case in cases_of(method):

@@ -11,8 +11,17 @@ from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.local_training import Local
 from imperfed.testing.cases import Case
 from imperfed.testing.clauses import start
-from imperfed.testing.toy import LOCAL, Watched, as_images, differences, everything, network, one_by_one, step_by_step
-from imperfed.testing.toy import world as toy_world
+from imperfed.testing.toy import (
+    LOCAL,
+    Watched,
+    as_images,
+    differences,
+    everything,
+    network,
+    one_by_one,
+    step_by_step,
+    world,
+)
 
 RECIPES: dict[str, Local] = {
     "adam": replace(LOCAL, optimizer="adam", lr=0.01),
@@ -36,10 +45,10 @@ def recipes_of(case: Case) -> list[str]:
 
 def follow(case: Case, recipe: str, **settings: Any) -> Watched:
     """Return an engine whose three rounds follow a recipe, over images where it augments them."""
-    local, data = RECIPES[recipe], toy_world(case.kind)
-    if local.augment:
-        settings |= {"data": as_images(data), "net": network(images=True)}
-    return start(case, **({"local": local, "rounds": 3} | settings))
+    chosen: dict[str, Any] = {"local": RECIPES[recipe], "rounds": 3} | settings
+    if RECIPES[recipe].augment:
+        chosen |= {"data": as_images(world(case.kind)), "net": network(images=True)}
+    return start(case, **chosen)
 
 
 def backends_follow_a_recipe_alike(case: Case, recipe: str) -> None:

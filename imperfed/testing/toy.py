@@ -16,7 +16,7 @@ from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import ServerContext
 from imperfed.core.exchange import Exchange, Updates, WeightedGradient
 from imperfed.core.federation import Federation, Trusted
-from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
+from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives, Probabilities
 from imperfed.core.network import Network
 from imperfed.core.objective import Objective
 from imperfed.data.oracle import Oracle
@@ -41,12 +41,13 @@ def rows_of(kind: type[Labels], n: int, draw: torch.Generator) -> tuple[Tensor, 
     luck = torch.rand(n, CLASSES, generator=draw)
     y = torch.randint(CLASSES, (n,), generator=draw)
     truth = torch.eye(CLASSES, dtype=torch.bool)[y]
-    if kind in (Exact, Candidates, Memberships):
+    if kind in (Exact, Candidates, Memberships, Probabilities):
         sets = truth | (luck < 0.3)
         by_kind: dict[type[Labels], Labels] = {
             Exact: Exact(y, CLASSES),
             Candidates: Candidates(sets, CLASSES),
             Memberships: Memberships((truth + 0.5 * (sets & ~truth)).float(), CLASSES),
+            Probabilities: Probabilities((0.6 * truth + 0.4 * sets / sets.sum(1, keepdim=True)).float(), CLASSES),
         }
         return centres[y] + noise, y, by_kind[kind]
     present = truth | (torch.rand(n, CLASSES, generator=draw) < 0.3)

@@ -37,6 +37,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fedalc-fixed": COLLECTING | {"steps": 2000, "lr_fixed": 0.1, "alpha": 1.0, "beta": 1.0, "nu": 1.0},
     "ifca": {"clusters": 2, "weighted": False},
     "positive-hinge": {"threshold": 0.9},
+    "posterior": {"clean_rows": "auto", "features": "auto"},
     "fb-nll": {"groups": 1, "M": 10, "linkage": "average", "center": False, "correct": True, "phase1": "margin"}
     | {"threshold": 0.5, "gate": 0.05, "rank": 10, "features": "auto", "class_features": ""},
 }

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.algorithms.fedalc import FedALCFixed
+from imperfed.algorithms.fedalc import FedALCFixed, fixed
 from imperfed.algorithms.fedavg_fixed import FedAvgFixed
 from imperfed.core.errors import UsageError
 from tests.support.positive_labels import SETS, C, Hand, run, split, spread, unit
@@ -43,6 +43,14 @@ def test_labels_that_come_together_end_nearer():
     cosine = W @ W.T
     assert together[0, 1] > together[1, 3] == 0
     assert cosine[0, 1] > cosine[1, 3]
+
+
+def test_what_a_descent_that_repeats_itself_skips_makes_no_difference(monkeypatch: pytest.MonkeyPatch):
+    for steps in (1000, 1001):
+        quick = split(run(FedALCFixed(steps=steps)))[1]
+        with monkeypatch.context() as patch:
+            patch.setattr(fixed.torch, "equal", lambda one, other: False)
+            assert np.array_equal(split(run(FedALCFixed(steps=steps)))[1], quick)
 
 
 def test_its_bytes_are_one_row_once():

@@ -14,7 +14,7 @@ import pytest
 
 from imperfed.census.guess import guess
 from imperfed.data.files.declaration import read_declaration
-from imperfed.data.source import data_folder
+from imperfed.data.stored_files import data_folder
 from tests.support.terminal import done, strict, summary
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -133,8 +133,8 @@ def test_labs(example: Path) -> None:
         "careless": 30,
         "hasty": 30,
     }
-    assert {"fb-nll"} == {entry["name"] for entry in found["methods"] if entry["part"] == "repair"}
-    assert any("repair=fb-nll" in command for command in found["next"])
+    assert {"fb-nll", "posterior"} == {entry["name"] for entry in found["methods"] if entry["part"] == "repair"}
+    assert any("repair=posterior" in command for command in found["next"])
 
 
 @of("ten_offices")
@@ -148,10 +148,12 @@ def test_offices(example: Path) -> None:
 
 
 @of(*FILES)
-def test_the_first_command_that_is_named_runs(example: Path, tmp_path: Path) -> None:
-    command = census(example)["next"][0].split()
+def test_every_command_that_is_named_runs(example: Path, tmp_path: Path) -> None:
+    command, *others = (command.split() for command in census(example)["next"])
     quick = ("--rounds", 1, "--set", "steps=2", "--set", "epochs=0", "--workers", 1, "--out", tmp_path)
     folder = done(*command[1:], *quick).folder
     found = summary(folder)
     assert [row["site"] for row in found["sites"]] == [site["name"] for site in census(example)["sites"]]
     assert found["rounds"] == 1
+    for words in others:
+        done(*words[1:], *quick)

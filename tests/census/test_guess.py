@@ -42,7 +42,7 @@ def test_columns_of_1_0_and_blanks_are_missing_labels(tmp_path: Path) -> None:
 
 
 def test_a_class_that_nobody_has_filled_in_is_one_all_the_same(tmp_path: Path) -> None:
-    rows = MISSING.replace("-1", "")
+    rows = MISSING.replace("-1", "").replace("4,0,", "4,,")
     assert guess(write(tmp_path, a=rows, b=rows)).declaration.labels.classes == ("Nodule", "Edema")
 
 
@@ -57,16 +57,31 @@ def test_a_disease_that_a_hospital_has_no_column_of_is_not_annotated_there(tmp_p
     found = told(guess(write(tmp_path, mercy=mercy, north=north, south="sex,age,gout\nm,3,1\nf,4,0\n")))
     names = ("flu", "covid", "gout")
     assert found.declaration.labels == LabelColumns("annotated", names, columns=names)
-    assert found.declaration.inputs == Inputs(("age",), {"sex": ("f", "m")})
+    assert found.declaration.inputs == Inputs(("age",))
+    assert found.declaration.attribute == SensitiveColumn("sex", ("f", "m"))
     assert any("a blank, or no such column at a site, is read as not annotated" in said for said in found.why)
     assert not any("left out" in said for said in found.why)
 
 
-def test_complete_columns_of_0_and_1_beside_scattered_ones_are_classes_and_named(tmp_path: Path) -> None:
+def test_complete_columns_of_0_and_1_beside_scattered_ones_are_inputs_and_named(tmp_path: Path) -> None:
     north, south = "age,flu,smoker\n3,1,0\n4,0,1\n5,0,0\n", "age,gout,smoker\n3,1,1\n4,0,0\n5,1,0\n"
     found = guess(write(tmp_path, north=north, south=south))
-    assert found.declaration.labels.classes == ("smoker", "flu", "gout")
-    assert any("filled them in: smoker; move those that are inputs" in sentence for sentence in found.why)
+    assert found.declaration.labels.classes == ("flu", "gout")
+    assert found.declaration.inputs == Inputs(("age", "smoker"))
+    assert any("filled them in: smoker; move those that are labels" in sentence for sentence in found.why)
+
+
+def test_a_complete_column_of_0_and_1_between_classes_is_one_of_them(tmp_path: Path) -> None:
+    rows = "age,smoker,flu,cold,gout\n3,1,1,0,\n4,0,,1,1\n5,1,0,0,0\n"
+    found = guess(write(tmp_path, a=rows, b=rows)).declaration
+    assert found.labels.classes == ("flu", "cold", "gout")
+    assert found.inputs.numeric == ("age", "smoker")
+
+
+def test_blanks_of_one_input_of_yes_and_no_make_it_no_label(tmp_path: Path) -> None:
+    rows = "age,smoker,risk\n3,1,low\n4,,high\n5,0,low\n6,1,high\n"
+    found = guess(write(tmp_path, a=rows, b=rows)).declaration
+    assert (found.labels.column, found.inputs.fill) == ("risk", {"smoker": "median"})
 
 
 def test_a_last_column_of_words_is_the_label_though_others_are_scattered(tmp_path: Path) -> None:
@@ -122,7 +137,7 @@ OFFICES = (
 
 def test_one_file_for_all_with_a_sensitive_column(tmp_path: Path) -> None:
     found = told(guess(write(tmp_path, all=OFFICES) / "all.csv")).declaration
-    assert (found.sites, found.site_column, found.delimiter) == ("all.csv", "hospital", ";")
+    assert (found.sites, found.site_column, found.delimiter) == ("all.csv", "hospital", "")
     assert found.attribute == SensitiveColumn("ethnicity", ("A", "B"), truth="recorded")
     assert found.labels == LabelColumns("exact", ("high", "low"), "risk")
     assert found.inputs == Inputs(("age",), {"sex": ("f", "m")})
@@ -143,9 +158,9 @@ def test_numbers_of_classes_are_in_their_order(tmp_path: Path) -> None:
 def test_what_no_model_can_be_given_is_left_out_and_said(tmp_path: Path) -> None:
     rows = "w,note,weight,label\n" + "".join(f"{i},text {i},{'' if i == 2 else i},{i % 2}\n" for i in range(6))
     found = guess(write(tmp_path, a=rows, b=rows.replace("text", "words")))
-    assert found.declaration.inputs == Inputs(("w",))
+    assert found.declaration.inputs == Inputs(("w", "weight"), fill={"weight": "median"})
     assert "left out: note; neither numbers nor a few words" in found.why
-    assert "left out: weight; it has blank cells; fill or drop them" in found.why
+    assert any("weight has 2 blanks (16.67" in sentence for sentence in found.why)
 
 
 def test_a_column_that_a_site_lacks_is_left_out_and_the_site_is_named(tmp_path: Path) -> None:
@@ -171,42 +186,77 @@ def ages(first: int, rows: int = 40, **others: str) -> str:
 
 
 def test_the_cells_that_spoil_a_column_of_numbers_are_named(tmp_path: Path) -> None:
-    found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(100)))
+    found = guess(write(tmp_path, north=ages(0, l5="old"), south=ages(100)))
     assert found.declaration.inputs == Inputs(("w",))
-    blame = "numbers except for 'n/a' (north.csv, line 5); fix the cell, or drop its row"
+    blame = "numbers except for 'old' (north.csv, line 5); fix the cell, or leave it blank"
     assert f"left out: age; {blame}" in found.why
-    found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(100, l2="?", l9="12 years")))
-    blame = "'n/a' (north.csv, line 5), '?' (south.csv, line 2), '12 years' (south.csv, line 9)"
-    assert f"left out: age; numbers except for {blame}; fix the cells, or drop their rows" in found.why
+    found = guess(write(tmp_path, north=ages(0, l5="old"), south=ages(100, l2="young", l9="12 years")))
+    blame = "'old' (north.csv, line 5), 'young' (south.csv, line 2), '12 years' (south.csv, line 9)"
+    assert f"left out: age; numbers except for {blame}; fix the cells, or leave them blank" in found.why
+
+
+def test_words_for_blanks_are_found_and_their_column_is_filled(tmp_path: Path) -> None:
+    found = told(guess(write(tmp_path, north=ages(0, l5="n/a", l7="-"), south=ages(100)))).declaration
+    assert found.inputs == Inputs(("w", "age"), missing=("-", "n/a"), fill={"age": "median"})
+
+
+def test_a_word_for_a_blank_is_a_category_among_words(tmp_path: Path) -> None:
+    rows = "w,drinks,label\n" + "".join(f"{i}.5,{('none', 'daily')[i % 2]},{'ab'[i // 2 % 2]}\n" for i in range(8))
+    found = guess(write(tmp_path, a=rows, b=rows.replace("daily", "none"))).declaration
+    assert found.inputs.categorical == {"drinks": ("daily", "none")}
+    assert not found.inputs.missing
+
+
+def test_numbers_at_one_site_and_words_at_another_are_no_input(tmp_path: Path) -> None:
+    numbers = "w,dose,label\n" + "".join(f"{i}.5,{i},{'ab'[i % 2]}\n" for i in range(9))
+    words = "w,dose,label\n" + "".join(f"{i}.5,{('low', 'high')[i % 2]},{'ab'[i % 2]}\n" for i in range(9))
+    found = guess(write(tmp_path, a=numbers, b=words))
+    assert found.declaration.inputs == Inputs(("w",))
+    assert "left out: dose; numbers in a.csv, but words in b.csv ('high', 'low'): not one kind of value" in found.why
+
+
+def test_free_text_is_neither_label_nor_sensitive(tmp_path: Path) -> None:
+    notes = ("cough, dry and at night, fever", "none, said the patient himself", "cough, wet")
+    rows = "w,note,label\n" + "".join(f'{i}.5,"{notes[i % 3]}",{"ab"[i % 2]}\n' for i in range(9))
+    found = guess(write(tmp_path, a=rows, b=rows)).declaration
+    assert found.labels.column == "label"
+    assert found.attribute is None
+
+
+def test_several_classes_in_test_rows_mean_positives(tmp_path: Path) -> None:
+    rows = "w,tags\n" + "".join(f"{i}.5,{'u|v' if i % 2 else 'v'}\n" for i in range(6))
+    found = guess(write(tmp_path, sites__a=rows, sites__b=rows, test=rows))
+    assert found.declaration.labels == LabelColumns("positives", ("u", "v"), "tags")
+    assert any("test rows, whose labels are taken as true, name several classes" in said for said in found.why)
 
 
 def test_the_cells_of_a_large_site_are_named_all_the_same(tmp_path: Path) -> None:
-    found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(100, 2000)))
-    assert any("'n/a' (north.csv, line 5)" in sentence for sentence in found.why)
+    found = guess(write(tmp_path, north=ages(0, l5="old"), south=ages(100, 2000)))
+    assert any("'old' (north.csv, line 5)" in sentence for sentence in found.why)
 
 
 def test_rows_of_parquet_files_are_counted(tmp_path: Path) -> None:
     for site, first in (("a", 0), ("b", 100)):
-        age = ["n/a" if (site, i) == ("b", 7) else str(first + i) for i in range(40)]
+        age = ["old" if (site, i) == ("b", 7) else str(first + i) for i in range(40)]
         parquet.write_table(pa.table({"age": age, "label": ["x", "y"] * 20}), tmp_path / f"{site}.parquet")
-    assert any("'n/a' (b.parquet, row 7)" in sentence for sentence in guess(tmp_path).why)
+    assert any("'old' (b.parquet, row 7)" in sentence for sentence in guess(tmp_path).why)
 
 
 def test_numbers_that_are_taken_for_words_by_a_few_cells_are_said(tmp_path: Path) -> None:
-    found = guess(write(tmp_path, north=ages(0, l5="n/a"), south=ages(0), east=ages(0)))
-    assert "n/a" in found.declaration.inputs.categorical["age"]
-    blame = "numbers except for 'n/a' (north.csv, line 5); fix the cell, or drop its row"
+    found = guess(write(tmp_path, north=ages(0, l5="old"), south=ages(0), east=ages(0)))
+    assert "old" in found.declaration.inputs.categorical["age"]
+    blame = "numbers except for 'old' (north.csv, line 5); fix the cell, or leave it blank"
     assert f"taken as words: age; {blame}" in found.why
 
 
 def test_words_among_which_there_are_numbers_are_nobodys_fault(tmp_path: Path) -> None:
     many = {f"l{line}": f"about {line}" for line in range(2, 8)}
-    found = guess(write(tmp_path, north=ages(0, **many), south=ages(100)))
+    found = guess(write(tmp_path, north=ages(0, **many), south=ages(100, **many)))
     assert "left out: age; neither numbers nor a few words" in found.why
 
 
 def test_of_columns_with_one_name_no_cell_is_named(tmp_path: Path) -> None:
-    twice = ages(0, l5="n/a").replace("w,age", "age,age")
+    twice = ages(0, l5="old").replace("w,age", "age,age")
     found = guess(write(tmp_path, north=twice, south=ages(100).replace("w,age", "age,age")))
     assert "left out: age; neither numbers nor a few words" in found.why
 

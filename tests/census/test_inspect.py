@@ -16,7 +16,7 @@ from imperfed.data.files.declaration import read_declaration
 from tests.support.terminal import done, imperfed, strict
 
 NORTH = "id,w,v,Nodule,Edema\na,1,2,1,\nb,2,3,0,\nc,2,3,0,\n"
-SOUTH = "id,w,v,Nodule,Edema\na,5,2,0,1\nb,2,3,0,0\n"
+SOUTH = "id,w,v,Nodule,Edema\na,5,2,0,1\nb,2,3,,0\n"
 KEYS = {
     *(
         "name",
@@ -31,10 +31,11 @@ KEYS = {
         "inseparable",
     ),
     *("shared_inputs", "contradicted_inputs", "test_rows_trained_on", "warnings", "methods", "next", "picture"),
+    *("shared_ids", "odd_cells", "values_picture"),
 }
 SITE_KEYS = {
     *("name", "rows", "positive", "negative", "unknown", "set_sizes", "largest_class", "skew", "repeated_rows"),
-    *("rows_elsewhere", "groups", "ambiguous_rows"),
+    *("rows_elsewhere", "groups", "ambiguous_rows", "values"),
 }
 
 
@@ -100,7 +101,7 @@ def test_no_other_kinds_method_is_offered(wards: Path) -> None:
 
 
 def test_problems_are_told_all_at_once_and_nothing_is_written(wards: Path) -> None:
-    (wards / "sites" / "north.csv").write_text(NORTH.replace("a,1,2,1,", "a,1,inf,1,").replace("b,2,3", "b,nan,3"))
+    (wards / "sites" / "north.csv").write_text(NORTH.replace("a,1,2,1,", "a,1,inf,1,").replace("b,2,3", "b,-inf,3"))
     said = imperfed("inspect", wards)
     assert said.code == 3
     assert "north.csv, line 2, column v" in said.err
@@ -144,7 +145,7 @@ def test_nothing_is_compared_where_nothing_can_be_measured(tmp_path: Path) -> No
 
 def test_columns_of_true_and_false_are_0_and_1(tmp_path: Path) -> None:
     flags = pa.table({"w": [1.0, 2.0, 3.0], "smoker": [True, False, True], "label": [True, False, False]})
-    yes = pa.table({"w": [1.0, 2.0, 3.0], "flu": [True, None, False], "gout": [False, False, True]})
+    yes = pa.table({"w": [1.0, 2.0, 3.0], "flu": [True, None, False], "gout": [False, None, True]})
     for name, table in (("exact", flags), ("marks", yes)):
         for site in ("a", "b"):
             (tmp_path / name).mkdir(exist_ok=True)
@@ -153,7 +154,7 @@ def test_columns_of_true_and_false_are_0_and_1(tmp_path: Path) -> None:
     assert exact.declaration.inputs.numeric == ("w", "smoker")
     assert (exact.declaration.labels.kind, exact.declaration.labels.classes) == ("exact", ("0", "1"))
     assert (marks.declaration.labels.kind, marks.declaration.labels.classes) == ("annotated", ("flu", "gout"))
-    assert marks.census.sites[0].known.unknown.tolist() == [1, 0]
+    assert marks.census.sites[0].known.unknown.tolist() == [1, 1]
 
 
 def test_no_such_path(wards: Path) -> None:
@@ -175,7 +176,7 @@ def test_nothing_is_wider_than_a_hundred_columns(tmp_path: Path, sites: int, cla
         path.write_text(f"w,{','.join(names)}\n{rows}")
     console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False, width=100)
     with console.capture() as captured:
-        print_inspection(inspect(tmp_path), console, Path("census.png"))
+        print_inspection(inspect(tmp_path), console, {"sites x classes": Path("census.png")})
     lines = [line for line in captured.get().splitlines() if str(tmp_path) not in line]
     assert max(map(len, lines)) <= 100
     assert len(lines) < 120

@@ -65,6 +65,12 @@ def test_inherited_settings_are_explained_too() -> None:
     assert "clip_w = 0.001    # S: with noise_w" in shown  # of both
 
 
+def test_a_method_shows_what_it_decides_itself_of_the_training_recipe() -> None:
+    assert "local.optimizer stays 'sgd': its sites make Nesterov steps" in done("show", "fednag").out
+    assert "local.schedule stays 'constant': its learning rates are lr_theta" in done("show", "fedaws").out
+    assert "any local.optimizer, local.schedule, local.clip and local.augment" in done("show", "cc").out
+
+
 def test_a_study_shows_its_datasets_and_methods() -> None:
     shown = done("show", "pfedpll/table-4.2").out
     assert "mnist, fashion-mnist" in shown

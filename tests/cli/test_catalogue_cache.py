@@ -17,10 +17,8 @@ import pytest
 
 import imperfed as package
 from imperfed.cli import catalogue_cache
-from imperfed.cli.catalogue import LISTS, setting_names
+from imperfed.cli.catalogue import LISTS, pages, setting_names
 from imperfed.cli.catalogue_cache import CachedCatalogue, read_catalogue
-from imperfed.cli.listing import data_folder
-from imperfed.data import source
 from imperfed.data.sources import sources
 from tests.support.terminal import done, surroundings
 
@@ -28,7 +26,7 @@ from tests.support.terminal import done, surroundings
 @contextmanager
 def another_catalogue() -> Iterator[CachedCatalogue]:
     """Have the classes give another catalogue, by which a second reading of them is seen."""
-    another = CachedCatalogue({"algorithms": [{"name": "another"}]}, {}, {})
+    another = CachedCatalogue({"algorithms": [{"name": "another"}]}, {}, {}, {})
     with patch.object(catalogue_cache, "_from_classes", return_value=another):
         yield another
 
@@ -49,6 +47,7 @@ def test_the_cache_holds_what_the_classes_say(own_cache: Path) -> None:
         stored = read_catalogue()
     assert stored.lists == {what: entries() for what, entries in LISTS.items()}
     assert stored.settings == setting_names()
+    assert stored.pages == pages()
 
 
 @pytest.mark.parametrize(
@@ -98,12 +97,6 @@ def test_without_a_cache_only_time_is_lost(tmp_path: Path, monkeypatch: pytest.M
         assert read_catalogue() == another
 
 
-@pytest.mark.parametrize("environment", [{"IMPERFED_DATA": "~/mine"}, {"IMPERFED_DATA": ""}])
-def test_datasets_are_looked_for_where_they_are_read(environment: dict[str, str]) -> None:
-    with patch.dict(os.environ, environment):
-        assert data_folder() == source.data_folder()
-
-
 def test_a_dataset_is_present_where_it_can_be_read(tmp_path: Path) -> None:
     """One of several files is enough where a dataset says so."""
     alternatives = next(one for one in sources().values() if one.any_of)
@@ -119,12 +112,12 @@ def test_a_dataset_is_present_where_it_can_be_read(tmp_path: Path) -> None:
     assert entries[alternatives.name]["present"] == "yes"
 
 
-@pytest.mark.parametrize("what", ["algorithms", "datasets"])
-def test_lists_wait_for_nothing_heavy(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", ["list algorithms", "list datasets", "show fedavg", "show mnist"])
+def test_lists_and_pages_wait_for_nothing_heavy(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     read_catalogue()
     code = (
-        f"import sys; sys.argv = ['imperfed', 'list', '{what}', '--json']\n"
+        f"import sys; sys.argv = ['imperfed', *'{words}'.split(), '--json']\n"
         "try:\n    from imperfed.__main__ import main; main()\n"
         "finally: print('torch' in sys.modules, file=sys.stderr)"
     )

@@ -13,10 +13,10 @@ from torch import Tensor
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import KINDS as DISCOVERED
-from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
+from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives, Probabilities
 from imperfed.testing.toy import world
 
-KINDS: list[type[Labels]] = [Exact, Positive, Candidates, Memberships, Positives, Annotated]
+KINDS: list[type[Labels]] = [Exact, Positive, Candidates, Memberships, Positives, Annotated, Probabilities]
 YES, NO = True, False
 GOOD: dict[type[Labels], Tensor] = {
     Exact: torch.tensor([2, 0, 1, 2]),
@@ -25,6 +25,7 @@ GOOD: dict[type[Labels], Tensor] = {
     Memberships: torch.tensor([[1.0, 0.0, 0.5], [0.2, 0.2, 0.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.1]]),
     Positives: torch.tensor([[YES, NO, NO], [NO, NO, NO], [YES, YES, YES], [NO, YES, NO]]),
     Annotated: torch.tensor([[1, 0, -1], [-1, -1, -1], [0, 0, 0], [1, 1, 1]], dtype=torch.int8),
+    Probabilities: torch.tensor([[1.0, 0.0, 0.0], [0.2, 0.3, 0.5], [0.0, 0.5, 0.5], [0.1, 0.8, 0.1]]),
 }
 
 
@@ -54,6 +55,8 @@ def test_good_labels_pass(kind: type[Labels]) -> None:
             changed(Annotated, (1, 2), 2),
             "here, row 1, class 2: 2 is none of 1 .present., 0 .absent., -1 .not annotated.",
         ),
+        (changed(Probabilities, (1, 2), 0.6), "here, row 1: probabilities must be 0 or more, and sum to 1"),
+        (changed(Probabilities, 2, torch.tensor([-0.5, 1, 0.5])), "here, row 2: probabilities must"),
         (changed(Annotated, (3, 0), -2), "here, row 3, class 0: -2 is none of"),
     ],
     ids=lambda part: part.kind if isinstance(part, Labels) else "",

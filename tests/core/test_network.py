@@ -166,10 +166,17 @@ def test_around_cuts_a_module_before_its_last_linear_layer() -> None:
     assert Network.around(network) is network
 
 
-@pytest.mark.parametrize("module", [nn.Linear(3, 2), nn.Sequential(nn.Tanh())])
-def test_around_refuses_a_module_without_an_inner_linear_layer(module: nn.Module) -> None:
-    with pytest.raises(UsageError, match=r"no inner nn\.Linear"):
-        Network.around(module)
+def test_around_refuses_a_module_without_a_linear_layer() -> None:
+    with pytest.raises(UsageError, match=r"Sequential has no nn\.Linear to serve as its head"):
+        Network.around(nn.Sequential(nn.Tanh()))
+
+
+def test_one_linear_layer_is_a_head_alone() -> None:
+    layer, x = nn.Linear(3, 2), torch.rand(4, 3)
+    network = Network.around(layer)
+    assert network.head is layer
+    assert torch.equal(network(x, features=True), x)
+    assert torch.equal(network(x), layer(x))
 
 
 # -- a network in a row -----------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ import pytest
 
 from imperfed.algorithms import catalogue, reference
 from imperfed.attacks import attacks
-from imperfed.cli.new_project import write_project
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact
 from imperfed.core.registry import entry_points
@@ -22,8 +22,11 @@ from imperfed.data.partitions import partitions
 from imperfed.data.sources import sources
 from imperfed.experiments.config import resolve
 from imperfed.models import models
+from tests.support.far_away import by_pip
 from tests.support.plugged import EXTRAS, distribution
 from tests.support.terminal import QUICK, Said, done, imperfed, strict, surroundings
+
+pytestmark = pytest.mark.xdist_group("plug-ins")  # one worker installs what its tests share
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,9 +35,11 @@ INSIDE = """
 import json
 from pathlib import Path
 from imperfed.core.labels import Exact
+from imperfed.experiments import experiment
 from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
 from tests.support.terminal import QUICK, done
 if __name__ == "__main__":
+    experiment.write_report = lambda folder: None  # drawing it takes longer than the run
     config, data = settled("far-away", **{"method.beta": 0.25}), raw(Exact)
     assert_same(Alone(config, scaled(data)).go(), Apart(config, data, Path("sites")).start().go())
     print(json.dumps({
@@ -42,7 +47,7 @@ if __name__ == "__main__":
         "shown": done("show", "far-away").out,
         "run": str(done("run", "far-away", *QUICK, "--set", "method.beta=0.25", "--out", "runs").folder),
         "compared": done(
-            "compare", "far-away, fedavg", *QUICK, "--seeds", "0,1", "--jobs", "2", "--out", "compared"
+            "compare", "far-away", *QUICK, "--seeds", "0,1", "--jobs", "2", "--out", "compared"
         ).out,
     }))
 """
@@ -51,12 +56,7 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which pip has installed the project that `imperfed new` writes."""
-    folder = tmp_path_factory.mktemp("plug-in")
-    write_project("far-away", folder)
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    target = folder / "site"
-    subprocess.run([*pip, "--target", str(target), str(folder / "far-away")], check=True, capture_output=True)
-    return target
+    return by_pip(tmp_path_factory.mktemp("plug-in"))
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +93,12 @@ def test_its_run_records_where_it_comes_from(outcome: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("command", ["resume", "report", "evaluate"])
-def test_where_it_is_missing_a_run_says_what_it_needs(command: str, outcome: dict[str, Any]) -> None:
-    said = imperfed(command, outcome["run"])
+def test_where_it_is_missing_a_run_says_what_it_needs(command: str, outcome: dict[str, Any], tmp_path: Path) -> None:
+    run = shutil.copytree(outcome["run"], tmp_path / "run")
+    if command == "resume":
+        assert "this run has already ended" in done("resume", run).out
+        (run / "summary.json").unlink()
+    said = imperfed(command, run)
     assert said.code == 2
     assert "needs far_away:FarAway of far-away 0.1.0, which cannot be imported here: No module named" in said.err
     assert said.err.endswith("; install it\n")
@@ -152,6 +156,9 @@ def test_a_broken_plug_in_breaks_nothing_else(plugged: Path) -> None:
     assert "fedavg" in said.out
     assert said.err.count("mishap:Method of mishap 1.2") == 1
     assert "ZeroDivisionError: division by zero" in said.err
+    entries = {entry["name"]: entry for entry in strict(done("list", "--json").out)}
+    assert entries["mishap"].keys() == {"name", "unusable"}
+    assert "ZeroDivisionError: division by zero" in entries["mishap"]["unusable"]
     for words in (("show", "mishap"), ("run", "mishap"), ("run", "fedavg+mishap")):
         said = imperfed(*words)
         assert said.code == 2
@@ -183,6 +190,8 @@ def test_built_in_names_are_refused_with_both_origins(plugged: Path) -> None:
         "warning: plug-in 'fedavg' (extras:Own of extras 1.2) is not used: imperfed itself has a 'fedavg'"
         in imperfed("list").err
     )
+    named = [entry for entry in strict(done("list", "--json").out) if entry["name"] == "fedavg"]
+    assert ["unusable" in entry for entry in named] == [True, False]
     assert sources()["digits"].title != "Three points"
 
 
@@ -215,6 +224,17 @@ def test_import_paths(plugged: Path, no_page: None) -> None:
     (plugged / "extras.py").unlink()
     sys.modules.pop("extras")
     assert "needs extras:Own, which cannot be imported here: No module" in imperfed("evaluate", said.folder).err
+
+
+def test_a_class_by_its_import_path_has_a_page(plugged: Path) -> None:
+    (plugged / "extras.py").write_text(EXTRAS)
+    page = strict(done("show", "extras:Own", "--json").out)
+    assert (page["name"], page["about"]) == ("own", "Plain averaging by another name.")
+    assert page["learns from"] == "any kind"
+    assert "run.method = 'extras:Own'" in page["settings of every run"]
+    assert strict(done("show", "extras:Turns", "--json").out)["source"] == str(plugged / "extras.py")
+    assert "unknown" in imperfed("show", "extras:Owm").err
+    assert "cannot import 'nowhere'" in imperfed("show", "nowhere:Own").err
 
 
 def test_an_objective_and_a_comparison_by_import_path(plugged: Path, tmp_path: Path, no_page: None) -> None:

@@ -5,9 +5,9 @@ import torch
 
 from imperfed.core.errors import DataError
 from imperfed.data.attributes import true_groups
-from imperfed.data.source import data_folder
 from imperfed.data.sources import load, sources
 from imperfed.data.sources.sensitive import COMPAS_FILE, STUDENT_FILE
+from imperfed.data.stored_files import data_folder
 
 HEADER = "id,sex,race,age,juv_fel_count,juv_misd_count,juv_other_count,priors_count,v_decile_score,score_text,"
 HEADER += "days_b_screening_arrest,is_recid,c_charge_degree\n"

@@ -66,6 +66,7 @@ def test_the_best_round_is_the_first_of_equals_and_is_returned_to() -> None:
     last = everything(e)
     assert e.return_to_best() == 4
     assert e.state.round == 7
+    assert e.figures is None  # those of the last round must not be taken for those of the best one
     four = course(RISING_THEN_FALLING[:4]).go()
     assert not differences(everything(e), everything(four))
     assert differences(everything(e), last)

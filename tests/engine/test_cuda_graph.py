@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from imperfed.algorithms import catalogue
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.labels import Exact
+from imperfed.core.registry import entry_points
 from imperfed.engine.backends.cuda.capture import CudaCapturer
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.engine import Engine, MakeBackend
@@ -20,6 +23,7 @@ from imperfed.experiments.device import Hardware
 from imperfed.testing.cases import Case
 from imperfed.testing.recipes import RECIPES, recipes_of
 from imperfed.testing.toy import LOCAL, Plain, as_images, differences, everything, network, one_by_one, world
+from tests.support.far_away import by_hand
 from tests.support.methods import averaging, overriding
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or none in CUDA_VISIBLE_DEVICES")
@@ -50,6 +54,20 @@ def test_a_captured_run_is_the_loops(algorithm: Algorithm) -> None:
     assert isinstance(graph.backend, CudaGraphBackend)
     assert graph.backend.programs
     assert not differences(everything(graph), everything(loop), 1e-5)
+
+
+def test_a_method_of_a_plug_in_is_captured_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(by_hand(tmp_path))
+    for known in (entry_points, catalogue):
+        known.cache_clear()
+    try:
+        algorithm = catalogue()["far-away"]()
+        assert type(algorithm).__module__ == "far_away"
+        test_a_captured_run_is_the_loops(algorithm)
+    finally:
+        monkeypatch.undo()
+        for known in (entry_points, catalogue):
+            known.cache_clear()
 
 
 KINDS_OF_RECIPE = [

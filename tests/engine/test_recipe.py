@@ -190,6 +190,12 @@ def test_batches_are_augmented_with_numbers_of_their_own_and_labels_stay() -> No
     assert all(torch.equal(a.x, b.x[: len(a.x)]) for a, b in zip(seen, padded, strict=True))
 
 
+@pytest.mark.parametrize("spelled", ["crop,flip", "crop, flip", "crop+flip"])
+def test_names_are_separated_by_commas_or_plus(spelled: str) -> None:
+    assert Local(augment=spelled).augmentations == ("crop", "flip")
+    assert Local().augmentations == ()
+
+
 def test_models_are_evaluated_on_images_as_they_are() -> None:
     data, met = as_images(world(Exact)), []
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from imperfed.algorithms import catalogue
-from imperfed.cli.app import DEMO
+from imperfed.cli.training_commands import DEMO
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments import comparison as compare
 from imperfed.experiments.comparison import Line, markdown, paper_figures

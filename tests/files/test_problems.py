@@ -197,8 +197,9 @@ def test_classes_that_no_site_has_and_those_that_are_misspelt(tmp_path: Path) ->
 def test_another_delimiter_is_told_once_a_file(tmp_path: Path) -> None:
     folder = small.candidates(tmp_path)
     changed(folder / "sites/north.csv", lambda text: text.replace(",", ";"))
+    changed(folder / "federation.toml", lambda text: f'delimiter = ","\n{text}')
     found = "found cells separated by ';', expected cells separated by ','"
-    first(f'sites/north.csv, line 1: {found}; write delimiter = ";" in', folder)
+    first(f"sites/north.csv, line 1: {found}; leave `delimiter` out", folder)
 
 
 def test_rows_of_parquet_files_count_from_0(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact, Positive
 from imperfed.experiments.experiment import Experiment, held_by_sites, load_data
+from imperfed.repairs.posterior import cross_fit, noise_model
 from imperfed.testing.toy import differences
 from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
 
@@ -67,11 +68,45 @@ def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
     assert whole.repair_result is not None
     assert len(set(whole.data.federation.groups)) == 2
     assert apart.experiment.data.federation.groups == whole.data.federation.groups
-    changed = int((whole.repair_result.given != whole.repair_result.suggested).sum())
+    changed = int((whole.repair_result.given != whole.repair_result.decided).sum())
     assert sum(apart.experiment.data.facts["labels_changed"]) == changed > 0
     assert_same(Alone(config, load_data(config)).go(), apart)
     up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}
     assert up == {"V", "r", "V_classes", "changed", "noise", "w", "buffers"}
+
+
+POSTERIOR = {"labels.kind": "exact", "labels.noise": "uniform", "repair": "posterior", "repair.features": "raw"}
+FIRST = {"n", "sum x", "sum x^2", "sum z z^T", "sum a a^T", "gradients", "sum p", "N"}
+
+
+@pytest.mark.parametrize(("clean", "method"), [(True, "cross-entropy"), (False, "posterior-ce")])
+def test_posterior_repair(
+    table: Path, tmp_path: Path, clean: bool, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bits as in one process, from sums alone; with probabilities in place of labels where training asks."""
+    few_steps(monkeypatch)
+    chosen = SEVEN | POSTERIOR | {"split.sites": 3} | ({"split.trusted": 0.15} if clean else {})
+    config = settled(method, data=str(table), **chosen)
+    apart = Apart(config, held_by_sites(config), tmp_path, scales=False).start().go()
+    alone = Alone(config, load_data(config)).go()
+    repaired = alone.experiment.repair_result
+    assert repaired is not None
+    facts, sizes = apart.experiment.data.facts, alone.scene.federation.sizes()
+    assert facts["noise_estimates"] == list(repaired.noise)
+    assert facts["labels_changed"] == [int(part.sum()) for part in (repaired.given != repaired.decided).split(sizes)]
+    assert sum(facts["labels_changed"]) > 0
+    assert_same(alone, apart)
+    up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}
+    assert up == FIRST | {"net" if clean else "log-likelihood", "changed", "noise", "w", "buffers"}
+    for holding in apart.holdings:  # what the site computed on the way is gone, and its decision is kept
+        assert [path.stem for path in (tmp_path / holding.name / "run").glob("rep*.safetensors")] == ["repaired"]
+
+
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let posterior repair make few exchanges: each is a message to every site."""
+    monkeypatch.setattr(cross_fit, "STEPS", 4)
+    monkeypatch.setattr(noise_model, "POOLED_STEPS", 2)
+    monkeypatch.setattr(noise_model, "POOLED_STEPS_IN_SEARCH", 2)
 
 
 def test_one_pass_is_the_same_up_to_the_order_of_a_sum(tmp_path: Path) -> None:

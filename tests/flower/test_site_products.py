@@ -16,6 +16,7 @@ from imperfed.cli.tables import run_table
 from imperfed.experiments import experiment
 from imperfed.experiments.experiment import Watch, held_by_sites, start
 from imperfed.flower.site import site_results as outcome
+from imperfed.repairs.posterior import cross_fit, noise_model
 from imperfed.results.folder import RunFolder
 from tests.support.rehearsal import Apart, settled
 
@@ -33,6 +34,9 @@ WAYS: dict[str, dict[str, Any]] = {
         "repair.features": "raw",
     },
 }
+WAYS["labels in doubt"] = WAYS["wrong labels"] | {"method": "posterior-ce", "repair": "posterior"}
+for setting in ("repair.M", "repair.rank", "split.trusted"):
+    del WAYS["labels in doubt"][setting]
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +55,9 @@ def test_a_whole_run(way: str, tables: Path, tmp_path: Path, monkeypatch: pytest
     if way != "candidate sets":  # pages take long to draw
         for room in (experiment, outcome):
             monkeypatch.setattr(room, "write_report", lambda folder: folder.write("report.html", str(folder.path)))
+    for steps in ("POOLED_STEPS", "POOLED_STEPS_IN_SEARCH"):
+        monkeypatch.setattr(noise_model, steps, 2)
+    monkeypatch.setattr(cross_fit, "STEPS", 2)
     table = tables / ("several.npz" if way == "missing labels" else "one.npz")
     three = {"split.sites": 3, "split.partition": "iid", "rounds.rounds": 2}
     config = settled(data=str(table), **three | WAYS[way])

@@ -129,13 +129,13 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
         started(tmp_path / "north.out", "join", *join["north"]) as north,
         started(tmp_path / "south.out", "join", *join["south"]) as south,
     ):
-        wait_for(tmp_path / "serve.out", "serving north, south", 60)
+        wait_for(tmp_path / "serve.out", "serving north, south", 300)
         refused_at(port, keys)
         with pytest.raises(DataError, match="cannot prove that it is the coordinator"):
             CoordinatorAddress("127.0.0.1", port, SiteKeys.read(tmp_path / "others" / "site-north")).knock()
         alone = run_alone(data, tmp_path / "one")
-        assert serving.wait(150) == 0, (tmp_path / "serve.out").read_text()
-        assert (north.wait(60), south.wait(60)) == (0, 0)
+        assert serving.wait(300) == 0, (tmp_path / "serve.out").read_text()
+        assert (north.wait(300), south.wait(300)) == (0, 0)
     [run] = (tmp_path / "runs").iterdir()
     for name in SITES:
         here, there = alone / "models" / f"{name}.safetensors", tmp_path / name / run.name / "models"

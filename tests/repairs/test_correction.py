@@ -56,7 +56,7 @@ def scattered(n: int, rate: float) -> tuple[SiteView, Tensor]:
 def test_a_label_that_is_wrong_as_a_whole_is_relabelled_as_a_whole() -> None:
     view, y = site(0, [40, 40, 0, 0], draw(), given={1: 3})
     _, (verdict,) = held(CORRECTION, view)
-    assert torch.equal(verdict.suggested, y)
+    assert torch.equal(verdict.decided, y)
     assert verdict.why.tolist() == [KEPT] * 40 + [WHOLE] * 40
     assert verdict.noise == 0.5
 
@@ -66,8 +66,8 @@ def test_scattered_wrong_labels_are_set_right_row_by_row() -> None:
     _, (verdict,) = held(replace(CORRECTION, phase1="off"), view)
     wrong = view.labels.values != y
     assert wrong.double().mean() > 0.25
-    assert (verdict.suggested == y).double().mean() > 0.97
-    assert set(verdict.why[wrong & (verdict.suggested == y)].tolist()) == {ROW}
+    assert (verdict.decided == y).double().mean() > 0.97
+    assert set(verdict.why[wrong & (verdict.decided == y)].tolist()) == {ROW}
     assert verdict.noise == pytest.approx(float(wrong.double().mean()), abs=0.03)
 
 
@@ -80,7 +80,7 @@ def test_without_noise_the_gate_bounds_the_damage_and_the_paper_does_not() -> No
     for gate in (0.02, 0.1, 1.0):
         correction = replace(CORRECTION, phase1="off", gate=gate)
         _, (verdict,) = held(correction, replace(view, memory={}), trusted=trusted)
-        damage[gate] = float((verdict.suggested != y).double().mean())
+        damage[gate] = float((verdict.decided != y).double().mean())
     assert damage[0.02] < 0.05 < damage[0.1] < 0.15 < damage[1.0]
 
 
@@ -93,7 +93,7 @@ def test_without_a_gate_it_is_equation_7_as_written_in_numpy() -> None:
         F = server.x[server.labels.values == c].double().numpy()
         V = np.linalg.eigh(F.T @ F)[1][:, ::-1][:, :3]
         norms.append(np.linalg.norm(view.x.double().numpy() @ V, axis=1))
-    assert verdict.suggested.tolist() == np.argmax(norms, 0).tolist()
+    assert verdict.decided.tolist() == np.argmax(norms, 0).tolist()
 
 
 def test_the_papers_phase_1_wants_exactly_one_class_over_the_threshold() -> None:
@@ -103,7 +103,7 @@ def test_the_papers_phase_1_wants_exactly_one_class_over_the_threshold() -> None
         correction = replace(CORRECTION, phase1="paper", threshold=threshold)
         _, (verdict,) = held(correction, replace(view, memory={}))
         answers[threshold] = WHOLE in verdict.why.tolist()
-        assert torch.equal(verdict.suggested, y)
+        assert torch.equal(verdict.decided, y)
     assert answers == {0.0: False, 0.6: True, 0.999: False}  # all four, one, none
 
 
@@ -137,9 +137,9 @@ def test_the_papers_phase_1_is_equations_2_to_6_as_written_in_numpy() -> None:
 def test_a_whole_label_stays_within_the_sites_task_too() -> None:
     view, _ = site(0, [60, 60, 30, 0], draw(), given={2: 3})  # the rows of label 3 are of another task
     _, (anywhere,) = held(CORRECTION, view)
-    assert anywhere.suggested[120:].tolist() == [2] * 30
+    assert anywhere.decided[120:].tolist() == [2] * 30
     _, (at_home,) = held(replace(CORRECTION, task_of=TASK_OF), replace(view, memory={}))
-    assert set(at_home.suggested.tolist()) == {0, 1}
+    assert set(at_home.decided.tolist()) == {0, 1}
 
 
 def test_nothing_but_directions_leaves_a_site_and_small_labels_are_not_shown() -> None:
@@ -164,7 +164,7 @@ def test_another_sites_rows_change_nothing_here() -> None:
     other, third = site(1, [30, 9, 0, 12], draw())[0], site(1, [0, 0, 50, 3], draw())[0]
     _, (mine, _) = held(CORRECTION, view, other)
     _, (again, _) = held(CORRECTION, replace(view, memory={}), third)
-    assert torch.equal(mine.suggested, again.suggested)
+    assert torch.equal(mine.decided, again.decided)
     assert torch.equal(mine.confidence, again.confidence)
 
 
@@ -174,9 +174,9 @@ def test_known_tasks_keep_labels_within_the_sites_task() -> None:
     free, bound = (replace(CORRECTION, phase1="off", gate=1.0, task_of=t) for t in ((), TASK_OF))
     _, (anywhere,) = held(free, blurred)
     _, (at_home,) = held(bound, replace(blurred, memory={}))
-    assert set(anywhere.suggested.tolist()) > {0, 1}
-    assert set(at_home.suggested.tolist()) == {0, 1}
-    right = [float((v.suggested == y).double().mean()) for v in (anywhere, at_home)]
+    assert set(anywhere.decided.tolist()) > {0, 1}
+    assert set(at_home.decided.tolist()) == {0, 1}
+    right = [float((v.decided == y).double().mean()) for v in (anywhere, at_home)]
     assert right[1] > right[0]
 
 
@@ -192,7 +192,7 @@ def test_a_row_of_zeros_is_kept() -> None:
     view, _ = scattered(40, 0.0)
     view.x[3] = 0
     _, (verdict,) = held(replace(CORRECTION, phase1="off"), view)
-    assert verdict.suggested[3] == view.labels.values[3]
+    assert verdict.decided[3] == view.labels.values[3]
     assert verdict.confidence.isfinite().all()
 
 

@@ -62,11 +62,19 @@ def test_an_algorithm_without_an_objective_meets_every_kind_of_labels() -> None:
     assert len(kinds) == len(cases_of(Free()))
 
 
-def test_a_class_instead_of_a_method_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"check\(MyMethod\(\)\)"):
-        check(FirstOnly)  # type: ignore[arg-type]
+def test_anything_but_a_method_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"such as check\(MyMethod\(\)\)"):
+        check(dict)  # type: ignore[arg-type]
 
 
 def test_it_needs_neither_pytest_nor_hypothesis() -> None:
     code = "import sys, imperfed.testing; assert not {'pytest', 'hypothesis'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("method", [FirstOnly(), FirstOnly, "tests.testing.test_check:FirstOnly"])
+def test_a_method_is_an_instance_a_class_or_a_name(method: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr("imperfed.testing.CLAUSES", (lambda case: checked.append(str(case)),))
+    check(method)  # type: ignore[arg-type]
+    assert checked == [str(case) for case in cases_of(FirstOnly())]

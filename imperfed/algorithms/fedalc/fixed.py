@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import torch
 from torch.nn.functional import normalize
 
 from imperfed.algorithms._class_embeddings import HEAD, ClassEmbeddings
@@ -43,8 +44,14 @@ class FedALCFixed(Collecting, ClassEmbeddings):
         reg_fc = Fixed(Pairs.from_tree(server, PAIRS), self.alpha, self.beta, self.nu)
         w = server["w"].clone()
         W = context.net.layout.view(w, HEAD)
-        for _ in range(self.steps):
+        done, before = 0, W.clone()
+        while done < self.steps:
+            last = W.clone()
             W.copy_(normalize(W - self.lr_fixed * gradient(W, reg_fc)))  # line 13
+            done += 1
+            if torch.equal(W, before):  # rounded, the descent ends in a cycle of two; an even number of steps is none
+                done += (self.steps - done) // 2 * 2
+            before = last
         return server | {"w": w}
 
     def figures(self, server: Tree) -> dict[str, float]:

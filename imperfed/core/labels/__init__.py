@@ -19,6 +19,7 @@ from imperfed.core.labels.memberships import Memberships
 from imperfed.core.labels.one_class import OneClass
 from imperfed.core.labels.positive import Positive
 from imperfed.core.labels.positives import Positives
+from imperfed.core.labels.probabilities import Probabilities
 from imperfed.core.labels.validity import Validity
 from imperfed.core.registry import discover
 
@@ -37,6 +38,7 @@ __all__ = [
     "OneClass",
     "Positive",
     "Positives",
+    "Probabilities",
     "UnreadableError",
     "Validity",
 ]

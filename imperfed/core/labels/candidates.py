@@ -58,7 +58,8 @@ class Candidates(CandidateSets):
 
     def as_truth(self, note: NoteRow) -> Tensor:
         for row in (self.values.sum(1) > 1).nonzero().flatten().tolist():
-            note(row, "several classes", "the one true class", "or declare `truth`")
+            fix = 'write kind = "positives" if all are true, or another separator if it is one name; or declare `truth`'
+            note(row, "several classes", "the one true class", fix)
         return self.values.int().argmax(1)
 
     def contradicted_by(self, truth: Tensor) -> Tensor:

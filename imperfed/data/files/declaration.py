@@ -30,6 +30,9 @@ Names = tuple[str, ...]
 Sizes = tuple[int, ...]
 Choices = Mapping[str, Names]
 Places = str | Mapping[str, str]
+"""One text, or a table of texts by site or column."""
+Words = Names | Mapping[str, Names]
+"""One list, or a table of lists by column."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Inputs:
     """What a model sees: columns of a table, images, sparse features, or one array of an .npz file."""
 
     numeric: Names = ()
+    """Columns of numbers; a `*` stands for any characters, in all columns that have no other role."""
     categorical: Choices = field(default_factory=dict)
     """Column -> all of its categories, each of which becomes a column of 0 and 1."""
     image: str = ""
@@ -52,6 +56,12 @@ class Inputs:
     """The array of inputs in .npz files, [n, ...]."""
     standardise: bool | None = None
     """Scale inputs to mean 0 and deviation 1 over all sites, from sums; None: tables yes, images no."""
+    missing: Words = ()
+    """Values that mean a blank, for all columns of a table or by column; words or numbers."""
+    fill: Places = ""
+    """What takes the place of a blank, for all columns or by column: median, mean, mode or a value; empty: nothing."""
+    indicators: bool = True
+    """Add one column of 0 and 1 for every column with a `fill`, which says where there was a blank."""
 
     @property
     def in_folders(self) -> bool:
@@ -107,8 +117,10 @@ class Declaration:
     id: str = ""
     group: str = ""
     """The column of what rows belong to, such as a patient: no group is both trained and tested on."""
-    delimiter: str = ","
-    """Between the cells of .csv files; .tsv files use tabs."""
+    delimiter: Places = ""
+    """Between the cells of .csv files, for all sites or by site; empty: found file by file. .tsv files use tabs."""
+    decimal: Places = ""
+    """The decimal mark of numbers in text files, for all sites or by site; empty: found file by file."""
     test: Places = ""
     """Clean test files: one per site, declared like `sites`, or one for all."""
     public: str = ""
@@ -161,7 +173,17 @@ def read_declaration(path: str | Path) -> Declaration:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    return parse(text, path)
+    return _named_in_full(parse(text, path))
+
+
+def _named_in_full(declaration: Declaration) -> Declaration:
+    """Return the declaration with the names of columns in place of patterns, looked up in the files."""
+    from imperfed.data.files.wildcards import name_columns
+
+    problems = Problems()
+    declaration = name_columns(declaration, problems)
+    problems.check(str(declaration.file))
+    return declaration
 
 
 def parse(text: str, path: Path = Path(FILE)) -> Declaration:
@@ -223,7 +245,8 @@ WANTED: dict[Any, str] = {
     Names: "a list of names",
     Sizes: "height and width, such as [64, 64]",
     Choices: "a table: column = [categories]",
-    Places: "a path, or a table: site = path",
+    Places: "one text, or a table of texts by name",
+    Words: "a list, or a table: column = [values]",
     str | Names: "a column, or a list of them",
 }
 
@@ -232,6 +255,8 @@ def _typed(entry: Any, kind: Any) -> Any:
     """Return the entry as a value of the field's type, or raise an error."""
     if kind is Places:
         return {k: _typed(v, str) for k, v in entry.items()} if isinstance(entry, Mapping) else _typed(entry, str)
+    if kind == Words:
+        return _typed(entry, Choices if isinstance(entry, Mapping) else Names)
     if kind == str | Names:
         return _typed(entry, str if isinstance(entry, str) else Names)
     if kind == Choices:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.data import readers
-from imperfed.data.files.cells import NUMBER, numbers, one_of, read_values, set_of, text_of
+from imperfed.data.files.blanks import column_fills, fill_of, indicated, missing_in, width
+from imperfed.data.files.cells import NUMBER, Blanks, is_blank, numbers, one_of, read_values, set_of, text_of
 from imperfed.data.files.declaration import Declaration, Inputs, SensitiveColumn
 from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.table import IMAGE, FileTable, Role
@@ -45,12 +46,38 @@ def read_inputs(table: FileTable, declaration: Declaration, problems: Problems) 
 
 
 def _table(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor:
-    parts = [numbers(table, inputs.numeric, problems)]
+    """Return numbers, one column of 0 and 1 per category, and one per column whose blanks are indicated.
+
+    A blank that is to be filled is NaN, in all columns of its categories.
+    """
+    x = np.zeros((table.rows, len(inputs.numeric)), np.float32)
+    for j, name in enumerate(inputs.numeric):
+        blanks = Blanks(missing_in(inputs, name), bool(fill_of(inputs, name)))
+        x[:, j] = numbers(table, name, blanks, problems)
+    parts = [x]
     for column, names in inputs.categorical.items():
-        codes = read_values(table, column, one_of(names, "category"), 0, problems)
+        codes = read_values(table, column, _category(inputs, column, names), 0, problems)
         if codes is not None:
-            parts.append(np.eye(len(names), dtype=np.float32)[codes])
+            parts.append(_one_hot(len(names))[codes])
+    if columns := indicated(inputs):
+        blank = {fill.column: fill.first for fill in column_fills(inputs)}
+        every = np.concatenate(parts, 1)
+        if every.shape[1] + len(columns) == width(inputs):  # no column is absent
+            parts.append(np.isnan(every[:, [blank[column] for column in columns]]).astype(np.float32))
     return torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts, 1))
+
+
+def _category(inputs: Inputs, column: str, names: Sequence[str]) -> Callable[[Any], int]:
+    """Return a reader of categories; a blank that is to be filled comes after the last one."""
+    read, missing = one_of(names, "category"), missing_in(inputs, column)
+    if not fill_of(inputs, column):
+        return read
+    return lambda value: len(names) if is_blank(value, missing) else read(value)
+
+
+def _one_hot(categories: int) -> npt.NDArray[np.float32]:
+    """Return one row per category, and one of NaN for blanks."""
+    return np.concatenate([np.eye(categories, dtype=np.float32), np.full((1, categories), np.nan, np.float32)])
 
 
 def _with_groups(x: Tensor | None, table: FileTable, attribute: SensitiveColumn, problems: Problems) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from imperfed.core.labels import KINDS, Annotated, Cells, Exact, Labels, Positives
-from imperfed.core.labels.label_cells import UNKNOWN, NoteRow
+from imperfed.core.labels.label_cells import UNKNOWN, NoteRow, UnreadableError
 from imperfed.data.files.cells import mark, one_of, read_values, several_of, word
 from imperfed.data.files.declaration import LabelColumns
 from imperfed.data.files.problems import Problems, listed
 from imperfed.data.files.table import CLASS, FileTable, Role
+
+SEPARATORS = ("|", ";", ",")
+"""Marks between classes that people use."""
 
 Marks = npt.NDArray[np.int8] | npt.NDArray[np.float32]
 
@@ -135,10 +138,27 @@ def _cells(table: FileTable, labels: LabelColumns) -> Cells:
         labels.classes,
         labels.separator,
         text_in=word,
-        class_in=one_of(labels.classes, "class", numbered=table.file.suffix.lower() == ".npz"),
+        class_in=_one_class(labels, numbered=table.file.suffix.lower() == ".npz"),
         classes_in=several_of(labels.classes, "class", labels.separator),
         mark_in=mark(labels.missing, uncertain.values, uncertain.read_as),
     )
+
+
+def _one_class(labels: LabelColumns, numbered: bool) -> Callable[[Any], int]:
+    """Return a reader of one class, which says what to declare where a cell names several."""
+    read = one_of(labels.classes, "class", numbered)
+
+    def read_one(value: Any) -> int:
+        try:
+            return read(value)
+        except UnreadableError:
+            parts = [[part.strip() for part in word(value).split(mark)] for mark in SEPARATORS]
+            if not any(len(names) > 1 and {*names} <= {*labels.classes} for names in parts):
+                raise
+        fix = 'write kind = "candidates" if one of them is true, or kind = "positives" if all are'
+        raise UnreadableError("one class", fix)
+
+    return read_one
 
 
 def _marks(

@@ -63,7 +63,7 @@ def read_sites(declaration: Declaration, tables: Tables = NO_TABLES) -> Reading:
     files, tests, common = _files(declaration, tables, problems)
     held = dict(_held(files, declaration, problems))
     _note_nowhere([rows.table for rows in held.values()], declaration, problems)
-    clean = {name: read_rows(path, declaration, CLEAN, problems) for name, path in tests.items()}
+    clean = {name: read_rows(path, declaration, CLEAN, problems, name) for name, path in tests.items()}
     _note_unlike(held if declaration.site_column else files, tests, declaration, problems)
     sites = tuple(SiteReading(name, rows, clean.get(name)) for name, rows in held.items())
     test, public, trusted = _server_parts(declaration, common, tables, problems)
@@ -96,8 +96,8 @@ def _server_parts(
 def read_site(name: str, path: Path, test: Path | None, declaration: Declaration) -> SiteReading:
     """Read the files of one site, with a declaration from anywhere; one `DataError` lists all problems."""
     problems = Problems()
-    rows = read_rows(path, declaration, SITE, problems)
-    clean = read_rows(test, declaration, CLEAN, problems) if test else None
+    rows = read_rows(path, declaration, SITE, problems, name)
+    clean = read_rows(test, declaration, CLEAN, problems, name) if test else None
     problems.check(str(path))
     assert rows is not None
     return SiteReading(name, rows, clean)
@@ -149,7 +149,7 @@ def _held(files: Mapping[str, Source], declaration: Declaration, problems: Probl
     for name, path in files.items():
         if name and (trouble := name_trouble(name)):
             problems.add(path, None, None, trouble, "a site name that is valid as a file name", "rename it")
-        rows = read_rows(path, declaration, SITE, problems)
+        rows = read_rows(path, declaration, SITE, problems, name)
         if rows is not None:
             yield from _by_column(rows, declaration.site_column) if declaration.site_column else [(name, rows)]
 

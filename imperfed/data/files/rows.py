@@ -15,6 +15,7 @@ from torch import Tensor
 from imperfed.core.labels import Labels
 from imperfed.data.files.cells import codes_of, encoded, one_of, read_values, text_of, word
 from imperfed.data.files.declaration import Declaration
+from imperfed.data.files.dialect import Dialect
 from imperfed.data.files.inputs import read_inputs, wanted_inputs
 from imperfed.data.files.labelled import (
     label_columns,
@@ -84,8 +85,8 @@ class FileRows:
         )
 
 
-def read_rows(path: Source, declaration: Declaration, part: str, problems: Problems) -> FileRows | None:
-    """Return the rows of one table; None if anything is wrong with it.
+def read_rows(path: Source, declaration: Declaration, part: str, problems: Problems, site: str = "") -> FileRows | None:
+    """Return the rows of one table, of this site if it is named; None if anything is wrong with it.
 
     A text file with problems is read again to find their line numbers.
     """
@@ -94,7 +95,7 @@ def read_rows(path: Source, declaration: Declaration, part: str, problems: Probl
         return None
     for slowly in (False, True):
         noted = Problems()
-        table = read_table(path, wanted, declaration.delimiter, noted, spare, slowly)
+        table = read_table(path, wanted, Dialect.of(declaration, site), noted, spare, slowly)
         rows = None if table is None else _convert(table, declaration, part, noted)
         if not noted or table is None or table.lines is not None or path.suffix.lower() not in LINED:
             break

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
 from imperfed.core.labels import KINDS, Exact, Labels
+from imperfed.data.files.blanks import ANY, fill_of, matches
 from imperfed.data.files.declaration import POLICIES, Declaration, Inputs, LabelColumns, SensitiveColumn
 from imperfed.data.files.problems import Problems, listed, nearest, shown
 
@@ -21,9 +23,9 @@ def note_broken(declaration: Declaration, path: Path, problems: Problems) -> Non
     """Note everything that is wrong with a declaration whose values have the right types."""
     note: Note = partial(problems.add, path, None)
     _places(declaration, note)
-    if len(declaration.delimiter) != 1 or declaration.delimiter in '"\r\n':
-        note("delimiter", shown(declaration.delimiter), "one character", 'such as "," or ";"')
+    _marks(declaration, note)
     _inputs(declaration.inputs, note)
+    _blanks(declaration.inputs, note)
     _labels(declaration, note)
     if declaration.attribute is not None:
         _attribute(declaration.attribute, declaration.inputs, note)
@@ -64,6 +66,49 @@ def _places(declaration: Declaration, note: Note) -> None:
     texts = [*(p if isinstance(p, str) else "".join(p.values()) for p in (declaration.sites, declaration.test))]
     if not all(text.isprintable() for text in (*texts, declaration.public, declaration.trusted)):
         note("sites", "a path with unprintable characters", "plain paths", "fix the paths")
+
+
+def _marks(declaration: Declaration, note: Note) -> None:
+    """Note delimiters and decimal marks that no text file can have."""
+    for key, declared in (("delimiter", declaration.delimiter), ("decimal", declaration.decimal)):
+        by_site = declared.items() if isinstance(declared, Mapping) else [("", declared)] if declared else []
+        for site, mark in by_site:
+            where = f"{key}.{site}" if site else key
+            if key == "decimal" and mark not in (".", ","):
+                note(where, shown(mark), "a point or a comma", 'write "." or ",", or leave it out')
+            elif len(mark) != 1 or mark in '"\r\n':
+                note(where, shown(mark), "one character", 'such as "," or ";", or leave it out')
+
+
+def _blanks(inputs: Inputs, note: Note) -> None:
+    """Note declarations about blank inputs that apply to nothing, or to the wrong kind of column."""
+    table = bool(inputs.numeric or inputs.categorical)
+    columns = (*inputs.numeric, *inputs.categorical)
+    for key, declared in (("fill", inputs.fill), ("missing", inputs.missing)):
+        if declared and not table:
+            note(f"inputs.{key}", "inputs that are no table", "nothing", "leave it out")
+        for name in declared if table and isinstance(declared, Mapping) else ():
+            if ANY not in name and not any(name == column or matches(column, name) for column in columns):
+                note(f"inputs.{key}.{name}", "no such input", "a column of the inputs", nearest(name, columns))
+    for column in inputs.numeric:
+        how = fill_of(inputs, column)
+        if how and how not in ("median", "mean") and not _is_finite(how):
+            hint = "list the column under categorical" if how == "mode" else nearest(how, ("median", "mean"))
+            note(f"inputs.fill ({column})", shown(how), "median, mean or a number, for a column of numbers", hint)
+    for column, names in inputs.categorical.items():
+        own = isinstance(inputs.fill, Mapping) and column in inputs.fill
+        how = fill_of(inputs, column)
+        if how not in ("", "mode", *names) and (own or how not in ("median", "mean")) and not _is_finite(how):
+            note(
+                f"inputs.fill ({column})", shown(how), "mode or a category, for a column of words", nearest(how, names)
+            )
+
+
+def _is_finite(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def _inputs(inputs: Inputs, note: Note) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imperfed.core.errors import DataError
+from imperfed.data.files.dialect import Dialect
 from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import LINED, Problems, alike, listed, nearest, row_name, shown
 from imperfed.data.readers import read_arrays
@@ -42,6 +43,7 @@ class FileTable:
     lines: npt.NDArray[np.int64] | None = None
     """The line at which each row begins, if the file was read with line numbers."""
     delimiter: str = ","
+    decimal: str = "."
 
     @property
     def is_folder(self) -> bool:
@@ -70,14 +72,13 @@ class FileTable:
             return self
         from imperfed.data.files.text import read_slowly
 
-        slow = read_slowly(self.file, {}, self.delimiter, Problems())
-        return FileTable(self.file, self.rows, self.columns, slow.lines, self.delimiter)
+        return replace(self, lines=read_slowly(self.file, {}, self.delimiter, Problems()).lines)
 
 
 def read_table(
     path: Source,
     wanted: Wanted,
-    delimiter: str,
+    dialect: Dialect,
     problems: Problems,
     spare: frozenset[str] = frozenset(),
     slowly: bool = False,
@@ -100,7 +101,9 @@ def read_table(
     if suffix in LINED:
         from imperfed.data.files.text import read_text
 
-        return read_text(path, wanted, "\t" if suffix == ".tsv" else delimiter, problems, spare, slowly)
+        return read_text(
+            path, wanted, replace(dialect, delimiter="\t") if suffix == ".tsv" else dialect, problems, spare, slowly
+        )
     return (_parquet if suffix == ".parquet" else _npz)(path, wanted, problems, spare)
 
 

@@ -7,37 +7,36 @@ so that every problem is reported with the line that an editor shows.
 from __future__ import annotations
 
 import csv
-import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from imperfed.data.files.dialect import DELIMITERS, Dialect, find_decimal, find_delimiter
 from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.table import FileTable, Role, Wanted, no_rows, note_absent
 
-DELIMITERS = (",", ";", "\t")
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 LONGEST_CELL = (1 << 31) - 1
 
 
 def read_text(
-    path: Path, wanted: Wanted, delimiter: str, problems: Problems, spare: frozenset[str], slowly: bool
+    path: Path, wanted: Wanted, dialect: Dialect, problems: Problems, spare: frozenset[str], slowly: bool
 ) -> FileTable | None:
     """Return the wanted columns of a CSV file, read the fast way if possible, unless `slowly`."""
     with path.open("rb") as file:
         if file.read(2) in UTF16:
             problems.add(path, None, None, "UTF-16", "UTF-8 text", "save the file as UTF-8")
             return None
-    header = _header(path, delimiter, problems)
-    if header is None:
-        return None
-    if _has_other_delimiter(path, header, wanted, delimiter, problems):
+    header, delimiter = read_header(path, dialect.delimiter, wanted, problems)
+    if header is None or _has_other_delimiter(path, header, wanted, delimiter, problems):
         return None
     names = note_absent(path, wanted, header, problems, spare)
     columns: dict[str, Role] = {name: wanted[name] for name in names}
-    table = _read_fast(path, columns, delimiter) if columns and not slowly else None
+    table = _read_fast(path, columns, delimiter, dialect) if columns and not slowly else None
     if table is None:
-        table = read_slowly(path, columns, delimiter, problems)
+        table = read_slowly(path, columns, delimiter, problems, dialect.decimal)
     if not table.rows:
         if not problems:
             no_rows(path, problems)
@@ -45,17 +44,19 @@ def read_text(
     return table
 
 
-def _header(path: Path, delimiter: str, problems: Problems) -> list[str] | None:
-    """Return the names of the columns, from the first row that is not blank."""
+def read_header(path: Path, delimiter: str, wanted: Wanted, problems: Problems) -> tuple[list[str] | None, str]:
+    """Return the names of the columns, from the first row that is not blank, and the delimiter, found if empty."""
+    delimiter = delimiter or find_delimiter(path, wanted)
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as lines:
         try:
             csv.field_size_limit(LONGEST_CELL)
-            return [name.strip() for name in next(row for row in csv.reader(lines, delimiter=delimiter) if row)]
+            row = next(row for row in csv.reader(lines, delimiter=delimiter) if row)
+            return [name.strip() for name in row], delimiter
         except StopIteration:
             no_rows(path, problems)
         except csv.Error as error:
             problems.add(path, 1, None, str(error), "a header", "name the columns in the first line")
-    return None
+    return None, delimiter
 
 
 def _has_other_delimiter(path: Path, header: list[str], wanted: Wanted, delimiter: str, problems: Problems) -> bool:
@@ -64,14 +65,25 @@ def _has_other_delimiter(path: Path, header: list[str], wanted: Wanted, delimite
         names = [name.strip() for name in header[0].split(mark)]
         if len(names) > 1 and any(name in wanted for name in names):
             found, expected = (f"cells separated by {shown(between)}" for between in (mark, delimiter))
-            fix = f"write delimiter = {json.dumps(mark)} in federation.toml"
+            fix = "leave `delimiter` out of federation.toml: it is found file by file"
             problems.add(path, 1, None, found, expected, fix if path.suffix.lower() == ".csv" else "write tabs")
             return True
     return False
 
 
-def _read_fast(path: Path, columns: dict[str, Role], delimiter: str) -> FileTable | None:
+def _read_fast(path: Path, columns: dict[str, Role], delimiter: str, dialect: Dialect) -> FileTable | None:
     """Return all columns at once; None if any row or cell is malformed."""
+    # In files with commas between cells a number such as 1,500 is quoted, and may be a thousand and a half.
+    marks = [dialect.decimal] if dialect.decimal else [".", *(() if delimiter == "," else ",")]
+    numeric = "number" in columns.values()
+    for decimal in marks if numeric else marks[:1]:
+        table = _parsed(path, columns, delimiter, decimal, dialect.missing)
+        if table is not None:
+            return FileTable(path, table.num_rows, {n: table[n] for n in columns}, None, delimiter, decimal)
+    return None
+
+
+def _parsed(path: Path, columns: dict[str, Role], delimiter: str, decimal: str, missing: Sequence[str]) -> Any:
     import pyarrow
     from pyarrow import csv as arrow_csv
 
@@ -83,17 +95,17 @@ def _read_fast(path: Path, columns: dict[str, Role], delimiter: str) -> FileTabl
     convert = arrow_csv.ConvertOptions(
         column_types={name: types[role] for name, role in columns.items()},
         include_columns=[*columns],
-        null_values=[""],
+        null_values=["", *missing],
         strings_can_be_null=False,
+        decimal_point=decimal,
     )
     try:
-        table = arrow_csv.read_csv(path, None, arrow_csv.ParseOptions(delimiter=delimiter), convert)
+        return arrow_csv.read_csv(path, None, arrow_csv.ParseOptions(delimiter=delimiter), convert)
     except (pyarrow.ArrowException, OSError, ValueError):
         return None
-    return FileTable(path, table.num_rows, {name: table[name] for name in columns}, None, delimiter)
 
 
-def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems) -> FileTable:
+def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems, decimal: str = "") -> FileTable:
     """Return all columns as text, with the lines at which rows begin; rows that are ragged or not UTF-8 are noted."""
     import pyarrow
 
@@ -120,8 +132,9 @@ def read_slowly(path: Path, columns: Wanted, delimiter: str, problems: Problems)
                         cells[name].append(row[place])
         except csv.Error as error:
             problems.add(path, end + 1, None, str(error), "rows of cells", "fix the quotes of this row")
+    decimal = decimal or find_decimal([cells[name] for name, role in columns.items() if role == "number"], delimiter)
     text = {name: pyarrow.array(values, pyarrow.string()) for name, values in cells.items()}
-    return FileTable(path, len(lines), text, np.array(lines, np.int64), delimiter)
+    return FileTable(path, len(lines), text, np.array(lines, np.int64), delimiter, decimal)
 
 
 def _decoded(row: list[str], at: dict[str, int], path: Path, line: int, problems: Problems) -> bool:

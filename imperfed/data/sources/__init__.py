@@ -16,7 +16,8 @@ from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.registry import Registry, add_plugins, load_instance
 from imperfed.data import readers, sparse
 from imperfed.data.dataset import Dataset
-from imperfed.data.source import Source, data_folder
+from imperfed.data.source import Source
+from imperfed.data.stored_files import data_folder
 
 OWN_FILES = {".npz": readers.read_npz, ".mat": sparse.read_own_mat, ".txt": sparse.read_xc}
 

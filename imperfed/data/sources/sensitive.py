@@ -14,9 +14,10 @@ from torch.nn.functional import one_hot
 
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute
-from imperfed.data import readers
 from imperfed.data.dataset import Dataset
+from imperfed.data.readers import decoding
 from imperfed.data.source import Source
+from imperfed.data.stored_files import contents
 
 COMPAS_FILE = "compas/compas-scores-two-years.csv"
 STUDENT_FILE = "student/Student_performance_data.csv"
@@ -38,8 +39,8 @@ class AttributeTable:
 
     def __init__(self, path: Path, needed: Sequence[str]) -> None:
         self.path = path
-        with readers.decoding(path, "a CSV file in UTF-8"):
-            reader = csv.reader(io.StringIO(readers.contents(path).decode("utf-8-sig"), newline=""), strict=True)
+        with decoding(path, "a CSV file in UTF-8"):
+            reader = csv.reader(io.StringIO(contents(path).decode("utf-8-sig"), newline=""), strict=True)
             header, *lines = reader
         for name in needed:
             if name not in header:

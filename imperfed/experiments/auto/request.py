@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from imperfed.core.errors import UsageError
 from imperfed.experiments.config import AUTO, Config, resolve
+from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.values import typed
 
 BUDGET = 5.0
@@ -27,15 +28,25 @@ class AutoRequest:
     file: Mapping[str, Mapping[str, Any]]
     words: Mapping[str, Any]
     budget: float = BUDGET
+    objects: Objects = NO_OBJECTS
+    """Parts that were handed over from Python; neither a method nor a model is among them."""
 
     @classmethod
-    def of(cls, file: Mapping[str, Any] | None, words: Mapping[str, Any]) -> AutoRequest | None:
+    def of(
+        cls, file: Mapping[str, Any] | None, words: Mapping[str, Any], objects: Objects = NO_OBJECTS
+    ) -> AutoRequest | None:
         """Return the request if the settings name `auto` as their method; None if they name another one."""
         file = file or {}
-        in_file = file.get("run", {}).get("method")
-        if words.get("run.method", words.get("method", in_file)) != AUTO:
+        in_file, named = file.get("run", {}), objects.names
+        if named.get("run.method", words.get("run.method", words.get("method", in_file.get("method")))) != AUTO:
             return None
-        if objective := words.get("objective", words.get("run.objective", file.get("run", {}).get("objective"))):
+        if objects.model is not None:
+            raise UsageError(
+                "model: auto compares models that can be made anew from a name; name a method for this object, such as "
+                "imperfed.run('fedavg', model=...)"
+            )
+        in_words = words.get("objective", words.get("run.objective", in_file.get("objective")))
+        if objective := named.get("run.objective", in_words):
             raise UsageError(f"auto chooses the objective itself; leave {objective!r} out, or name a method")
         minutes = words.get("auto.budget", words.get("budget", file.get("auto", {}).get("budget", BUDGET)))
         budget = typed(minutes, float, "auto.budget")
@@ -43,11 +54,11 @@ class AutoRequest:
             raise UsageError(f"auto.budget: minutes above 0; got {budget:g}")
         kept = {section: entries for section, entries in file.items() if section not in ("auto", "method", "objective")}
         kept["run"] = {key: value for key, value in kept.get("run", {}).items() if key not in ("method", "objective")}
-        return cls(kept, {key: value for key, value in words.items() if key not in OWN}, budget)
+        return cls(kept, {key: value for key, value in words.items() if key not in OWN}, budget, objects)
 
     def config(self, method: str, settings: Mapping[str, Any]) -> Config:
         """Return the settings of a trial; what the user has fixed is kept."""
-        return resolve(self.file, {**settings, **self.words, "method": method})
+        return resolve(self.file, {**settings, **self.words, "method": method}, self.objects)
 
     @cached_property
     def base(self) -> Config:
@@ -59,6 +70,7 @@ class AutoRequest:
         """The settings that the user has fixed, as section.key."""
         words, default = self.base.flat(), resolve(words={"method": PLAIN, "data": self.base.run.data}).flat()
         named = {f"{section}.{key}" for section, entries in self.file.items() for key in entries}
+        named |= {*self.objects.names, *self.objects.settings}
         last = {word.rpartition(".")[2] for word in self.words}
         return frozenset(
             name
@@ -68,9 +80,15 @@ class AutoRequest:
 
     def plain(self) -> dict[str, Any]:
         """Return the request as plain values, from which `read` makes it again."""
-        return {"file": {s: dict(e) for s, e in self.file.items()}, "words": dict(self.words), "budget": self.budget}
+        words = {**self.words, **self.objects.names, **self.objects.settings}
+        return {"file": {s: dict(e) for s, e in self.file.items()}, "words": words, "budget": self.budget}
+
+    def tracked_by(self, track: str) -> AutoRequest:
+        """Return the request with another tool that tracks the run."""
+        words = {key: value for key, value in self.words.items() if key not in ("track", "run.track")}
+        return replace(self, words=words | {"track": track})
 
     @classmethod
-    def read(cls, values: Mapping[str, Any]) -> AutoRequest:
-        """Return the request from its plain values."""
-        return cls(values["file"], values["words"], float(values["budget"]))
+    def read(cls, values: Mapping[str, Any], objects: Objects = NO_OBJECTS) -> AutoRequest:
+        """Return the request from its plain values; `objects`: classes that are handed over again."""
+        return cls(values["file"], values["words"], float(values["budget"]), objects)

@@ -26,9 +26,11 @@ from imperfed.experiments.auto.search import Search
 from imperfed.experiments.config import AUTO, Config, resolve
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import InMemory, Interrupted, Watch
-from imperfed.results.folder import RunFolder, parse
+from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.results.folder import RunFolder, environment, parse
 from imperfed.results.mixture import Mixture, save_mixture
 from imperfed.results.summary import AutoSummary, Summary
+from imperfed.results.tracking import tracker_class
 
 REQUEST, TRIALS = "auto.json", "trials.json"
 """What was asked for, and what the search found; without the latter, a search has not ended."""
@@ -44,6 +46,8 @@ def start(
     """Search and run in a new folder below `out`; `data`: where they are loaded already."""
     base = request.base
     refuse_unsearchable(base)
+    if base.run.track != "none":  # a missing tool is said before the search, not after it
+        tracker_class(base.run.track)
     if data is None:
         watch.prepare(base)
     declaration = in_memory.declaration if in_memory else experiment.own_declaration(base)
@@ -62,26 +66,43 @@ def start_any(
     out: Path,
     watch: Watch,
     load: Callable[[Config], tuple[FederatedData | None, InMemory | None]] = lambda config: (None, None),
+    objects: Objects = NO_OBJECTS,
 ) -> tuple[RunFolder, Summary]:
-    """Run the method that the settings name, or search if that is `auto`; `load`: where data are loaded already."""
-    request = AutoRequest.of(file, words)
+    """Run the method that the settings name, or search if that is `auto`.
+
+    `load`: where data are loaded already; `objects`: parts that were handed over from Python.
+    """
+    request = AutoRequest.of(file, words, objects)
     if request is not None:
         return start(request, out, watch, *load(request.base))
     if "budget" in words or "auto.budget" in words:
         raise UsageError("budget bounds the search of auto, but this run names its method; leave it out")
-    config = resolve(file, words)
+    config = resolve(file, words, objects)
     return experiment.start(config, out, watch, *load(config))
 
 
-def resume(folder: RunFolder, watch: Watch, data: FederatedData | None = None) -> Summary:
-    """Continue any run; one of `auto` from its search, if that has not ended, otherwise from its last checkpoint."""
+def resume(
+    folder: RunFolder,
+    watch: Watch,
+    data: FederatedData | None = None,
+    objects: Objects = NO_OBJECTS,
+    track: str = "",
+) -> Summary:
+    """Continue any run; one of `auto` from its search, if that has not ended, otherwise from its last checkpoint.
+
+    `objects` and `track`: as in `experiment.resume`.
+    """
     if not (folder.path / REQUEST).exists():
-        return experiment.resume(folder, watch, data)
+        return experiment.resume(folder, watch, data, objects, track)
+    config = experiment.tracked_by(folder, track, objects)
     if data is None:
-        watch.prepare(folder.config())
+        watch.prepare(config)
     if (folder.path / TRIALS).exists():
-        return run_chosen(folder, watch, data or experiment.load_data(folder.config()))
-    request = AutoRequest.read(parse(folder.path / REQUEST, json.loads, "start a new run"))
+        return run_chosen(folder, watch, data or experiment.load_data(config), objects)
+    request = AutoRequest.read(parse(folder.path / REQUEST, json.loads, "start a new run"), objects)
+    if track:
+        request = request.tracked_by(track)
+        folder.write(REQUEST, json.dumps(request.plain(), indent=2))
     data = data or experiment.load_data(request.base)
     experiment.refuse_other_rows(folder, data.federation)
     return search_and_run(folder, request, watch, data)
@@ -123,10 +144,11 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
         rounds=replace(chosen.rounds, rounds=found.rounds, patience=0),
     )
     folder.write("config.toml", experiment.anywhere(config).toml())
+    folder.write("env.json", json.dumps(folder.environment() | environment(config), indent=2))  # now with its plug-ins
     folder.write(TRIALS, json.dumps(msgspec.to_builtins(record), indent=2, allow_nan=False))
     for line in search_lines(record):
         folder.log(line)
-    return run_chosen(folder, watch, data)
+    return run_chosen(folder, watch, data, request.objects)
 
 
 def search_lines(record: AutoSummary) -> list[str]:
@@ -148,11 +170,11 @@ def own_model(family: str, settings: dict[str, Any]) -> AloneModel:
     return alone_models()[family](**settings)
 
 
-def run_chosen(folder: RunFolder, watch: Watch, data: FederatedData) -> Summary:
+def run_chosen(folder: RunFolder, watch: Watch, data: FederatedData, objects: Objects) -> Summary:
     """Run what the search has chosen on all rows, from its last checkpoint if there is one."""
     record = parse(folder.path / TRIALS, lambda text: msgspec.json.decode(text, type=AutoSummary), "delete it")
-    config = folder.config()
-    with folder.naming_missing_plugins(), closing(AutoExperiment(config, data, record)) as running:
+    config = folder.config(objects)
+    with folder.naming_missing_plugins(objects), closing(AutoExperiment(config, data, record)) as running:
         experiment.refuse_other_rows(folder, running.data.federation)
         if folder.checkpoint.exists():
             running.engine.state.restore(folder.checkpoint)

@@ -19,7 +19,8 @@ from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, SiteInfo
 from imperfed.engine.population import Population
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Experiment, Watch
+from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
+from imperfed.experiments.plugins import refuse_what_stays_here
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.remote_repair import repair_at_sites
 from imperfed.flower.messages.run_info import RunInfo
@@ -50,6 +51,7 @@ class Coordinator:
             raise UsageError(f"{self.config.run.method} brings all rows to one place, but real sites keep theirs")
         if self.config.attack is not None and self.declaration:
             raise UsageError("attacks are simulated on named datasets; no real site is asked to attack")
+        refuse_what_stays_here(self.config, "every real site imports the parts of its run")
         if self.config.run.device == "cuda":
             raise UsageError("real sites compute on the CPU; set device to auto or cpu")
         self.config = replace(self.config, run=replace(self.config.run, device="cpu"))
@@ -82,7 +84,7 @@ class Coordinator:
 
         data = self.central.data(infos, scale)
         if config.repair is not None:
-            data = repair_at_sites(config.repair, data, self.transport, run_infos)
+            data = repair_at_sites(config.repair, data, self.transport, run_infos, wanted_labels(config))
         experiment = Experiment(config, data, make_backend)
         if self.folder.checkpoint.exists():
             experiment.engine.state.restore(self.folder.checkpoint)

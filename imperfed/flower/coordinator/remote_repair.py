@@ -8,8 +8,9 @@ from dataclasses import replace
 from imperfed.core.batch import Tree
 from imperfed.core.components import Repair
 from imperfed.core.errors import QuorumError
+from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
-from imperfed.engine.conversation import conduct, notes
+from imperfed.engine.conversation import conduct, exchanges_of, notes
 from imperfed.engine.failures import Failure
 from imperfed.engine.validate import check_finite
 from imperfed.evaluation.evaluator import figure
@@ -19,14 +20,17 @@ from imperfed.flower.messages.transport import Transport
 
 
 def repair_at_sites(
-    repair: Repair, data: FederatedData, transport: Transport, run_infos: Sequence[RunInfo]
+    repair: Repair, data: FederatedData, transport: Transport, run_infos: Sequence[RunInfo], wanted: type[Labels]
 ) -> FederatedData:
-    """Conduct a repair with all sites; return the data with the groups found and, in its facts, what was changed."""
+    """Conduct a repair with all sites; return the data with the groups found and, in its facts, what was changed.
+
+    `wanted`: the kind of labels that training asks for.
+    """
     federation = data.federation
-    exchanges = repair.conversation(federation.classes)
+    exchanges, trusted = exchanges_of(repair, federation), int(federation.trusted is not None)
 
     def ask(number: int, downs: Sequence[Tree]) -> tuple[Tree, ...]:
-        words: dict[str, Word] = {"round": REPAIR, "exchange": number}
+        words: dict[str, Word] = {"round": REPAIR, "exchange": number, "trusted": trusted}
         payloads = {k: run_infos[k].payload(words, {"down": down}) for k, down in enumerate(downs)}
         replies = transport.send("query.answer", payloads, f"repair, {exchanges[number].name}")
         answers = {k: _answer(reply) for k, reply in sorted(replies.items())}
@@ -53,4 +57,6 @@ def repair_at_sites(
     }
     for note in notes(repair, transcript, federation):
         transport.tell(note)
-    return replace(data, federation=replace(federation, groups=groups), facts=data.facts | facts)
+    kind = repair.gives(wanted)
+    federation = replace(federation, groups=groups, labels=kind.empty(len(federation.classes)))
+    return replace(data, federation=federation, facts=data.facts | facts)

@@ -6,8 +6,6 @@ import tomllib
 from dataclasses import dataclass
 from typing import cast
 
-import torch
-
 from imperfed.core.batch import Tree
 from imperfed.core.labels import KINDS
 from imperfed.data.scale import Scale
@@ -44,19 +42,17 @@ class RunInfo:
             "declaration": self.declaration,
             "index": self.index,
         }
-        scale = {"mean": self.scale.mean, "spread": self.scale.spread} if len(self.scale.mean) else {}
-        return Payload(own | (words or {}), {"scale": scale, "annotated": self.annotated} | (trees or {}))
+        return Payload(own | (words or {}), {"scale": self.scale.tree(), "annotated": self.annotated} | (trees or {}))
 
     @classmethod
     def of(cls, payload: Payload) -> RunInfo:
         """Read it from a message."""
-        scale = payload.trees.get("scale") or {"mean": torch.empty(0), "spread": torch.empty(0)}
         return cls(
             payload.text("run"),
             payload.text("settings"),
             payload.text("declaration"),
             payload.number("index"),
-            Scale(scale["mean"], scale["spread"]),
+            Scale.of_tree(payload.trees.get("scale", {})),
             payload.trees.get("annotated", {}),
         )
 

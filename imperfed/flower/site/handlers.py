@@ -15,6 +15,7 @@ from imperfed.core.context import SiteView
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.core.exchange import Train, WeightedGradient
 from imperfed.core.threads import one_thread
+from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
@@ -38,9 +39,6 @@ from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import Key
 from imperfed.results.folder import RunFolder
 from imperfed.results.metrics import metrics
-
-FEWEST = 10
-"""The fewest rows whose sums may leave a site."""
 
 Handler = Callable[[LocalSite, Payload], Payload]
 
@@ -71,7 +69,7 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     run_info = RunInfo.of(payload)
     round, number = payload.number("round"), payload.number("exchange")
     if round == REPAIR:
-        return repair(place, run_info, number, payload.trees.get("down", {}))
+        return repair(place, run_info, number, bool(payload.number("trusted")), payload.trees.get("down", {}))
     remote, store = open_site(place, run_info, _key(payload, "from")), place.store(run_info.run)
     words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
@@ -118,21 +116,25 @@ def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpda
     return update
 
 
-def repair(place: LocalSite, run_info: RunInfo, number: int, down: Tree) -> Payload:
+def repair(place: LocalSite, run_info: RunInfo, number: int, trusted: bool, down: Tree) -> Payload:
     """Answer one exchange of a repair, from the labels as given. What the site computes stays in its store."""
     config, store = run_info.config(), place.store(run_info.run)
     federation = place.files(config, run_info.declaration).data(run_info.scale).federation
     if config.repair is None or type(federation.labels) is not config.repair.labels:
         raise UsageError(f"this repair is not made for {federation.labels.kind} labels, which the site holds")
-    exchanges = config.repair.conversation(federation.classes)
-    memory = store.kept(f"repair-{number - 1}") if number else {}
-    if memory is None:
+    exchanges = config.repair.conversation(federation.classes, trusted)
+    if number == 0:
+        store.drop("repair-*")  # of a repair that was broken off
+    before = store.latest_before("repair", number) if number else {}
+    if before is None:
         raise DataError(f"{store.path}: what the site computed earlier in this repair is missing; start the run again")
+    memory = dict(before)
     up = exchanges[number].respond(SiteView(run_info.index, federation.x, federation.labels, down, memory))
-    last = number == len(exchanges) - 1
-    store.keep(REPAIRED if last else f"repair-{number}", memory)
-    if last:
+    if number == len(exchanges) - 1:
+        store.keep(REPAIRED, memory)
         store.drop("repair-*")  # features of all rows, which are no longer needed
+    elif number == 0 or memory.keys() != before.keys() or any(memory[name] is not before[name] for name in memory):
+        store.keep(f"repair-{number:06}", memory)  # most of several hundred exchanges leave it as it is
     return Payload({"loss": 0.0}, {"up": up})
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from imperfed import __version__
 from imperfed.core.atomic import write_whole
 from imperfed.core.federation import Attribute
 from imperfed.core.labels import KINDS
+from imperfed.data.fill import ColumnFill
 from imperfed.data.site_files import SiteFiles
 
 PATTERN = "rows-*.safetensors"
@@ -70,6 +72,7 @@ def save(path: Path, files: SiteFiles) -> None:
         "classes": files.classes,
         "attribute": files.attribute and [files.attribute.name, files.attribute.values, files.attribute.first],
         "scales": files.scales,
+        "fills": [asdict(fill) for fill in files.fills],
     }
     tree = {"x": files.x, "labels": files.labels.values, "words": _bytes(json.dumps(words))}
     if files.test is not None:
@@ -107,6 +110,7 @@ def load(path: Path) -> SiteFiles | None:
         attribute and Attribute(attribute[0], tuple(attribute[1]), attribute[2]),
         words["scales"],
         tree.get("together"),
+        tuple(ColumnFill(**fill | {"value": tuple(fill["value"])}) for fill in words["fills"]),
     )
 
 

@@ -22,7 +22,7 @@ from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network
+from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.store import Key, Store
@@ -79,7 +79,9 @@ def own_data(place: LocalSite, run_info: RunInfo, config: Config) -> FederatedDa
     """Return the site's own data, with its labels as repaired where there was a repair, and with rows held out."""
     data = place.files(config, run_info.declaration).data(run_info.scale, run_info.annotated)
     if (kept := place.store(run_info.run).kept(REPAIRED)) is not None:
-        labels = replace(data.federation.labels, values=LabelDecision.of(kept).suggested)
+        assert config.repair is not None
+        kind = config.repair.gives(wanted_labels(config))
+        labels = LabelDecision.of(kept).labels(kind, data.federation.labels.classes)
         data = replace(data, federation=replace(data.federation, labels=labels))
     return hold_out(data, share_at_sites(config.split), config.run.data_seed)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from imperfed.core.errors import UsageError
 from imperfed.data.files.declaration import Declaration, parse
 from imperfed.data.files.reading import read_server, read_site
+from imperfed.data.files.wildcards import refuse_patterns
 from imperfed.data.own_files import COUNT, refuse_settings, server_files, site_files, tested_groups
 from imperfed.data.site_files import ServerFiles, SiteFiles
 from imperfed.data.split import SplitConfig
@@ -17,6 +18,8 @@ from imperfed.experiments.config import Config
 def refuse(config: Config, declaration: Declaration) -> None:
     """Refuse settings that the files decide, and those by which rows would leave a site."""
     refuse_settings(declaration, replace(config.split, standardise=SplitConfig.standardise), config.labels)
+    if why := refuse_patterns(declaration):
+        raise UsageError(f"{declaration.file}: {why}")
     for name in COUNT:
         if name in ("public", "trusted") and getattr(config.split, name):
             raise UsageError(

@@ -11,7 +11,6 @@ from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
 from imperfed.data.labelling import Facts
 from imperfed.engine.site import validate
-from imperfed.evaluation.evaluator import figure
 from imperfed.flower.messages.ending import ending_of
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
@@ -21,6 +20,7 @@ from imperfed.flower.site.store import Key
 from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
 from imperfed.results.labels import write_labels
+from imperfed.results.repair import decision_table
 from imperfed.results.summary import ValidationSummary
 from imperfed.results.write import RunOutcome, write_summary
 
@@ -33,8 +33,8 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, payload: Payload) ->
     folder.write("config.toml", run_info.settings)
     folder.write(FILE, run_info.declaration)
     folder.save_model(place.name, {name: t.clone() for name, t in net.layout.tree(net.row).items()})
-    if len(run_info.scale.mean):
-        folder.save_model("scale", {"mean": run_info.scale.mean, "spread": run_info.scale.spread})
+    if scale := run_info.scale.tree():
+        folder.save_model("scale", scale)
     data = replace(remote.data, facts=facts(remote.data))
     write_outcome(folder, remote, data, net, payload)
     write_repaired(folder, place, run_info, data)
@@ -99,13 +99,5 @@ def write_repaired(folder: RunFolder, place: LocalSite, run_info: RunInfo, data:
         return
     names, decision = data.federation.classes, LabelDecision.of(kept)
     files = place.files(config, run_info.declaration)
-    given = files.labels.values
-    columns = {
-        "id": list(files.ids),
-        "given": [names[c] for c in given.tolist()],
-        "suggested": [names[c] for c in decision.suggested.tolist()],
-        "confidence": decision.confidence.tolist(),
-        "reason": list(config.repair.reasons(names, decision)),
-        "noise estimate": [figure(decision.noise)] * len(given),
-    }
+    columns = decision_table(files.ids, files.labels.values, decision, config.repair.reasons(names, decision), names)
     folder.save_table(f"labels/{place.name}.parquet", columns)

@@ -52,6 +52,17 @@ class Store:
             if (int(round), int(number)) < key and (int(round), int(number)) != best:
                 path.unlink(missing_ok=True)
 
+    def latest_before(self, prefix: str, number: int) -> Tree | None:
+        """Return the last of the trees named `prefix-000000`, `prefix-000001` ... below a number; None: there is none.
+
+        Those before it are removed: an exchange may be repeated, but only the last one.
+        """
+        names = sorted(path.stem for path in self.path.glob(f"{prefix}-*.safetensors"))
+        earlier = [name for name in names if int(name.rpartition("-")[2]) < number]
+        for name in earlier[:-1]:
+            self.drop(name)
+        return self.kept(earlier[-1]) if earlier else None
+
     def drop(self, pattern: str) -> None:
         """Remove trees whose names match a pattern."""
         for path in self.path.glob(f"{pattern}.safetensors"):

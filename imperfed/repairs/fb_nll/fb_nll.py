@@ -86,7 +86,7 @@ class FBNLL(Repair):
             server |= self.correction(context.classes).init_server(context, server.get("basis"))
         return server
 
-    def exchanges(self, classes: tuple[str, ...]) -> tuple[Query, ...]:
+    def exchanges(self, classes: tuple[str, ...], trusted: bool) -> tuple[Query, ...]:
         """Return all exchanges but the last."""
         return (
             *((Query("basis", listen, send_basis, respond=keep_basis),) if self.uses_pca else ()),
@@ -107,7 +107,7 @@ class FBNLL(Repair):
 
     def reasons(self, classes: tuple[str, ...], decision: LabelDecision) -> tuple[str, ...]:
         """Return why each label is what it is, in words."""
-        names = [classes[c] for c in decision.suggested.tolist()]
+        names = [classes[c] for c in decision.decided.tolist()]
         return tuple(REASONS[w].format(c) for w, c in zip(decision.why.tolist(), names, strict=True))
 
     def groups_of(self, server: Tree) -> tuple[int, ...]:

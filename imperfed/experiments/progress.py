@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from types import FrameType
 
 from rich.console import Console
@@ -153,21 +151,6 @@ def validation_of(report: RoundReport) -> str:
     if not report.validation.known:
         return ""
     return f", validation {100 * report.validation.score:.1f} % (best: round {report.best})"
-
-
-@contextmanager
-def stdout_to_stderr() -> Iterator[None]:
-    """Send to stderr whatever is printed to stdout, by other processes as well, which inherit its file descriptor."""
-    sys.stdout.flush()
-    stdout, stderr = 1, 2
-    kept = os.dup(stdout)
-    os.dup2(stderr, stdout)
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        os.dup2(kept, stdout)
-        os.close(kept)
 
 
 def describe(data: FederatedData) -> str:

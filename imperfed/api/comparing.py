@@ -1,0 +1,131 @@
+"""Several methods on the same splits and seeds, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imperfed.api.arguments import as_path
+from imperfed.api.call_rows import Rows, guessed, loaded, prepared
+from imperfed.api.parts import split_objects, title_of
+from imperfed.api.watching import watching
+from imperfed.core.algorithm import Algorithm
+from imperfed.core.errors import DivergedError, UsageError
+from imperfed.core.federation import Federation
+from imperfed.core.objective import Objective
+from imperfed.data.federate import FederatedData
+from imperfed.experiments import comparison, experiment
+from imperfed.experiments.comparison import Line
+from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.experiment import InMemory, Watch, refuse_other_labels
+from imperfed.experiments.parallel import Outcome, ParallelRuns
+from imperfed.experiments.plugins import refuse_what_stays_here
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several methods on the same splits and seeds."""
+
+    folder: Path
+    lines: tuple[Line, ...]
+
+    @property
+    def table(self) -> pyarrow.Table:
+        """One row per method: the mean and the deviation of its figure over the seeds, and the seconds of a run."""
+        import pyarrow
+
+        rows = [{"method": line.method, "mean": line.mean, "spread": line.spread} for line in self.lines]
+        seconds = [line.seconds for line in self.lines]
+        return pyarrow.Table.from_pylist(rows).append_column("seconds", pyarrow.array(seconds))
+
+
+def compare(
+    methods: Sequence[str | Algorithm | Objective | type[Algorithm] | type[Objective]],
+    data: Any = "digits",
+    seeds: Sequence[int] = (0,),
+    out: str | Path = "runs",
+    *,
+    jobs: int = 1,
+    progress: bool | None = None,
+    alone: bool = True,
+    **keywords: Any,
+) -> Comparison:
+    """Train several methods on the same splits, once per seed; methods, data and settings are those of `run`.
+
+    `jobs`: how many seeds run in parallel, each in a process of its own. Such processes read the data themselves and
+    import what they run, so neither rows in memory nor classes of a notebook can be used there.
+    `alone`: whether models that sites fit alone with scikit-learn are measured beside the methods.
+    """
+    if isinstance(methods, str):
+        raise UsageError(f"methods={methods!r}: one text; hand over a list of names, such as ['pfedpll', 'fedavg']")
+    rows, name, keywords = prepared(data, keywords)
+    if isinstance(rows, Federation) or (rows is not None and not rows.declaration.measured):
+        raise UsageError(
+            "compare: there are no rows to measure methods on; hand over tables with truth=... or test=..."
+        )
+    titled = _titled(methods)
+
+    def config(title: str, seed: int) -> Config:
+        objects, settings = split_objects({"data": name, **keywords, "method": titled[title]})
+        resolved = resolve(words={**settings, "seed": seed, "data_seed": seed}, objects=objects)
+        if jobs != 1:
+            refuse_what_stays_here(resolved, f"jobs={jobs}: other processes import what they run")
+        return resolved
+
+    with watching(progress, None, guessed(rows)) as watch, _processes(rows, jobs) as processes:
+        load = (lambda config: loaded(rows, config)[0] or experiment.load_data(config)) if alone else None
+        folder, lines = comparison.compare(
+            list(titled), seeds, config, as_path(out, "out"), lambda: watch, processes=processes, alone=load
+        )
+    return Comparison(folder, tuple(lines))
+
+
+def _titled(methods: Sequence[Any]) -> Mapping[str, Any]:
+    """Return the methods by title; refuse two that would train the same models."""
+    titled: dict[str, Any] = {}
+    for method in methods:
+        if (title := title_of(method)) in titled:
+            raise UsageError(f"methods: {title} was handed over more than once")
+        titled[title] = method
+    return titled
+
+
+def _processes(rows: Rows | None, jobs: int) -> ParallelRuns:
+    if rows is None:
+        return ParallelRuns(jobs)
+    if jobs != 1:
+        raise UsageError(f"jobs={jobs}: rows in memory stay in this process; leave it out, or write them to files")
+    return MemoryRuns(rows)
+
+
+class MemoryRuns(ParallelRuns):
+    """Runs on rows in memory, one after the other in this process."""
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__(1)
+        self.rows = rows
+
+    def outcomes(
+        self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
+    ) -> Iterator[Sequence[Outcome]]:
+        """Yield the outcomes of every seed's runs, in order."""
+        for runs in configs:
+            parts = [loaded(self.rows, config) for config in runs]
+            for config, (data, _) in zip(runs, parts, strict=True):
+                assert data is not None
+                refuse_other_labels(config, data)
+            yield [_outcome(config, folder, watch(), *part) for config, part in zip(runs, parts, strict=True)]
+
+
+def _outcome(
+    config: Config, folder: Path, watch: Watch, data: FederatedData | None, in_memory: InMemory | None
+) -> Outcome:
+    try:
+        return experiment.start(config, folder, watch, data, in_memory)[1]
+    except DivergedError as error:
+        return str(error)

@@ -1,0 +1,139 @@
+"""The columns of the labels, guessed from their values, and from their names if values do not decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from imperfed.census.columns import Column
+from imperfed.census.flaws import absent
+from imperfed.census.profiles import profile, values_by_site
+from imperfed.census.roles import LABELS, SENSITIVE, Look, is_called_truth, words_of
+from imperfed.core.errors import DataError
+from imperfed.data.files.declaration import LabelColumns, Uncertain
+from imperfed.data.files.problems import Problems, listed
+from imperfed.data.files.reading import places
+
+IN_DOUBT = -1.0
+
+
+def guess_labels(look: Look, site: str) -> LabelColumns:
+    """Guess the columns of the labels, and their kind."""
+    by_name = [c for c in look.named(LABELS) if c.lists or c.few]
+    marked = _marked(look)
+    gaps = [c for c in marked if c.blanks or IN_DOUBT in map(float, c.values or ())]
+    lacking = [c for c in marked if c.name in look.scattered]
+    sets = [c for c in look.columns.values() if (c.lists or c.separator()) and not set(words_of(c.name)) & {*SENSITIVE}]
+    last = [c for c in _last(look, marked) if c.few and not c.blanks and not (lacking and c in marked)]
+    if len(gaps) == 1 and not lacking and any(c not in marked for c in last):
+        gaps = []  # blanks of a single input, beside labels in words
+    if by_name or (not gaps and (sets or last)):
+        return guess_one_column(look, (by_name or sets or last)[0], site, bool(by_name))
+    if gaps or len(marked) > 1:
+        return guess_one_column_per_class(look, _in_doubt(look, marked, [*gaps, *lacking]))
+    raise DataError(
+        f"{look.layout.files[0]}: no column looks like labels; found {', '.join(look.columns)}. Call it label, or "
+        "write federation.toml with [labels]"
+        + "".join(f"\n  {sentence}" for sentence in absent(look.layout, look.files, look.scattered))
+    )
+
+
+def _in_doubt(look: Look, marked: Sequence[Column], gaps: Sequence[Column]) -> Sequence[Column]:
+    """Return the columns that are labels: if some have blanks or are not at all sites, the complete ones are inputs."""
+    whole = [c for c in marked if c not in gaps and c.known and not _between(look, c, [gap.name for gap in gaps])]
+    if not gaps or not whole:
+        return marked
+    look.why.append(
+        f"inputs, since every site filled them in: {listed([c.name for c in whole])}; move those that are labels"
+    )
+    return [c for c in marked if c not in whole]
+
+
+def _between(look: Look, column: Column, gaps: Sequence[str]) -> bool:
+    """Return whether a column lies between two of these in some file, and is of their kind if they are in a block."""
+    for columns in look.files:
+        names = [*columns]
+        places = [names.index(gap) for gap in gaps if gap in columns]
+        if column.name in columns and places and min(places) < names.index(column.name) < max(places):
+            return True
+    return False
+
+
+def _marked(look: Look) -> list[Column]:
+    """Return the columns of yes and no, with those that some sites lack if every site has at least one."""
+    every = [*look.columns.values(), *look.scattered.values()]
+    names = {c.name for c in every if c.marks}
+    if not all(names & columns.keys() for columns in look.files):
+        every, names = [*look.columns.values()], names & look.columns.keys()
+    # A column that is blank everywhere counts as a class if other columns are marked.
+    return [c for c in every if c.name in names or (names and c.values == frozenset())]
+
+
+def _last(look: Look, marked: Sequence[Column]) -> list[Column]:
+    """Return the column that comes last in every file, after all possible labels and inputs."""
+    known = look.columns.keys() | {c.name for c in marked}
+    ends = {next((name for name in reversed(columns) if name in known), "") for columns in look.files}
+    return [c for c in look.columns.values() if ends == {c.name}]
+
+
+def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:
+    """Guess the kind and the classes of labels in one column, and the column of their truth."""
+    name, mark, classes = column.name, column.separator(), column.names()
+    how = "by its name" if by_name else "cells hold sets" if mark or column.lists else "the last column, few values"
+    if (mark or column.lists) and _tested_on_several(look, name, mark):
+        look.take(name, f"labels: all classes present in {name} ({how}), {len(classes)} classes")
+        look.why.append("positives, not candidates: test rows, whose labels are taken as true, name several classes")
+        return LabelColumns("positives", classes, name, separator=mark or "|")
+    if mark or column.lists:
+        look.take(name, f"labels: candidate sets in {name} ({how}), {len(classes)} classes; one of each set is true")
+        true = look.within(classes)
+        if true:
+            look.take(true.name, f"truth: {true.name} names one of the classes in every row; for evaluation only")
+        else:
+            look.why.append('if all names of a set are true, write kind = "positives" instead of "candidates"')
+        return LabelColumns("candidates", classes, name, separator=mark or "|", truth=true.name if true else "")
+    alone = max(values_by_site(look.layout.files, look.files, name, site)) == 1 < len(classes)
+    kind = "positive" if alone else "exact"
+    note = "positives only, since every site names a single class" if alone else "one class per row"
+    look.take(name, f"labels: {name} ({how}), {len(classes)} classes; {note}")
+    true = look.within(classes)
+    if true is None or not is_called_truth(true):
+        return LabelColumns(kind, classes, name)
+    look.take(true.name, f"truth: {true.name}, by its name; for evaluation only")
+    return LabelColumns(kind, classes, name, truth=true.name)
+
+
+def _tested_on_several(look: Look, name: str, mark: str) -> bool:
+    """Return whether a row of the test files names several classes, with no other column that could be the truth."""
+    where = look.layout.besides.get("test", "")
+    for path in places(where, look.layout.folder).values() if where else ():
+        found = profile([path], Problems())
+        column = found[0].get(name) if found else None
+        if column is None or look.within(column.names()) is not None:
+            return False
+        if column.lists or any(mark in value for value in column.values or ()):
+            return True
+    return False
+
+
+def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelColumns:
+    """Guess how labels in one column per class are read."""
+    names = tuple(c.name for c in marked)
+    doubtful = sorted({value for c in marked for value in c.values or () if _is_in_doubt(value)})
+    lacking = [name for name in names if name in look.scattered]
+    blank = "a blank, or no such column at a site," if lacking else "a blank"
+    look.why.append(f"labels: {len(names)} columns hold only 1, 0 and blanks; {blank} is read as not annotated")
+    for name in names:
+        (look.scattered if name in lacking else look.columns).pop(name)
+    if doubtful:
+        look.why.append(
+            f"uncertain: {', '.join(doubtful)} is read as unknown; the alternatives are positive, negative and refuse"
+        )
+    uncertain = Uncertain(tuple(doubtful), "unknown") if doubtful else Uncertain()
+    return LabelColumns("annotated", names, columns=names, uncertain=uncertain)
+
+
+def _is_in_doubt(value: str) -> bool:
+    with suppress(ValueError):  # a caller may have chosen columns with other marks, such as NA
+        return float(value) == IN_DOUBT
+    return False

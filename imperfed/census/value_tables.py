@@ -1,0 +1,65 @@
+"""Tables of the input values on a console: one line per column and site, or per column if there are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from imperfed.census.input_values import ColumnValues, SiteValues
+from imperfed.report.words import count
+
+MOST_LINES = 36
+"""The most lines with one per column and site; if there were more, one line per column."""
+MOST_COLUMNS = 60
+"""The most columns of inputs that are listed."""
+FIGURES = ("blank", "distinct", "min", "q1", "median", "q3", "max")
+
+
+def print_values(sites: Sequence[SiteValues], console: Console) -> None:
+    """Print blanks, distinct values, quartiles and extremes of all columns of numbers."""
+    names = [*sites[0].numbers]
+    by_site = len(names) * len(sites) <= MOST_LINES
+    title = "input values" if by_site else "input values over all sites"
+    table = Table(title=title, title_justify="left", title_style="", box=None, padding=(0, 1), header_style="bold")
+    for title in ("column", *(["site"] if by_site else []), *FIGURES):
+        left = title in ("column", "site")
+        table.add_column(title, justify="left" if left else "right", overflow="ellipsis", no_wrap=True, max_width=22)
+    for name in names[:MOST_COLUMNS]:
+        every = [site.numbers[name] for site in sites]
+        if by_site:
+            for k, site in enumerate(sites):
+                table.add_row("" if k else name, site.site, *_figures(every[k]))
+        else:
+            table.add_row(name, *_overall(every))
+    console.print(table)
+    if not by_site:
+        more = f"; {len(names) - MOST_COLUMNS} more columns" if len(names) > MOST_COLUMNS else ""
+        console.print(f"  quartiles: the lowest to the highest of a site{more}. Every site: imperfed inspect --json\n")
+
+
+def _figures(column: ColumnValues) -> list[str]:
+    if not column.known:
+        return [count(column.blanks), "0", *[""] * 5]
+    figures = (column.low.value, *column.quartiles, column.high.value)
+    return [count(column.blanks), count(column.distinct), *map(_short, figures)]
+
+
+def _overall(sites: Sequence[ColumnValues]) -> list[str]:
+    """Return the figures of a column over all sites; of distinct values the largest number at a site."""
+    known = [site for site in sites if site.known]
+    blanks = count(sum(site.blanks for site in sites))
+    if not known:
+        return [blanks, "0", *[""] * 5]
+    ranges = []
+    for quartile in range(3):
+        values = [site.quartiles[quartile] for site in known]
+        low, high = _short(min(values)), _short(max(values))
+        ranges.append(low if low == high else f"{low} .. {high}")
+    ends = min(site.low.value for site in known), max(site.high.value for site in known)
+    return [blanks, count(max(site.distinct for site in known)), _short(ends[0]), *ranges, _short(ends[1])]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"

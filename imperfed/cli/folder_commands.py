@@ -1,0 +1,42 @@
+"""The commands for the folder of a run: evaluate, predict, report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from imperfed.cli.options import Json
+from imperfed.cli.screen import console
+
+
+def evaluate(folder: Annotated[Path, typer.Argument(help="A run's folder.")], json: Json = False) -> None:
+    """Compute the figures of a run's models again from its files."""
+    from imperfed.cli.tables import figures_table
+    from imperfed.experiments import experiment
+    from imperfed.results.folder import RunFolder
+
+    figures_table(console(), experiment.evaluate(RunFolder.open(folder)), json)
+
+
+def predict(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that has ended.")],
+    file: Annotated[Path, typer.Argument(help="New rows, in the format of the run's own files, without labels.")],
+    site: Annotated[str, typer.Option("--site", help="The site whose model to use, where sites have their own.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="The table to write: .csv or .parquet.")] = Path("predictions.csv"),
+) -> None:
+    """Predict new rows with a run's models: the probability of every class, and the most probable one."""
+    from imperfed.api import runs as api
+    from imperfed.results.predict import predict_file
+
+    rows = predict_file(api.load(folder), file, site, out)
+    typer.echo(f"{rows} rows predicted; written\n  {out}")
+
+
+def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
+    """Write a run's report.html again from its files."""
+    from imperfed.report import write_report
+    from imperfed.results.folder import RunFolder
+
+    typer.echo(write_report(RunFolder.open(folder)))

@@ -1,0 +1,33 @@
+"""Where commands print: the console, the progress of runs, and JSON alone on stdout."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from imperfed.experiments.progress import Show
+
+
+def console(stderr: bool = False) -> Console:
+    """Return the console of a command."""
+    from rich.console import Console
+
+    # No markup and no emoji codes: paths and class names are printed unchanged.
+    return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False)
+
+
+def progress(json: bool = False) -> Show:
+    """Return what shows progress: on stderr where stdout is for JSON."""
+    from imperfed.experiments.progress import Show
+
+    return Show(console(stderr=json))
+
+
+def stdout_for(json: bool) -> AbstractContextManager[None]:
+    """Keep stdout for JSON, or leave it as it is."""
+    from imperfed.cli.streams import stdout_to_stderr
+
+    return stdout_to_stderr() if json else nullcontext()

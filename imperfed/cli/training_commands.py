@@ -1,0 +1,174 @@
+"""The commands that train: run, compare, reproduce, resume."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from imperfed.cli import completion, site_commands
+from imperfed.cli.options import (
+    Alone,
+    Budget,
+    Data,
+    Device,
+    Jobs,
+    JsonOnly,
+    Method,
+    Model,
+    Out,
+    Rounds,
+    Seed,
+    Seeds,
+    Set,
+    Track,
+    Workers,
+)
+from imperfed.cli.screen import progress, stdout_for
+from imperfed.cli.typed_words import configs, given, seed_numbers, sources_of, words_of
+
+DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
+
+
+def run(
+    what: Method = None,
+    data: Data = "",
+    rounds: Rounds = None,
+    model: Model = None,
+    seed: Seed = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
+    track: Track = None,
+    budget: Budget = None,
+    out: Out = Path("runs"),
+    json: JsonOnly = False,
+) -> None:
+    """Train a method; without its name, search for the best model that can be had (`auto`).
+
+    Without --data either: a demo with candidate sets on handwritten digits, beside three references.
+    """
+    words = words_of(settings, rounds=rounds, model=model, device=device, workers=workers, track=track)
+    words |= given(data=data or None)
+    if what is None and not data:
+        _compare(DEMO, [seed or 0], words, out, json=json)
+        return
+    from imperfed.cli.tables import run_table
+    from imperfed.experiments.auto.run import start_any
+
+    file, words = sources_of(what or "auto", words | given(seed=seed, budget=budget))
+    show = progress(json)
+    with stdout_for(json), show.interruptible():
+        folder, summary = start_any(file, words, out, show.watch())
+    run_table(show.console, summary, folder.path)
+    if json:
+        typer.echo(summary.to_json())
+
+
+def compare(
+    methods: Annotated[
+        str,
+        typer.Argument(
+            help="Names with their settings, comma-separated: 'fedprox mu=1, fedavg'; or a study.toml.",
+            autocompletion=completion.several_methods,
+        ),
+    ],
+    data: Data = "",
+    seeds: Seeds = "0",
+    rounds: Rounds = None,
+    model: Model = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006
+    track: Track = None,
+    jobs: Jobs = 0,
+    alone: Alone = True,
+    out: Out = Path("runs"),
+    json: JsonOnly = False,
+) -> None:
+    """Train several methods on the same splits and print one table."""
+    numbers = seed_numbers(seeds)
+    words = words_of(settings, rounds=rounds, model=model, device=device, workers=workers, track=track)
+    words |= given(data=data or None)
+    if methods.endswith(".toml"):
+        from imperfed.experiments.study import read_study
+
+        study = read_study(methods)
+        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs, json, alone)
+        return
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    _compare(names, numbers, words, out, jobs=jobs, json=json, alone=alone)
+
+
+def reproduce(
+    study: Annotated[
+        str,
+        typer.Argument(
+            help="A paper's table, such as pfedpll/table-4.2 (see `list studies`).", autocompletion=completion.studies
+        ),
+    ],
+    only: Annotated[str, typer.Option("--only", help="Datasets of the table, comma-separated; empty: all.")] = "",
+    seeds: Seeds = "0,1,2",
+    rounds: Rounds = None,
+    device: Device = None,
+    workers: Workers = None,
+    settings: Set = [],  # noqa: B006
+    jobs: Jobs = 0,
+    out: Out = Path("runs"),
+) -> None:
+    """Reproduce a paper's table: the paper's figures, ours, and the difference."""
+    from imperfed.experiments.reproduce import chosen, markdown
+    from imperfed.experiments.reproduce import reproduce as make
+
+    wanted, datasets = chosen(study, [data.strip() for data in only.split(",") if data.strip()])
+    words = words_of(settings, rounds=rounds, device=device, workers=workers)
+    numbers, show = seed_numbers(seeds), progress()
+    with show.interruptible():
+        folder, parts = make(wanted, datasets, numbers, lambda own: configs(own | words), out, show.watch, jobs)
+    show.console.print(markdown(wanted, parts, numbers))
+    show.console.print(f"written\n  {folder / 'table.md'}\n  {folder / 'results.json'}")
+
+
+def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")], track: Track = None) -> None:
+    """Continue a run that was interrupted or killed; the models are the same as those of an uninterrupted run."""
+    from imperfed.cli.tables import run_table
+    from imperfed.experiments.auto.run import resume as continue_run
+    from imperfed.results.folder import RunFolder
+
+    opened, show = RunFolder.open(folder), progress()
+    summary = opened.summary()
+    if summary is None and (folder / "serve.json").exists():
+        site_commands.serve_on(opened)
+        return
+    if summary is not None:
+        show.console.print(f"{folder}: this run has already ended")
+    else:
+        with show.interruptible():
+            summary = continue_run(opened, show.watch(), track=track or "")
+    run_table(show.console, summary, folder)
+
+
+def _compare(
+    names: Sequence[str],
+    seeds: list[int],
+    words: dict[str, Any],
+    out: Path,
+    paper: dict[str, float] | None = None,
+    jobs: int = 0,
+    json: bool = False,
+    alone: bool = False,
+) -> None:
+    from imperfed.cli.tables import compare_table
+    from imperfed.experiments.comparison import compare as compare_methods
+    from imperfed.experiments.experiment import load_data
+    from imperfed.experiments.parallel import ParallelRuns
+
+    config, show = configs(words), progress(json)
+    with stdout_for(json), show.interruptible(), ParallelRuns(jobs) as processes:
+        load = load_data if alone else None
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes, load)
+    compare_table(show.console, lines, seeds, folder)
+    if json:
+        typer.echo((folder / "results.json").read_text(encoding="utf-8"))

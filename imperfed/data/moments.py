@@ -1,0 +1,119 @@
+"""What a site reports about its inputs: counts, sums, sums of squares and, where blanks are filled, quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imperfed.core.batch import Tree
+
+FEWEST = 10
+"""The fewest rows whose sums may leave a site."""
+LEVELS = torch.arange(1, 20) / 20
+"""The quantiles that a site reports of a column: without its extremes, which are values of single rows."""
+SAMPLE = 2048
+"""The number of rows, evenly spread, from which the usual range of a column is taken."""
+TAIL = 0.05
+BEYOND_REASON = 1000.0
+"""How many times the range of a site's middle 90 % a number may be away from its median before it is a mistake."""
+BEYOND_CONSTANT = 1e6
+"""The same for columns with one value in nearly all rows, in units of that value or 1."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The number of values per feature, their sum and their sum of squares."""
+
+    n: Tensor
+    total: Tensor
+    squares: Tensor
+    mistakes: Tensor
+    """The number of values that were left out because they are beyond reason; 0-dimensional."""
+    quantiles: Tensor
+    """[columns whose blanks are filled by their median, levels]; empty without such columns."""
+    known: Tensor
+    """The number of values behind each row of `quantiles`."""
+
+    @classmethod
+    def of(cls, x: Tensor) -> Moments:
+        """Return the sums of a table per column, and of images per channel over all pixels."""
+        if x.ndim == 2:
+            x = x.double()
+            return cls._sums(torch.full(x.shape[1:], len(x)), x.sum(0), x.square().sum(0))
+        over, pixels = (0, *range(2, x.ndim)), x[:1, :1].numel()
+        total, squares = (t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (x, x.square()))
+        return cls._sums(torch.tensor(len(x) * pixels), total, squares)
+
+    @classmethod
+    def _sums(cls, n: Tensor, total: Tensor, squares: Tensor, mistakes: int = 0) -> Moments:
+        quantiles = torch.empty(0, len(LEVELS), dtype=torch.float64)
+        return cls(n, total, squares, torch.tensor(mistakes), quantiles, torch.empty(0, dtype=torch.int64))
+
+    @classmethod
+    def of_table(cls, x: Tensor, medians: Sequence[int] = ()) -> Moments:
+        """Return the sums of a table that may have blanks (NaN), without numbers that are beyond reason.
+
+        `medians`: the columns whose quantiles are reported. Of a column with blanks nothing is reported unless at
+        least `FEWEST` of its values are known.
+        """
+        mistakes = beyond_reason(x)
+        counted = ~(mistakes | x.isnan())
+        if counted.all():
+            moments = cls.of(x)
+        else:
+            counted &= ~(x.isnan().any(0) & (counted.sum(0) < FEWEST))
+            values = torch.where(counted, x, 0.0).double()
+            moments = cls._sums(counted.sum(0), values.sum(0), values.square().sum(0), int(mistakes.sum()))
+        places = list(medians)
+        if not places:
+            return moments
+        quantiles = torch.stack([_quantiles(x[:, place][counted[:, place]].double()) for place in places])
+        return replace(moments, quantiles=quantiles, known=moments.n[places])
+
+    def tree(self) -> Tree:
+        """Return the numbers as they are sent."""
+        tree = {"count": self.n, "sum": self.total, "square": self.squares, "mistakes": self.mistakes}
+        return tree | ({"quantiles": self.quantiles, "known": self.known} if len(self.known) else {})
+
+    @classmethod
+    def of_tree(cls, tree: Tree) -> Moments:
+        """Return the moments that a site sent."""
+        moments = cls._sums(tree["count"], tree["sum"], tree["square"], int(tree["mistakes"]))
+        if "quantiles" not in tree:
+            return moments
+        return replace(moments, quantiles=tree["quantiles"], known=tree["known"])
+
+
+def _quantiles(values: Tensor) -> Tensor:
+    """Return the values at all levels; zeros without any."""
+    if not len(values):
+        return torch.zeros(len(LEVELS), dtype=torch.float64)
+    ordered = values.sort().values
+    return ordered[(LEVELS * (len(ordered) - 1)).round().long()]
+
+
+def beyond_reason(x: Tensor) -> Tensor:
+    """Return which cells of a table are so far from a column's other values that they can only be mistakes."""
+    if len(x) < 3:
+        return torch.zeros_like(x, dtype=torch.bool)
+    middle, reach = usual_range(x)
+    reach = torch.where(reach > 0, BEYOND_REASON * reach, BEYOND_CONSTANT * middle.abs().clamp(min=1.0))
+    return (x - middle).abs() > reach
+
+
+def usual_range(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the median of every column, and the range of the middle 90 % of its rows, from a sample of them.
+
+    A single extreme value never counts, however few the rows are. Columns without values have neither.
+    """
+    sample = np.ascontiguousarray(x[:: -(-len(x) // SAMPLE)].numpy().T)
+    sample.sort(1)  # NaN is last
+    last = np.maximum((~np.isnan(sample)).sum(1) - 1, 0)
+    tail = np.minimum(np.maximum(np.ceil(TAIL * last), 1), last // 2).astype(np.int64)
+    columns = np.arange(len(sample))
+    low, middle, high = (torch.from_numpy(sample[columns, at]) for at in (tail, last // 2, last - tail))
+    return middle, high - low

@@ -1,0 +1,38 @@
+"""Posterior repair: which labels are wrong, and what they should be, from features and the labels themselves.
+
+A method of imperfed's own. With clean rows at the server it is called B1 below, without them B2.
+
+1. Axes: the sites' features are standardised and turned to their leading directions, all sites together.
+2. Probe: logistic regression on these coordinates, in five folds, so that a row's logits never come from itself.
+3. Noise: an EM algorithm finds the noise T that all sites share, then each site its own noise J_k near it. A row's
+   posterior Q(y) weighs what its features say, R(y), by how often its site gives class y the label that the row has.
+4. The probe is fitted again to the posteriors: twice with clean rows (the first fit is on these alone), else three
+   times (the first fit is on the labels as given).
+5. Gate, at the site: a label is changed to the most probable class only where that leads by enough. With clean rows
+   the sites and the server measure how many right labels a gate would harm; without, a site where little seems wrong
+   is left alone.
+
+    symbol                where it lives             does it travel
+    x, z, a               axes.py, Eqs. 1-3          stay at the site; sums over its rows up
+    mu, sd, V             axes.py, Eqs. 1-2          down
+    W                     cross_fit.py, Eqs. 4-7     down; gradient sums up
+    p, R, tau             noise_model.py, Eq. 8      stay at the site; sums of p up; tau and mean p down
+    T, pi                 noise_model.py, Eqs. 9-11  down; expected counts N up
+    J_k, Q, lead          noise_model.py, Eqs. 12-18 stay at the site
+    likelihoods           noise_model.py, Eq. 17     up, one sum for each of 12 temperatures (B2)
+    net_k(h)              gates.py, Eqs. 19-24       up, 41 numbers (B1); before: R of the clean rows down
+    labels                posterior.py, Eqs. 24, 26  stay at the site, as given and as decided
+
+    file              part of the method
+    posterior.py      the settings, the order of the exchanges, the decision
+    axes.py           moments and directions
+    cross_fit.py      the probe
+    noise_model.py    temperature, noise, posterior
+    gates.py          which leads suffice
+
+Everything is float64, on one thread per site: the same bits in one process and over messages.
+"""
+
+from imperfed.repairs.posterior.posterior import PosteriorRepair
+
+__all__ = ["PosteriorRepair"]

@@ -1,0 +1,99 @@
+"""Posterior repair as a whole: its settings, the exchanges between server and sites, and their result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from imperfed.core.batch import Tree
+from imperfed.core.components import LabelDecision, Repair
+from imperfed.core.context import ServerView, SiteView
+from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Query
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Exact, Labels, Probabilities
+from imperfed.repairs.posterior.axes import Axes
+from imperfed.repairs.posterior.cross_fit import CrossFit
+from imperfed.repairs.posterior.gates import THRESHOLDS, LeadGate, threshold
+from imperfed.repairs.posterior.noise_model import NoiseModel, leads
+
+ROUNDS_WITH_CLEAN, ROUNDS_WITHOUT = 2, 3
+"""How often the probe is fitted on the sites' rows."""
+KEPT, CHANGED, DOUBTED, LEFT_ALONE = range(4)
+"""Why a label is what it is."""
+REASONS = (
+    "the most probable label",
+    "{} is more probable",
+    "{} is more probable, but not by enough",
+    "{} is more probable, but this site is left alone",
+)
+
+
+@dataclass(frozen=True)
+class PosteriorRepair(Repair):
+    """Labels changed where their posterior says so, with or without clean rows at the server; made to do no harm."""
+
+    name: ClassVar[str] = "posterior"
+    labels: ClassVar[type[Labels]] = Exact
+    reference: ClassVar[bool] = True
+    same_bits: ClassVar[bool] = True
+    clean_rows: Literal["auto", "ignore"] = "auto"  # auto: use the server's clean rows where it has any
+    features: str = "auto"  # phi: raw, hog, efficientnet-lite0, module:function
+
+    def check(self, federation: Federation) -> None:
+        """Refuse data that cannot be repaired, before anything is sent."""
+        if not isinstance(federation.labels, Exact):
+            raise UsageError(f"repair {self.name} corrects exact labels; the sites hold {federation.labels.kind}")
+        if self.features == "pca":
+            raise UsageError("repair posterior finds directions of its own: set repair.features = raw instead of pca")
+
+    def uses(self, trusted: bool) -> bool:
+        """Return whether clean rows are used (B1), given whether the server has any."""
+        return trusted and self.clean_rows == "auto"
+
+    def init_server(self, context: ServerView) -> Tree:
+        """Return the features of the server's clean rows, where they are used."""
+        return Axes(self.features).init_server(context) if self.uses(context.trusted is not None) else {}
+
+    def exchanges(self, classes: tuple[str, ...], trusted: bool) -> tuple[Query, ...]:
+        """Return all exchanges but the last."""
+        axes, fit = Axes(self.features), CrossFit(self.features, len(classes))
+        clean = self.uses(trusted)
+        estimate = NoiseModel(len(classes), clean).exchanges()
+        begin = (*axes.exchanges(), fit.opening())
+        if clean:
+            again = (*fit.exchanges(), *estimate) * ROUNDS_WITH_CLEAN
+            return (*begin, *estimate, *again, *LeadGate().exchanges())
+        return *begin, *(*fit.exchanges(), *estimate) * ROUNDS_WITHOUT
+
+    def send_findings(self, server: Tree, site: int) -> Tree:
+        """Return the number of the threshold that was chosen, with clean rows."""
+        return {"h": server["h"]} if "h" in server else {}
+
+    def decide(self, classes: tuple[str, ...], site: SiteView) -> LabelDecision:
+        """Change the labels whose lead is above the threshold, Eqs. 24 and 26."""
+        Q, g = site.memory["Q"], site.labels.values
+        noise = float((1 - Q.gather(1, g[:, None])).mean())
+        if "h" in site.down:
+            chosen = int(site.down["h"])
+            h = THRESHOLDS[chosen] if site.memory["net"][chosen] > 0 else torch.inf
+        else:
+            h = threshold(noise)
+        lead, best = leads(Q, g), Q.argmax(1)
+        changed = lead > h
+        why = torch.where(best == g, KEPT, LEFT_ALONE if h == torch.inf else DOUBTED).masked_fill(changed, CHANGED)
+        decided = torch.where(changed, best, g)
+        confidence = Q.gather(1, decided[:, None]).flatten().float()
+        return LabelDecision(decided, confidence, why, noise, Q, site.memory["J"])
+
+    def gives(self, wanted: type[Labels]) -> type[Labels]:
+        """Return probabilities where training asks for them."""
+        return Probabilities if wanted is Probabilities else Exact
+
+    def reasons(self, classes: tuple[str, ...], decision: LabelDecision) -> tuple[str, ...]:
+        """Return why each label is what it is, in words."""
+        assert decision.posterior is not None
+        names = [classes[c] for c in decision.posterior.argmax(1).tolist()]
+        return tuple(REASONS[w].format(c) for w, c in zip(decision.why.tolist(), names, strict=True))
