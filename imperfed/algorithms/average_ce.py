@@ -12,7 +12,7 @@ Departs from the paper in: nothing; it has no paper of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,6 +30,7 @@ class AverageCE(Objective):
     """The mean cross-entropy over the candidates, each treated as the label."""
 
     name: ClassVar[str] = "average-ce"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     labels: ClassVar[type[Candidates]] = Candidates
     reference: ClassVar[bool] = True
 

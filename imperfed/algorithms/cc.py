@@ -12,7 +12,7 @@ Departs from the paper in: nothing known. The sum is computed in log space, so t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -30,6 +30,7 @@ class CC(Objective):
     """Minus the log probability of the whole candidate set; a set of all classes gives no gradient."""
 
     name: ClassVar[str] = "cc"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     labels: ClassVar[type[Candidates]] = Candidates
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:

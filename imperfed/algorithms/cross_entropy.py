@@ -9,7 +9,7 @@ Source: standard; there is no paper to depart from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ class CrossEntropy(Objective):
     """Cross-entropy that trusts every label."""
 
     name: ClassVar[str] = "cross-entropy"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     labels: ClassVar[type[Exact]] = Exact
     reference: ClassVar[bool] = True
 

@@ -11,8 +11,9 @@ The defaults of `Algorithm` are FedAvg: this file only names them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from imperfed.core.algorithm import Algorithm
 
@@ -22,3 +23,4 @@ class FedAvg(Algorithm):
     """Local steps, then the mean of the models weighted by n_k. The objective decides which labels it learns from."""
 
     name: ClassVar[str] = "fedavg"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}

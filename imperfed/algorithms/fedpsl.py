@@ -21,6 +21,7 @@ Adam); weight decay, which the paper does not use, acts on the two outer steps o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -43,6 +44,7 @@ class FedPSL(Algorithm):
     """For classes annotated at some sites only: a head merged class by class, features learned by a meta-gradient."""
 
     name: ClassVar[str] = "fedpsl"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     made_for: ClassVar[type[Labels] | None] = Annotated
     tdma: bool = True  # task-dependent model aggregation, Eq. 9
     tadl: bool = True  # task-agnostic decoupling learning, Alg. 1

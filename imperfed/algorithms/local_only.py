@@ -6,8 +6,9 @@ w_k       personal weights            never
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from imperfed.core.algorithm import Algorithm
 
@@ -17,6 +18,7 @@ class LocalOnly(Algorithm):
     """Training at every site alone: no weight leaves its site, and nothing is merged."""
 
     name: ClassVar[str] = "local-only"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
 
     def is_personal(self, name: str) -> bool:
         return True

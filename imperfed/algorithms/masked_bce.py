@@ -19,7 +19,7 @@ annotated. Weights of positives are not clamped, however rare a class is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,6 +38,7 @@ class MaskedBCE(Objective):
     """Binary cross-entropy of every annotated class; the others are left out. 0 where nothing is annotated."""
 
     name: ClassVar[str] = "masked-bce"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {"balance": (True, False)}
     labels: ClassVar[type[Annotated]] = Annotated
     reference: ClassVar[bool] = True
     balance: bool = True  # positives have weight N_neg / N_pos of their class at their site; otherwise 1

@@ -18,7 +18,7 @@ Ablations: `lci=false`; `kl=false`; another `objective` instead of the triplet l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -78,6 +78,7 @@ class PFedPLL(Algorithm):
     """Shared representation, personal relation module (LCI), triplet loss (LCP), KL-scored aggregation."""
 
     name: ClassVar[str] = "pfedpll"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     objective: Objective | None = LCP()
     lci: bool = True  # twin modules with the correlation layer, Sec. 3.2
     kl: bool = True  # Alg. 2; otherwise n_k / n

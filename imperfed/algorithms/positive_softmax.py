@@ -9,7 +9,7 @@ Source: standard; there is no paper to depart from. In the softmax all classes c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ class PositiveSoftmax(Objective):
     """The mean cross-entropy over an example's positives; 0 where it has none."""
 
     name: ClassVar[str] = "positive-softmax"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     labels: ClassVar[type[Positives]] = Positives
     reference: ClassVar[bool] = True
 

@@ -14,7 +14,7 @@ logarithm is taken by log-softmax.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -31,6 +31,7 @@ class PRODEN(Objective):
     """Cross-entropy weighted by the confidences from the last forward pass over the example."""
 
     name: ClassVar[str] = "proden"
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     labels: ClassVar[type[Candidates]] = Candidates
 
     def init_rows(self, labels: Candidates) -> Tree:

@@ -52,12 +52,14 @@ def compare(
     *,
     jobs: int = 1,
     progress: bool | None = None,
+    alone: bool = True,
     **keywords: Any,
 ) -> Comparison:
     """Train several methods on the same splits, once per seed; methods, data and settings are those of `run`.
 
     `jobs`: how many seeds run in parallel, each in a process of its own. Such processes read the data themselves and
     import what they run, so neither rows in memory nor classes of a notebook can be used there.
+    `alone`: whether models that sites fit alone with scikit-learn are measured beside the methods.
     """
     if isinstance(methods, str):
         raise UsageError(f"methods={methods!r}: one text; hand over a list of names, such as ['pfedpll', 'fedavg']")
@@ -76,8 +78,9 @@ def compare(
         return resolved
 
     with watching(progress, None, guessed(rows)) as watch, _processes(rows, jobs) as processes:
+        load = (lambda config: loaded(rows, config)[0] or experiment.load_data(config)) if alone else None
         folder, lines = comparison.compare(
-            list(titled), seeds, config, as_path(out, "out"), lambda: watch, processes=processes
+            list(titled), seeds, config, as_path(out, "out"), lambda: watch, processes=processes, alone=load
         )
     return Comparison(folder, tuple(lines))
 

@@ -25,6 +25,7 @@ from imperfed.data.scale import Scale
 from imperfed.experiments.experiment import load_net
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.results.folder import RunFolder
+from imperfed.results.mixture import read_mixture
 from imperfed.results.predict import as_inputs, check_inputs, predictions, whose
 from imperfed.results.summary import Summary
 
@@ -159,7 +160,8 @@ class RunResult:
         model, scaled = self.model(site), self._scale()(x)
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
-        return KINDS[self.summary.facts.labels].probabilities(logits)
+        kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
+        return kind.probabilities(logits) if mixture is None else mixture.probabilities(logits, scaled, kind)
 
     def _scale(self) -> Scale:
         """Return how inputs were standardised."""

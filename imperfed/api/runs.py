@@ -24,8 +24,7 @@ from imperfed.api.watching import OnRound, watching
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError
 from imperfed.core.objective import Objective
-from imperfed.experiments import experiment
-from imperfed.experiments.config import resolve
+from imperfed.experiments.auto import run as runs
 from imperfed.models import ModelSpec, build
 from imperfed.results.folder import RunFolder
 
@@ -36,7 +35,7 @@ Model = str | nn.Module | Callable[..., nn.Module]
 
 
 def run(
-    method: str | Algorithm | Objective | type[Algorithm] | type[Objective],
+    method: str | Algorithm | Objective | type[Algorithm] | type[Objective] = "auto",
     data: Any = "digits",
     out: str | Path = "runs",
     *,
@@ -46,7 +45,7 @@ def run(
     on_round: OnRound | None = None,
     **keywords: Any,
 ) -> RunResult:
-    """Train one method in a new folder below `out`, and return its result.
+    """Train one method in a new folder below `out`, and return its result; `auto` searches for the best one.
 
     `method` and `objective`: a name, `package.module:Class`, an instance or a class; likewise the keywords `repair`,
     `attack`, `defence`, `partition`, `candidates`, `noise` and `annotates`. `model`: a name, `package.module:function`,
@@ -63,9 +62,10 @@ def run(
     """
     objects, words = split_objects({"method": method, "model": model, "objective": objective, **keywords})
     rows, name, settings = prepared(data, words)
-    config = resolve(words={"data": name, **settings}, objects=objects)
     with watching(progress, on_round, guessed(rows)) as watch:
-        folder, summary = experiment.start(config, as_path(out, "out"), watch, *loaded(rows, config))
+        folder, summary = runs.start_any(
+            None, {"data": name, **settings}, as_path(out, "out"), watch, lambda config: loaded(rows, config), objects
+        )
     return RunResult(folder.path, summary, objects)
 
 
@@ -89,7 +89,7 @@ def resume(
     config = opened.config(objects)
     federated = None if data is None else again(opened, data, rows, config)
     with watching(progress, on_round) as watch:
-        return RunResult(opened.path, experiment.resume(opened, watch, federated, objects, track), objects)
+        return RunResult(opened.path, runs.resume(opened, watch, federated, objects, track), objects)
 
 
 def load(folder: str | Path, **objects: Any) -> RunResult:

@@ -18,6 +18,10 @@ Data = Annotated[
     ),
 ]
 Rounds = Annotated[int | None, typer.Option("--rounds", help="Number of rounds.")]
+Budget = Annotated[float | None, typer.Option("--budget", help="auto: minutes that the search may take; default 5.")]
+Alone = Annotated[
+    bool, typer.Option("--alone/--no-alone", help="Measure models that sites fit alone (scikit-learn) beside them.")
+]
 Model = Annotated[
     str | None,
     typer.Option("--model", help="A model's name, or your own as module:function.", autocompletion=completion.models),

@@ -14,7 +14,7 @@ from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
 from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
 from imperfed.evaluation.fairness import FAIR
-from imperfed.experiments.comparison import Line, best, further, labels_title, unlike
+from imperfed.experiments.comparison import ABOUT_ALONE, ALONE, Line, best, brought, further, labels_title, unlike
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many
 from imperfed.results.defence import sentences
@@ -33,6 +33,8 @@ def per_cent(fraction: float | None) -> str:
 
 def run_table(console: Console, summary: Summary, folder: Path) -> None:
     """Print a finished run, site by site, and the paths of what it wrote."""
+    if summary.auto:
+        console.print(summary.auto.sentence(), style="bold")
     if not summary.personal.n and summary.common:  # sites without test sets, of which there may be thousands
         rows = sum(row.train for row in summary.sites)
         console.print(f"{heading(summary)}: {len(summary.sites)} sites, {rows} training rows")
@@ -70,7 +72,8 @@ def sentences_of(summary: Summary) -> Iterator[str]:
 
 def heading(summary: Summary) -> str:
     """Return which method was run on which data, and for how many rounds."""
-    return f"{summary.title} on {summary.data}, {many(summary.rounds, 'round')}"
+    title = f"auto: {summary.title}" if summary.auto else summary.title
+    return f"{title} on {summary.data}, {many(summary.rounds, 'round')}"
 
 
 def sites_table(console: Console, summary: Summary) -> None:
@@ -165,13 +168,24 @@ def fairness_lines(summary: Summary) -> list[str]:
 
 def written(console: Console, folder: Path) -> None:
     """Print the paths of a run's main results."""
-    for name in ("report.html", "summary.json", "metrics.jsonl", "models", "labels", "suspicions.parquet"):
+    for name in (
+        "report.html",
+        "summary.json",
+        "metrics.jsonl",
+        "trials.json",
+        "models",
+        "alone",
+        "labels",
+        "suspicions.parquet",
+    ):
         if (folder / name).exists():
             console.print(f"  {folder / name}")
 
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
     """Print methods side by side, the best in bold, what each of them is, and the paths of what was written."""
+    if sentence := brought(lines):
+        console.print(sentence, style="bold")
     top = best(lines)
     columns = {
         "method": [line.method for line in lines],
@@ -198,7 +212,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
         console.print(f"diverged: {reason}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
-        console.print(f"{part}: {about(catalogue()[part])}")
+        console.print(f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
     console.print("Written:")
     for path in sorted(folder.iterdir()):
         console.print(f"  {path / 'report.html' if path.is_dir() else path}")

@@ -10,6 +10,8 @@ import typer
 
 from imperfed.cli import completion, site_commands
 from imperfed.cli.options import (
+    Alone,
+    Budget,
     Data,
     Device,
     Jobs,
@@ -25,7 +27,7 @@ from imperfed.cli.options import (
     Workers,
 )
 from imperfed.cli.screen import progress, stdout_for
-from imperfed.cli.typed_words import config_of, configs, given, seed_numbers, words_of
+from imperfed.cli.typed_words import configs, given, seed_numbers, sources_of, words_of
 
 DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
 
@@ -40,22 +42,26 @@ def run(
     workers: Workers = None,
     settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
     track: Track = None,
+    budget: Budget = None,
     out: Out = Path("runs"),
     json: JsonOnly = False,
 ) -> None:
-    """Train one method. Without a name: a demo with candidate sets on handwritten digits, beside three references."""
+    """Train a method; without its name, search for the best model that can be had (`auto`).
+
+    Without --data either: a demo with candidate sets on handwritten digits, beside three references.
+    """
     words = words_of(settings, rounds=rounds, model=model, device=device, workers=workers, track=track)
     words |= given(data=data or None)
-    if what is None:
+    if what is None and not data:
         _compare(DEMO, [seed or 0], words, out, json=json)
         return
-    config = config_of(what, words | given(seed=seed))
     from imperfed.cli.tables import run_table
-    from imperfed.experiments.experiment import start
+    from imperfed.experiments.auto.run import start_any
 
+    file, words = sources_of(what or "auto", words | given(seed=seed, budget=budget))
     show = progress(json)
     with stdout_for(json), show.interruptible():
-        folder, summary = start(config, out, show.watch())
+        folder, summary = start_any(file, words, out, show.watch())
     run_table(show.console, summary, folder.path)
     if json:
         typer.echo(summary.to_json())
@@ -78,6 +84,7 @@ def compare(
     settings: Set = [],  # noqa: B006
     track: Track = None,
     jobs: Jobs = 0,
+    alone: Alone = True,
     out: Out = Path("runs"),
     json: JsonOnly = False,
 ) -> None:
@@ -89,10 +96,10 @@ def compare(
         from imperfed.experiments.study import read_study
 
         study = read_study(methods)
-        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs, json)
+        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs, json, alone)
         return
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    _compare(names, numbers, words, out, jobs=jobs, json=json)
+    _compare(names, numbers, words, out, jobs=jobs, json=json, alone=alone)
 
 
 def reproduce(
@@ -127,7 +134,7 @@ def reproduce(
 def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")], track: Track = None) -> None:
     """Continue a run that was interrupted or killed; the models are the same as those of an uninterrupted run."""
     from imperfed.cli.tables import run_table
-    from imperfed.experiments import experiment
+    from imperfed.experiments.auto.run import resume as continue_run
     from imperfed.results.folder import RunFolder
 
     opened, show = RunFolder.open(folder), progress()
@@ -139,7 +146,7 @@ def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")], trac
         show.console.print(f"{folder}: this run has already ended")
     else:
         with show.interruptible():
-            summary = experiment.resume(opened, show.watch(), track=track or "")
+            summary = continue_run(opened, show.watch(), track=track or "")
     run_table(show.console, summary, folder)
 
 
@@ -151,14 +158,17 @@ def _compare(
     paper: dict[str, float] | None = None,
     jobs: int = 0,
     json: bool = False,
+    alone: bool = False,
 ) -> None:
     from imperfed.cli.tables import compare_table
     from imperfed.experiments.comparison import compare as compare_methods
+    from imperfed.experiments.experiment import load_data
     from imperfed.experiments.parallel import ParallelRuns
 
     config, show = configs(words), progress(json)
     with stdout_for(json), show.interruptible(), ParallelRuns(jobs) as processes:
-        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes)
+        load = load_data if alone else None
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes, load)
     compare_table(show.console, lines, seeds, folder)
     if json:
         typer.echo((folder / "results.json").read_text(encoding="utf-8"))

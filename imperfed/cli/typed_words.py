@@ -40,12 +40,17 @@ def assigned(assignments: Sequence[str]) -> dict[str, str]:
 
 def config_of(what: str, words: dict[str, str]) -> Config:
     """Return the settings of a run from a method's name or an experiment file, and words."""
-    from imperfed.experiments.config import read, resolve
+    from imperfed.experiments.config import resolve
+
+    return resolve(*sources_of(what, words))
+
+
+def sources_of(what: str, words: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the sections of an experiment file, if `what` is one, and the words, which name the method otherwise."""
+    from imperfed.experiments.config import read
 
     path = Path(what)
-    if path.suffix == ".toml":
-        return resolve(read(path), words)
-    return resolve(words={"method": what} | words)
+    return (read(path), words) if path.suffix == ".toml" else ({}, {"method": what} | words)
 
 
 def seed_numbers(seeds: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -34,6 +35,8 @@ class Algorithm:
     """Whether all sites' rows are pooled before training: a reference that is out of reach in practice."""
     made_for: ClassVar[type[Labels] | None] = None
     """The kind of labels the method was designed for, where its objective does not say so."""
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = None
+    """What `auto` tries of the method's own settings, {} being its defaults; None: `auto` leaves the method out."""
     overridden: ClassVar[frozenset[str]] = frozenset()
     """The hooks that the class overrides."""
     objective: Objective | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,6 +22,8 @@ class Objective(ABC):
     labels: ClassVar[type[Labels]]
     reference: ClassVar[bool] = False
     """Whether it is the default for this kind of labels."""
+    auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = None
+    """What `auto` tries of the objective's settings, {} being its defaults; None: `auto` leaves the objective out."""
     row_independent: ClassVar[bool] = True
     """Whether an example's loss and memory depend on the network's output for it alone, not on its batch."""
 

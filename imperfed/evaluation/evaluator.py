@@ -13,12 +13,14 @@ from torch import Tensor
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
-from imperfed.core.network import Net
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.fairness import Between, FairnessSummary
+from imperfed.evaluation.paired import Difference, over_rows, paired_difference
 
 Scores = dict[str, tuple[float, int]]
 """Figures by name, each with the number of test rows."""
+Predictor = Callable[[Tensor], Tensor]
+"""A model, from inputs to logits."""
 Metric = Callable[[Tensor, Tensor], float]
 """A figure from logits and true labels."""
 
@@ -254,7 +256,7 @@ class Evaluator:
         """Return the figures that suit the truth; without test sets at the sites, a short list of classes counts."""
         return RANKED if y.ndim > 1 and not self.sites else _metrics(y)
 
-    def site(self, site: int, net: Net) -> Scores:
+    def site(self, site: int, net: Predictor) -> Scores:
         """Return the figures of a network on the test set of one site."""
         x, y, groups = self.oracle.test_x[site], self.oracle.test_y[site], self.oracle.test_group
         logits = _logits(net, x)
@@ -263,7 +265,7 @@ class Evaluator:
             fair = self.between.scores(x.cpu(), y, logits.argmax(1), groups[site] if groups else None)
         return self._scores(logits, y, None if self.annotated is None else self.annotated[site]) | fair
 
-    def common(self, net: Net) -> Scores:
+    def common(self, net: Predictor) -> Scores:
         """Return the figures of a network on the common test set; empty if there is none.
 
         Figures on validation rows, by which settings are chosen, have a prefix.
@@ -290,7 +292,21 @@ class Evaluator:
             scores[NEVER_ANNOTATED] = float(areas[anybody & ~own].nanmean()), n
         return scores
 
-    def by_class(self, site: int, net: Net) -> Tensor:
+    def compare(self, ours: Sequence[Predictor], theirs: Sequence[Predictor], seed: int) -> Difference | None:
+        """Compare two models per site by the leading figure, on test rows of its own or common ones; None if none."""
+        tests = list(zip(self.oracle.test_x, self.oracle.test_y, strict=True))
+        if not tests and self.oracle.common_x is not None and self.oracle.common_y is not None:
+            tests = [(self.oracle.common_x, self.oracle.common_y)] * len(ours)
+        sites = []
+        for (x, y), first, second in zip(tests, ours, theirs, strict=False):
+            one, other = (over_rows(self._leading, _logits(model, x), y) for model in (first, second))
+            sites.append((len(y), one, other))
+        return paired_difference(sites, seed, self.one_test or not self.sites)
+
+    def _leading(self, logits: Tensor, y: Tensor) -> float:
+        return self._scores(logits, y)[self.metric][0]
+
+    def by_class(self, site: int, net: Predictor) -> Tensor:
         """Return the AUROC of every class on the test set of one site; NaN where undefined."""
         return class_aurocs(_logits(net, self.oracle.test_x[site]), self.oracle.test_y[site])
 
@@ -351,6 +367,6 @@ class Evaluator:
 
 
 @torch.no_grad()
-def _logits(net: Net, x: Tensor) -> Tensor:
+def _logits(net: Predictor, x: Tensor) -> Tensor:
     """Return the logits of all rows, in host memory."""
     return torch.cat([net(part) for part in x.split(1024)]).cpu()

@@ -5,18 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import statistics
+import time
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 
+import torch
+
+from imperfed.algorithms import catalogue
+from imperfed.core.algorithm import Algorithm
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import UsageError
+from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import read_declaration
+from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.paired import paired_difference
 from imperfed.evaluation.time_to_target import TargetReached
+from imperfed.experiments.auto.combinations import keeps_everything
+from imperfed.experiments.auto.reference import alone_scores
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Watch, is_own
 from imperfed.experiments.parallel import Outcome, ParallelRuns
@@ -24,6 +35,12 @@ from imperfed.results.folder import free
 from imperfed.results.summary import FilledLabels, Summary
 
 SITES = "mean over sites"
+ALONE = "alone"
+ABOUT_ALONE = "best of logistic, forest, boosting at each site, chosen on held-out rows"
+NAME_ENDS = re.compile(r"[ (+]")
+"""What follows the name of a method in its title: settings or an objective."""
+FEWEST_SITES = 3
+"""Sites' figures, over all seeds, from which an interval is drawn."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,8 @@ class Line:
     """What the figures measure."""
     given: str = ""
     """The kind of labels that the method learned from."""
+    by_site: tuple[tuple[float | None, ...], ...] = ()
+    """The figure of every site, by seed."""
 
     @property
     def mean(self) -> float:
@@ -78,10 +97,12 @@ def compare(
     watch: Callable[[], Watch],
     paper: Mapping[str, float] | None = None,
     processes: ParallelRuns | None = None,
+    alone: Callable[[Config], FederatedData] | None = None,
 ) -> tuple[Path, list[Line]]:
     """Run every method with every seed (which is also the seed of the split) in a new folder below `out`.
 
-    Without `processes`, the seeds run one after the other in this process.
+    Without `processes`, the seeds run one after the other in this process. `alone`: loads the data on which models that
+    sites fit alone are measured beside the methods; None: they are not.
     """
     if not methods:
         raise UsageError("no method was named; give comma-separated names")
@@ -95,9 +116,13 @@ def compare(
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
     ended: list[Sequence[Outcome]] = []
     lines: list[Line] = []
+    reference = AloneReference()
     for outcomes in (processes or ParallelRuns(1)).outcomes(configs, folder, watch):
         ended.append(outcomes)
         lines = [line(method, [one[m] for one in ended], paper) for m, method in enumerate(methods)]
+        if alone is not None:
+            reference.add(configs[len(ended) - 1][0], alone)
+            lines += reference.lines()
         write(folder, lines, seeds[: len(ended)])
     return folder, lines
 
@@ -133,7 +158,80 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
         any(isinstance(one, FilledLabels) for one in labels),
         over(summaries),
         next((s.facts.labels for s in summaries), ""),
+        tuple(tuple(site.value for site in s.sites) for s in summaries),
     )
+
+
+@dataclass
+class AloneReference:
+    """What sites reach alone, seed by seed."""
+
+    seeds: list[tuple[float | None, ...]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    given: str = ""
+
+    def add(self, config: Config, load: Callable[[Config], FederatedData]) -> None:
+        """Measure models that sites fit alone on the data of one seed, where that can be done."""
+        began, data = time.perf_counter(), load(config)
+        scores = alone_scores(config, data)
+        if not isinstance(scores, str):
+            self.seeds.append(tuple(figure(next(iter(site.values()))[0]) for site in scores.values()))
+            self.seconds.append(time.perf_counter() - began)
+            self.given = data.federation.labels.kind
+
+    def lines(self) -> list[Line]:
+        """Return the line of a table; none where nothing could be measured."""
+        means = [statistics.fmean(known) for one in self.seeds if (known := [v for v in one if v is not None])]
+        if not means:
+            return []
+        seconds = statistics.fmean(self.seconds)
+        return [Line(ALONE, tuple(means), (), seconds, None, given=self.given, by_site=tuple(self.seeds))]
+
+
+def brought(lines: Sequence[Line]) -> str:
+    """Return what the best federated method brought over the best that sites do alone; empty if either is missing.
+
+    The interval is a paired bootstrap over the sites of all seeds.
+    """
+    rows = [line for line in lines if line.by_site and line.values]
+    own = [line for line in rows if line.method == ALONE or at_sites_alone(line.method)]
+    federated = [line for line in rows if line.method != ALONE and may_leave(line.method)]
+    if not own or not federated:
+        return ""
+    ours, theirs = max(federated, key=lambda line: line.mean), max(own, key=lambda line: line.mean)
+    pairs = [
+        (a, b)
+        for one, other in zip(ours.by_site, theirs.by_site, strict=False)
+        for a, b in zip(one, other, strict=False)
+        if a is not None and b is not None
+    ]
+    gains = torch.tensor([a - b for a, b in pairs], dtype=torch.float64)
+    if len(gains) < FEWEST_SITES:
+        return ""
+    found = paired_difference([(len(gains), lambda rows: float(gains[rows].mean()), lambda rows: 0.0)], seed=0)
+    assert found is not None
+    interval = (
+        f"95 % interval {100 * found.low:+.1f} to {100 * found.high:+.1f} points over {len(gains)} sites' figures"
+    )
+    against = f"{ours.method} {100 * ours.mean:.1f} % against {100 * theirs.mean:.1f} % ({theirs.method})"
+    if found.low <= 0 <= found.high:
+        return f"What federating brings over the best that sites do alone is not clear: {against}; {interval}."
+    points = f"{100 * abs(found.first):.1f} points"
+    verdict = f"brought {points} over" if found.first > 0 else f"cost {points} compared with"
+    return f"Federating {verdict} the best that sites do alone: {against}; {interval}."
+
+
+def at_sites_alone(method: str) -> bool:
+    """Return whether a method of a comparison sends nothing of its model."""
+    known = catalogue().get(NAME_ENDS.split(method)[0])
+    return known is not None and issubclass(known, Algorithm) and keeps_everything(known())
+
+
+def may_leave(method: str) -> bool:
+    """Return whether a method of a comparison is federated: neither alone nor trained on pooled rows."""
+    known = catalogue().get(NAME_ENDS.split(method)[0])
+    pooled = known is not None and issubclass(known, Algorithm) and known.pools_data
+    return not pooled and not at_sites_alone(method)
 
 
 def over(summaries: Sequence[Summary]) -> str:
@@ -207,7 +305,10 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     columns["s per run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
     table = [columns, ["---"] * len(columns), *zip(*columns.values(), strict=True)]
     rows = [f"| {' | '.join(cells)} |" for cells in table]
-    return "\n".join([*rows, f"\n{caption(seeds)} {unlike(lines)}".rstrip() + "\n"])
+    first = [f"{sentence}\n"] if (sentence := brought(lines)) else []
+    about = f"{ALONE}: {ABOUT_ALONE}." if any(one.method == ALONE for one in lines) else ""
+    notes = " ".join(note for note in (caption(seeds), unlike(lines), about) if note)
+    return "\n".join([*first, *rows, f"\n{notes}\n"])
 
 
 def caption(seeds: Sequence[int]) -> str:

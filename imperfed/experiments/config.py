@@ -44,6 +44,8 @@ from imperfed.models import ModelSpec
 from imperfed.models.own import ModelObject
 from imperfed.repairs import repairs
 
+AUTO = "auto"
+"""The name under which methods and settings are searched for; it is no method itself."""
 Precision = Literal["auto", "float32", "tf32", "bf16"]
 Scalar = str | int | float | bool | tuple[int, ...]
 FIXED: dict[str, type[Any]] = {
@@ -338,6 +340,11 @@ def _fitting(preset: Mapping[str, Any], schemas: Mapping[str, type[Any]]) -> dic
 
 def _method(run: RunConfig, objects: Objects) -> tuple[type[Algorithm], type[Objective] | None]:
     """Return the algorithm and the objective chosen by name; an objective's name alone means plain averaging."""
+    if run.method == AUTO:
+        raise UsageError(
+            "auto searches among methods and runs by itself, in one process: imperfed run auto --data ...; here, name "
+            "a method, such as the one that the report of such a run names"
+        )
     method = _find("algorithm", run.method, catalogue(), objects)
     objective = _find("objective", run.objective, objectives(), objects) if run.objective else None
     if issubclass(method, Algorithm):

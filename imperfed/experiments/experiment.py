@@ -45,22 +45,25 @@ from imperfed.models.own import weights_of
 from imperfed.report import write_report
 from imperfed.results.folder import Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
+from imperfed.results.mixture import Predictor, read_mixture
 from imperfed.results.repair import write_repair
 from imperfed.results.summary import DataFacts, Summary
 from imperfed.results.tracking import Tracker, tracker_class, tracking
-from imperfed.results.write import finish_simulation, write_summary
+from imperfed.results.write import RunOutcome, finish_simulation, write_summary
 
 
 @dataclass
 class Watch:
     """Hooks of a run: called before data are prepared, at its beginning, after every round, and to ask for a stop.
 
+    `search` is told what the search before a run is doing, and the share of its work that is done.
     `stop` interrupts a run, which can be resumed; `end` makes the round its last one, with results.
     """
 
     prepare: Callable[[Config], None] = lambda config: None
     begin: Callable[[Config, FederatedData, int], None] = lambda config, data, round: None
     round: Callable[[RoundReport, float], None] = lambda report, seconds: None
+    search: Callable[[str, float], None] = lambda doing, share: None
     stop: Callable[[], bool] = lambda: False
     end: Callable[[], bool] = lambda: False
 
@@ -83,7 +86,7 @@ class Experiment:
         self.hardware.prepare()
         if config.run.track != "none":
             tracker_class(config.run.track)
-        self.at_sites, self.repair_result = _around(config, data or load_data(config))
+        self.at_sites, self.repair_result = as_trained(config, data or load_data(config))
         self.data = hold_out(self.at_sites, share_at_sites(config.split), config.run.data_seed)
         if config.method.needs_server_rows and self.data.federation.trusted is None:
             raise UsageError(f"{config.run.method} needs labelled rows at the server: {TO_TRUST}")
@@ -161,6 +164,10 @@ class Experiment:
         self.config = replace(self.config, rounds=replace(self.config.rounds, rounds=done))
         folder.write("config.toml", anywhere(self.config).toml())
 
+    def finished(self, folder: RunFolder, outcome: RunOutcome) -> RunOutcome:
+        """Return the outcome of a run that has ended, whose labels and models are written."""
+        return outcome
+
     def close(self) -> None:
         """Shut down the workers."""
         self.engine.close()
@@ -175,7 +182,7 @@ class Experiment:
             federation = self.at_sites.federation
             repair = write_repair(folder, self.config.repair.name, self.repair_result, federation, evaluator)
         outcome = finish_simulation(folder, self.engine, self.data, self.evaluator, self.config.run)
-        outcome = replace(outcome, seconds=seconds, target=target, repair=repair)
+        outcome = self.finished(folder, replace(outcome, seconds=seconds, target=target, repair=repair))
         return write_summary(folder, self.data, self.evaluator, outcome)
 
 
@@ -212,7 +219,7 @@ def load_data(config: Config) -> FederatedData:
     return federate(load(config.run.data), config.split, _labelling(config), config.run.data_seed)
 
 
-def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairResult | None]:
+def as_trained(config: Config, data: FederatedData) -> tuple[FederatedData, RepairResult | None]:
     """Return the data after adversaries have rewritten their rows and sites have repaired their labels."""
     repair_result = None
     if data.federation.elsewhere:  # remote sites do this themselves
@@ -237,7 +244,7 @@ def _around(config: Config, data: FederatedData) -> tuple[FederatedData, RepairR
 
 def held_by_sites(config: Config) -> FederatedData:
     """Return the data of a run as its sites hold them: after an attack, before any repair."""
-    return _around(replace(config, repair=None), load_data(config))[0]
+    return as_trained(replace(config, repair=None), load_data(config))[0]
 
 
 def wanted_labels(config: Config) -> type[Labels]:
@@ -344,10 +351,7 @@ def resume(
 
     `track`: another tool for which to write the metrics than the run began with.
     """
-    config = folder.config(objects)
-    if track:
-        config = replace(config, run=replace(config.run, track=typed(track, options(RunConfig)["track"], "run.track")))
-        folder.write("config.toml", config.toml())
+    config = tracked_by(folder, track, objects)
     if data is None:
         watch.prepare(config)
     with folder.naming_missing_plugins(objects), closing(Experiment(config, data)) as experiment:
@@ -358,6 +362,15 @@ def resume(
         folder.forget_from(experiment.engine.state.round)
         folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment.go(folder, watch)
+
+
+def tracked_by(folder: RunFolder, track: str, objects: Objects = NO_OBJECTS) -> Config:
+    """Return the settings of a run in its folder, with another tool that tracks it from now on if one is named."""
+    config = folder.config(objects)
+    if track:
+        config = replace(config, run=replace(config.run, track=typed(track, options(RunConfig)["track"], "run.track")))
+        folder.write("config.toml", config.toml())
+    return config
 
 
 def split_of(federation: Federation) -> dict[str, list[str]]:
@@ -390,9 +403,12 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
     with one_thread():
         if not evaluator.sites:
             return {"common test set": evaluator.common(load_net(folder, config, federation.sites[0], *shape))}
-        return {
-            site: evaluator.site(k, load_net(folder, config, site, *shape)) for k, site in enumerate(federation.sites)
-        }
+
+        def predictor(site: str) -> Predictor:
+            net, mixture = load_net(folder, config, site, *shape), read_mixture(folder, site)
+            return net if mixture is None else mixture.beside(net, type(federation.labels))
+
+        return {site: evaluator.site(k, predictor(site)) for k, site in enumerate(federation.sites)}
 
 
 def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int, features: int) -> Net:

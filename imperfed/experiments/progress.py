@@ -31,13 +31,17 @@ class Show:
         self.began = 0.0
         self.first = 0
         self.last_score = ""
+        self.searching = False
+        """Whether the bar is that of a search."""
+        self.tenth = 0
+        """The tenths of a search that are done."""
         self.bar: Progress | None = None
         self.task = TaskID(0)
         self.waiting: Status | None = None
 
     def watch(self) -> Watch:
         """Return the hooks that a run calls."""
-        return Watch(self.prepare, self.begin, self.round, lambda: self.stopping)
+        return Watch(self.prepare, self.begin, self.round, self.search, lambda: self.stopping)
 
     def prepare(self, config: Config) -> None:
         """Show that data are being prepared before the first round."""
@@ -50,7 +54,7 @@ class Show:
         """Print which method is about to be trained on which data."""
         self.end()
         self.total, self.first, self.began = config.rounds.rounds, round, time.perf_counter()
-        self.last_score = ""
+        self.last_score, self.searching = "", False
         self.console.print(f"{config.run.title} on {describe(data)}", style="bold")
         if own := DataFacts.of(data.facts).sites_not_used:
             self.console.print(f"sites are simulated; to use the {own} that the data name: -s partition=column")
@@ -66,6 +70,26 @@ class Show:
             )
             self.task = self.bar.add_task("", total=self.total, completed=round)
             self.bar.start()
+
+    def search(self, doing: str, share: float) -> None:
+        """Show what the search before a run is doing: on a terminal in the bar, otherwise after each tenth of it."""
+        if self.bar is not None:
+            if not self.searching:
+                self.bar.stop()
+                self.bar, self.searching = self.searching_bar(), True
+            self.bar.update(self.task, completed=share, description=doing)
+        elif int(10 * share) != self.tenth:
+            self.tenth = int(10 * share)
+            left = (time.perf_counter() - self.began) * (1 - share) / max(share, 1e-3)
+            self.console.print(f"search: {doing}, {left:.0f} s left")
+
+    def searching_bar(self) -> Progress:
+        """Return a bar for a search, begun."""
+        columns = (TextColumn("search"), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+        bar = Progress(*columns, console=self.console, transient=True)
+        self.task = bar.add_task("", total=1.0)
+        bar.start()
+        return bar
 
     def round(self, report: RoundReport, seconds: float) -> None:
         """Show a finished round."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from imperfed.data.files.declaration import called
+from imperfed.report import auto_section as auto
 from imperfed.report import missing_section as missing
 from imperfed.report import repair_section as repair
 from imperfed.report import sections
@@ -35,11 +36,19 @@ def content(run: RunFiles) -> dict[str, Any]:
     """Return everything that the page shows, in order."""
     settings = run.config.run
     own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
-    later = (validation.section(run), sections.candidate_sets(run), *own, sections.confidence(run), sections.data(run))
+    later = (
+        auto.section(run),
+        validation.section(run),
+        sections.candidate_sets(run),
+        *own,
+        sections.confidence(run),
+        sections.data(run),
+    )
     return {
         "title": f"{settings.method} on {run.summary.data if run.summary else called(settings.data)}",
         "about": about(run),
         "unfinished": "" if run.summary else f"not finished: round {run.round} of {run.config.rounds.rounds}",
+        "brought": run.summary.auto.sentence() if run.summary and run.summary.auto else "",
         "tiles": tiles(run),
         "label_sentence": label_sentence(run),
         "learning": sections.learning(run),

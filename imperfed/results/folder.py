@@ -35,9 +35,13 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, out: Path, config: Config, place: Mapping[str, Any]) -> RunFolder:
-        """Create a new folder below `out`, or raise an error that says why not; `place`: the hardware of the run."""
-        title = re.sub(r":|\.<locals>\.", ".", config.run.title)  # an import path; not all of it fits into file names
+    def create(cls, out: Path, config: Config, place: Mapping[str, Any], title: str = "") -> RunFolder:
+        """Create a new folder below `out`, or raise an error that says why not; `place`: the hardware of the run.
+
+        `title`: what the run is called, if not by its method.
+        """
+        title = title or config.run.title
+        title = re.sub(r":|\.<locals>\.", ".", title)  # an import path; not all of it fits into file names
         path = free(out, f"{title}-{called(config.run.data)}", config.digest())
         try:
             path.mkdir(parents=True)
@@ -123,18 +127,25 @@ class RunFolder:
 
     def save_model(self, name: str, tree: dict[str, Tensor]) -> Path:
         """Write the named tensors of a model."""
+        return self.save_tensors(f"models/{name}.safetensors", tree)
+
+    def save_tensors(self, name: str, tree: dict[str, Tensor]) -> Path:
+        """Write a file of named tensors."""
         from safetensors.torch import save
 
         # Not save_file, which ignores the umask and makes files that only their owner can read.
-        return write_whole(self.path / "models" / f"{name}.safetensors", lambda partly: partly.write_bytes(save(tree)))
+        return write_whole(self.path / name, lambda partly: partly.write_bytes(save(tree)))
 
     def load_model(self, name: str) -> dict[str, Tensor]:
         """Return the model of a site, or the global one if sites have no models of their own."""
+        own = self.path / "models" / f"{name}.safetensors"
+        return self.load_tensors(own if own.exists() else self.path / "models" / "global.safetensors")
+
+    def load_tensors(self, path: Path) -> dict[str, Tensor]:
+        """Return the tensors of a file of this run."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        own = self.path / "models" / f"{name}.safetensors"
-        path = own if own.exists() else self.path / "models" / "global.safetensors"
         try:
             tree: dict[str, Tensor] = load_file(path)
         except (OSError, SafetensorError) as error:

@@ -43,8 +43,8 @@ def judge_filled_labels(
 
 
 def class_aurocs_of(engine: Engine, evaluator: Evaluator) -> Tensor | None:
-    """Return the AUROC of every class at every site, [K, C]; None if no labels are missing or rows are elsewhere."""
-    if evaluator.annotated is None or engine.population.federation.elsewhere:
+    """Return the AUROC of every class at every site, [K, C]; None if no labels or no test rows are at hand."""
+    if evaluator.annotated is None or engine.population.federation.elsewhere or not evaluator.sites:
         return None
     evaluator = evaluator.to(engine.population.runtime.net.row.device)
     return torch.stack([evaluator.by_class(k, engine.population.predictor(k)) for k in range(evaluator.sites)])

@@ -17,6 +17,7 @@ from imperfed.data.files.problems import Problems
 from imperfed.data.files.rows import NEW, read_rows
 from imperfed.data.sources import OWN_FILES, sources
 from imperfed.results.folder import RunFolder
+from imperfed.results.mixture import FOLDER
 from imperfed.results.summary import Summary
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def predict_file(result: RunResult, file: Path, site: str, out: Path) -> int:
 def whose(result: RunResult, site: str, option: str) -> str:
     """Return the site whose model predicts: the one asked for by this option, or any site if all share one model."""
     sites = result.sites
-    own = [name for name in sites if (result.folder / "models" / f"{name}.safetensors").exists()]
+    folders = [result.folder / "models", result.folder / FOLDER]
+    own = [name for name in sites if any((folder / f"{name}.safetensors").exists() for folder in folders)]
     if not site and len(own) > 1:
         raise UsageError(f"each site has its own model; choose one with {option}: {', '.join(own)}")
     return site or [*own, *sites][0]

@@ -323,6 +323,114 @@ class DataFacts(Part, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.convert({**known, "further": further}, cls)
 
 
+# -- auto --------------------------------------------------------------------------------------------------------------
+
+
+class TrialSummary(Part, frozen=True):
+    """One combination that `auto` tried."""
+
+    method: str
+    model: str
+    settings: dict[str, Any]
+    rounds: int
+    """The rounds that it was given."""
+    best_round: int
+    score: float | None
+    """On the rows held out; None if it failed."""
+    failure: str = ""
+
+
+class SiteMixture(Part, frozen=True):
+    """What one site predicts with: `weight` of the federated model, and the rest of its own."""
+
+    site: str
+    weight: float
+    alone: str = ""
+    """The family of its own model; empty if it has none."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Of that family."""
+    score: float | None = None
+    """Of its own model on the rows that it holds out."""
+    value: float | None = None
+    """Of its own model on its test rows: the leading figure."""
+
+
+class Gain(Part, frozen=True):
+    """What the models delivered reach beyond the best that sites do alone: means over sites on the same rows."""
+
+    figure: str
+    delivered: float
+    alone: float
+    low: float
+    """The 95 % interval of the difference, from a paired bootstrap over rows."""
+    high: float
+    n: int
+    rows: str
+    """Which rows: test rows, or rows held out, on which the choice itself was made."""
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+
+class AutoSummary(Part, frozen=True):
+    """What `auto` tried, chose and brought."""
+
+    method: str
+    model: str
+    settings: dict[str, Any]
+    rounds: int
+    federated: bool
+    """Whether anything that the chosen method trains leaves its site."""
+    budget: float
+    """In minutes."""
+    combinations: int
+    """How many there were; `trials` are those that fitted the budget, the first ones in a fixed order."""
+    rungs: tuple[int, ...]
+    """The rounds after which a third of the trials went on."""
+    held_out: float
+    """The share of its rows that each site held out during the search; the models delivered are trained on all."""
+    temperature: float
+    """What the federated model's logits are divided by where they are mixed with a site's own model."""
+    trials: tuple[TrialSummary, ...]
+    sites: tuple[SiteMixture, ...]
+    gain: Gain | None = None
+    """None if nothing can be compared."""
+    alone_left_out: str = ""
+    """Why sites fitted no models alone."""
+    cut_short: bool = False
+    """Whether an emergency limit on time ended the search, so that another run may choose otherwise."""
+
+    @property
+    def alone_only(self) -> bool:
+        """Whether no site's predictions use anything from other sites."""
+        return not self.federated or all(site.weight == 0 for site in self.sites)
+
+    def sentence(self) -> str:
+        """Return what federating brought."""
+        if self.gain is None:
+            why = f": {self.alone_left_out}" if self.alone_left_out else ", since there are no rows to compare on"
+            return f"What federating brings over the best that sites do alone was not measured{why}."
+        gain = self.gain
+        if self.alone_only:
+            own = "the network that it trains alone" if not self.federated else "the model that it fits to its own rows"
+            return (
+                f"Sites do best alone: federating brought nothing on rows held out, and every site is given {own} "
+                f"({gain.figure} {100 * gain.delivered:.1f} %, n = {gain.n} {gain.rows})."
+            )
+        against = f"{gain.figure} {100 * gain.delivered:.1f} % against {100 * gain.alone:.1f} %"
+        interval = f"95 % interval {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points, n = {gain.n} {gain.rows}"
+        points = 100 * (gain.delivered - gain.alone)
+        if not gain.clear:
+            return f"What federating brings over the best that sites do alone is not clear: {against} ({interval})."
+        if points > 0:
+            return f"Federating brought {points:.1f} points over the best that sites do alone: {against} ({interval})."
+        return (
+            f"Federating cost {-points:.1f} points compared with the best that sites do alone: {against} ({interval})."
+        )
+
+
 # -- the whole ---------------------------------------------------------------------------------------------------------
 
 
@@ -365,6 +473,7 @@ class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
     repair: RepairSummary | None = None
     suspicions: DefenceSummary | None = None
     fairness: FairnessSummary | None = None
+    auto: AutoSummary | None = None
 
     @property
     def headline(self) -> float | None:

@@ -20,6 +20,7 @@ from imperfed.results.metrics import sent
 from imperfed.results.missing import by_class, class_aurocs_of
 from imperfed.results.models import write_models
 from imperfed.results.summary import (
+    AutoSummary,
     DataFacts,
     GlobalFigure,
     OverSites,
@@ -48,6 +49,7 @@ class RunOutcome:
     target: TargetReached | None = None
     repair: RepairSummary | None = None
     validation: ValidationSummary | None = None
+    auto: AutoSummary | None = None
 
 
 def finish_simulation(
@@ -116,6 +118,7 @@ def write_summary(folder: RunFolder, data: FederatedData, evaluator: Evaluator, 
         repair=outcome.repair,
         suspicions=write_verdicts(folder, facts.adversaries, run.defence),
         fairness=evaluator.fairness(list(outcome.personal.values()), run.seed),
+        auto=outcome.auto,
     )
     folder.write("summary.json", summary.to_json())
     return summary

@@ -60,7 +60,9 @@ def test_a_run_leads_with_the_common_figure(own: Path, tmp_path: Path, way: str)
 
 def test_methods_are_compared_by_it(own: Path, tmp_path: Path):
     out = tmp_path / "out"
-    said = done("compare", "fedaws,fedavg-fixed,fedavg", "--data", own, "--rounds", "3", *LIGHT, "--out", out)
+    said = done(
+        "compare", "--no-alone", "fedaws,fedavg-fixed,fedavg", "--data", own, "--rounds", "3", *LIGHT, "--out", out
+    )
     assert "p@1 on the common test set" in said.out
     (table,) = out.glob("*/table.md")
     assert "| method | p@1 on the common test set, % |" in table.read_text()

@@ -108,7 +108,7 @@ def test_an_interruption_ends_with_130_and_the_way_on(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Show, "round", first_round)
     data = write(tmp_path / "mine.npz")
-    for words, folders in ((("run", "cc"), "*"), (("compare", "cc,lw"), "*/*")):
+    for words, folders in ((("run", "cc"), "*"), (("compare", "--no-alone", "cc,lw"), "*/*")):
         out = tmp_path / words[0]
         said = imperfed(*words, "--data", data, *TINY, "--rounds", 4, "--out", out)
         (run,) = out.glob(folders)

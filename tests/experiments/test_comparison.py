@@ -42,7 +42,18 @@ def results(folder: Path) -> dict[str, Any]:
 
 def test_every_method_runs_with_every_seed_on_the_same_split(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
-    words = ("compare", "cc, local-only+proden", "--data", data, "--seeds", "3,5", *TINY, "--out", tmp_path / "out")
+    words = (
+        "compare",
+        "--no-alone",
+        "cc, local-only+proden",
+        "--data",
+        data,
+        "--seeds",
+        "3,5",
+        *TINY,
+        "--out",
+        tmp_path / "out",
+    )
     said = done(*words)
     (folder,) = (tmp_path / "out").iterdir()
     runs = {}
@@ -69,7 +80,7 @@ def test_every_method_runs_with_every_seed_on_the_same_split(tmp_path: Path) -> 
 def test_a_second_comparison_gets_its_own_folder_and_the_same_figures(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
     for _ in range(2):
-        done("compare", "cc", "--data", data, *TINY, "--out", tmp_path / "out")
+        done("compare", "--no-alone", "cc", "--data", data, *TINY, "--out", tmp_path / "out")
     one, other = (tmp_path / "out").iterdir()
     assert results(one) == results(other)
     assert len(list(other.glob("cc-*"))) == 1
@@ -77,21 +88,23 @@ def test_a_second_comparison_gets_its_own_folder_and_the_same_figures(tmp_path: 
 
 def test_a_method_may_have_settings_of_its_own(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
-    said = done("compare", "fedprox+cc mu=0.5 lr=0.02, cc", "--data", data, *TINY, "--out", tmp_path / "out")
+    said = done(
+        "compare", "--no-alone", "fedprox+cc mu=0.5 lr=0.02, cc", "--data", data, *TINY, "--out", tmp_path / "out"
+    )
     (folder,) = (tmp_path / "out").iterdir()
     configs = {RunFolder(p).config().run.method: RunFolder(p).config() for p in folder.iterdir() if p.is_dir()}
     assert configs["fedprox"].flat()["method.mu"] == 0.5
     assert (configs["fedprox"].local.lr, configs["cc"].local.lr) == (0.02, 0.01)
     assert [line["method"] for line in results(folder)["lines"]] == ["fedprox+cc mu=0.5 lr=0.02", "cc"]
     assert "fedprox+cc mu=0.5 lr=0.02" in said.out
-    wrong = imperfed("compare", "fedprox+cc mu", "--data", data, *TINY, "--out", tmp_path / "out")
+    wrong = imperfed("compare", "--no-alone", "fedprox+cc mu", "--data", data, *TINY, "--out", tmp_path / "out")
     assert (wrong.code, wrong.err) == (2, "error: a setting is written as key=value; got 'mu'\n")
 
 
 def test_a_run_that_diverges_is_a_row_and_not_the_end(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
     words = ("--data", data, "--seeds", "3,5", *TINY, "--set", "rounds.target=0.999", "--out", tmp_path / "out")
-    said = done("compare", "cc lr=1e30, cc", *words)
+    said = done("compare", "--no-alone", "cc lr=1e30, cc", *words)
     (folder,) = (tmp_path / "out").iterdir()
     bad, good = results(folder)["lines"]
     assert (bad["values"], len(bad["diverged"])) == ([], 2)
@@ -164,19 +177,19 @@ def test_labels_filled_in_are_measured_by_their_auroc() -> None:
 
 def test_methods_that_see_the_truth_are_told_from_those_that_do_not(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz")
-    said = done("compare", "cc, cross-entropy", "--data", data, *TINY, "--out", tmp_path / "out")
+    said = done("compare", "--no-alone", "cc, cross-entropy", "--data", data, *TINY, "--out", tmp_path / "out")
     told = "Not all learned from the same labels: candidates (cc); exact (cross-entropy)."
     assert told in said.out
     assert "exact (the true ones, not the candidates that the data come with)" in said.out
     (folder,) = (tmp_path / "out").iterdir()
     assert (folder / "table.md").read_text().endswith(f"Seed 0. {told}\n")
-    same = done("compare", "cc, proden", "--data", data, *TINY, "--out", tmp_path / "same")
+    same = done("compare", "--no-alone", "cc, proden", "--data", data, *TINY, "--out", tmp_path / "same")
     assert "same labels" not in same.out
 
 
 def test_a_method_that_cannot_learn_from_the_labels_is_refused_before_any_trains(tmp_path: Path) -> None:
     data = write(tmp_path / "mine.npz", y=np.eye(3, dtype=int)[arrays()["y"]], candidates=None)
-    said = imperfed("compare", "masked-bce,cc", "--data", data, *TINY, "--out", tmp_path / "out")
+    said = imperfed("compare", "--no-alone", "masked-bce,cc", "--data", data, *TINY, "--out", tmp_path / "out")
     assert said.code == 2
     assert "cc: its objective 'cc' learns from candidates labels" in said.err
     assert "round 1" not in said.out
@@ -191,7 +204,7 @@ def test_a_method_that_cannot_learn_from_the_labels_is_refused_before_any_trains
     ],
 )
 def test_nothing_is_counted_twice(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
-    said = imperfed("compare", *words, *QUICK, "--out", tmp_path)
+    said = imperfed("compare", "--no-alone", *words, *QUICK, "--out", tmp_path)
     assert (said.code, told in said.err) == (2, True)
     assert not list(tmp_path.iterdir())
 

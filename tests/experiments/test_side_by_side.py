@@ -25,7 +25,7 @@ class Compared:
 def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[object, ...]:
     """A comparison of two methods over two seeds; the option --jobs and the folder are missing."""
     data = write(tmp_path_factory.mktemp("data") / "mine.npz")
-    return ("compare", "cc,rc", "--data", data, *TINY, "--seeds", "0,1", "--json")
+    return ("compare", "--no-alone", "cc,rc", "--data", data, *TINY, "--seeds", "0,1", "--json")
 
 
 @pytest.fixture(scope="module")

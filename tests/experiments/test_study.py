@@ -47,7 +47,7 @@ def test_a_study_is_settings_rows_and_figures(tmp_path: Path) -> None:
 def test_compare_makes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
     (tmp_path / "mine.toml").write_text(FILE)
-    done("compare", tmp_path / "mine.toml", *QUICK, "--set", "sites=2", "--out", tmp_path / "out")
+    done("compare", "--no-alone", tmp_path / "mine.toml", *QUICK, "--set", "sites=2", "--out", tmp_path / "out")
     (folder,) = (tmp_path / "out").iterdir()
     lines = json.loads((folder / "results.json").read_text())["lines"]
     assert [(line["method"], line["paper"]) for line in lines] == [("cc lr=0.02", 90.0), ("fedprox+cc mu=0.1", None)]

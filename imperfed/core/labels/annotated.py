@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.core.labels.base import SEPARATOR, Labels
+from imperfed.core.labels.base import RAREST, SEPARATOR, Labels
 from imperfed.core.labels.counts import ClassCounts
 from imperfed.core.labels.validity import UNKNOWN, Validity
 
@@ -38,6 +38,24 @@ class Annotated(Labels):
     def probabilities(logits: Tensor) -> Tensor:
         """Return the probability that each class is present, whatever the others are."""
         return torch.sigmoid(logits)
+
+    @staticmethod
+    def logits(probability: Tensor) -> Tensor:
+        return torch.logit(probability, eps=RAREST)
+
+    @staticmethod
+    def normalised(probability: Tensor) -> Tensor:
+        return probability
+
+    def consistent(self, probability: Tensor) -> Tensor:
+        """Return the label where a cell is annotated."""
+        return torch.where(self.values >= 0, (self.values == 1).to(probability.dtype), probability)
+
+    def log_likelihood(self, probability: Tensor) -> Tensor:
+        """Return the mean log-likelihood over the annotated cells of each row; 0 where there are none."""
+        known = self.values >= 0
+        right = torch.where(self.values == 1, probability, 1 - probability).clamp(min=RAREST).log()
+        return (right * known).sum(1) / known.sum(1).clamp(min=1)
 
     @classmethod
     def predicted(cls, probability: Tensor, classes: Sequence[str]) -> list[str]:
@@ -76,6 +94,9 @@ class Annotated(Labels):
 
     def unknown(self) -> Tensor:
         return self.values < 0
+
+    def marks(self) -> Tensor:
+        return self.values
 
     def annotated_classes(self) -> Tensor:
         return (self.values >= 0).any(0)

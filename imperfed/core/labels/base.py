@@ -19,6 +19,8 @@ from imperfed.core.labels.counts import ClassCounts
 from imperfed.core.labels.label_cells import Cells, NoteRow
 from imperfed.core.labels.validity import UNKNOWN, Validity, consistency, ranking
 
+RAREST = 1e-6
+"""The least probability that counts, so that no single row decides a comparison of models."""
 SEPARATOR = "|"
 """Separates the names of several classes in the tables that are written."""
 
@@ -101,6 +103,31 @@ class Labels(ABC):
         """Return the probability of each class: classes exclude each other, unless the kind says otherwise."""
         return torch.softmax(logits, -1)
 
+    @staticmethod
+    def logits(probability: Tensor) -> Tensor:
+        """Return logits with these probabilities, which need not sum to 1 over the classes."""
+        return probability.clamp(min=RAREST).log()
+
+    @staticmethod
+    def normalised(probability: Tensor) -> Tensor:
+        """Return probabilities as this kind has them, from one probability per class that may not sum to 1."""
+        return probability / probability.sum(-1, keepdim=True).clamp(min=RAREST)
+
+    def consistent(self, probability: Tensor) -> Tensor:
+        """Return the probabilities given each row's label: 0 for classes that it rules out."""
+        mentions = self.mentions()
+        return probability if mentions is None else self.normalised(probability.clamp(min=RAREST) * mentions)
+
+    def log_likelihood(self, probability: Tensor) -> Tensor:
+        """Return the log-likelihood of each row's label under these probabilities, [n]: that one of its classes holds.
+
+        It says more than a count of hits where rows are few. A row that says nothing has 0.
+        """
+        mentions = self.mentions()
+        assert mentions is not None
+        inside = (self.normalised(probability) * mentions).sum(-1)
+        return torch.where(mentions.any(-1), inside.clamp(min=RAREST).log(), 0.0)
+
     @classmethod
     def predicted(cls, probability: Tensor, classes: Sequence[str]) -> list[str]:
         """Return the prediction for every row, in words."""
@@ -119,6 +146,27 @@ class Labels(ABC):
         if mentions is None:
             return UNKNOWN
         return ranking(logits, mentions) if self.several else consistency(logits, mentions)
+
+    # -- what a learner that knows nothing of this kind makes of them --------------------------------------------------
+
+    def weighted_examples(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return row, class and weight of every class that a row names; the weights of a row sum to 1.
+
+        For kinds whose rows have one class.
+        """
+        mentions = self.mentions()
+        assert mentions is not None
+        row, named = mentions.nonzero(as_tuple=True)
+        return row, named, 1.0 / mentions.sum(1).float()[row]
+
+    def marks(self) -> Tensor:
+        """Return 1, 0 or -1 (not known) for every class, int8 [n, C]: a class that is not named counts as absent.
+
+        For kinds whose rows may have `several` classes.
+        """
+        mentions = self.mentions()
+        assert mentions is not None
+        return mentions.to(torch.int8)
 
     # -- how they are read from a user's file --------------------------------------------------------------------------
 

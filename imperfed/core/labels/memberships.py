@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.core.labels.candidate_sets import CandidateSets
@@ -26,3 +27,7 @@ class Memberships(CandidateSets):
             raise DataError(
                 f"{where}, row {int(wrong.nonzero()[0])}: memberships must lie in 0 .. 1, and not all may be 0"
             )
+
+    def weighted_examples(self) -> tuple[Tensor, Tensor, Tensor]:
+        row, named = (self.values > 0).nonzero(as_tuple=True)
+        return row, named, (self.values / self.values.sum(1, keepdim=True))[row, named]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.core.labels.base import Labels
+from imperfed.core.labels.base import RAREST, Labels
 from imperfed.core.labels.label_cells import Cells
 from imperfed.core.labels.validity import Validity
 
@@ -48,6 +48,10 @@ class OneClass(Labels):
         """Return the share of rows whose highest logit is that of their label, right or wrong."""
         return Validity.of(float((logits.argmax(1) == self.values).sum()), float(len(self)))
 
+    def log_likelihood(self, probability: Tensor) -> Tensor:
+        own = self.normalised(probability).gather(1, self.values[:, None]).flatten()
+        return own.clamp(min=RAREST).log()
+
     @classmethod
     def unreadable(cls, classes: int) -> int:
         return -1
@@ -58,6 +62,12 @@ class OneClass(Labels):
 
     def mentions(self) -> None:
         return None
+
+    def weighted_examples(self) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.arange(len(self)), self.values, torch.ones(len(self))
+
+    def marks(self) -> Tensor:
+        return torch.nn.functional.one_hot(self.values, self.classes).to(torch.int8)
 
     def written(self, classes: Sequence[str]) -> list[str]:
         return [classes[c] for c in self.values.tolist()]

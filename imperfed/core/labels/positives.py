@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from imperfed.core.labels.base import Labels
+from imperfed.core.labels.base import RAREST, Labels
 from imperfed.core.labels.counts import ClassCounts
 from imperfed.core.labels.label_cells import Cells, NoteRow
 
@@ -37,6 +37,11 @@ class Positives(Labels):
     @classmethod
     def from_marks(cls, marks: Tensor, note: NoteRow) -> Tensor:
         return marks == 1
+
+    def log_likelihood(self, probability: Tensor) -> Tensor:
+        """Return the mean over a row's classes of the log of each one's share of the probability; 0 without classes."""
+        share = self.normalised(probability).clamp(min=RAREST).log()
+        return (share * self.values).sum(1) / self.values.sum(1).clamp(min=1)
 
     def as_truth(self, note: NoteRow) -> Tensor:
         return self.values.to(torch.int8)

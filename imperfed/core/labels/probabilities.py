@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.core.labels.base import Labels
+from imperfed.core.labels.base import RAREST, Labels
 from imperfed.core.labels.counts import ClassCounts
 
 ROUNDING = 1e-4
@@ -31,6 +31,18 @@ class Probabilities(Labels):
         wrong = (self.values < 0).any(1) | ~((self.values.sum(1) - 1).abs() <= ROUNDING)
         if wrong.any():
             raise DataError(f"{where}, row {int(wrong.nonzero()[0])}: probabilities must be 0 or more, and sum to 1")
+
+    def consistent(self, probability: Tensor) -> Tensor:
+        """Return the probabilities weighed by those of the label."""
+        return self.normalised(probability.clamp(min=RAREST) * self.values)
+
+    def log_likelihood(self, probability: Tensor) -> Tensor:
+        """Return the expected log-likelihood of each row's class under its label."""
+        return (self.normalised(probability).clamp(min=RAREST).log() * self.values).sum(1)
+
+    def weighted_examples(self) -> tuple[Tensor, Tensor, Tensor]:
+        row, named = (self.values > 0).nonzero(as_tuple=True)
+        return row, named, self.values[row, named]
 
     def counts(self) -> ClassCounts:
         present = self.values.argmax(1).bincount(minlength=self.classes)

@@ -1,0 +1,53 @@
+"""The base classes of models that a site fits alone, and of what fitting returns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from imperfed.core.batch import Tree
+
+Real = npt.NDArray[np.float64]
+Whole = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Fitted(ABC):
+    """A fitted model over k classes. Its fields are tensors, and they are all there is to it."""
+
+    form: ClassVar[str]
+    """The name under which it is stored."""
+
+    @abstractmethod
+    def probabilities(self, x: Tensor) -> Tensor:
+        """Return the probability of each of its classes for every row, float32 [n, k]; `x`: [n, d]."""
+
+    def tensors(self) -> Tree:
+        """Return everything that the model consists of."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def of(cls, tensors: Tree) -> Self:
+        """Return the model that consists of these tensors."""
+        return cls(**{field.name: tensors[field.name] for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class AloneModel(ABC):
+    """A family of models as a practitioner would set it up. Its fields are its settings."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def fit(self, x: Real, y: Whole, weight: Real, seed: int) -> Fitted:
+        """Fit weighted examples whose classes are 0 .. k - 1, each of which occurs, with k >= 2."""
+
+    @classmethod
+    def grid(cls) -> tuple[Any, ...]:
+        """Return the settings among which a practitioner would choose on held-out rows."""
+        return (cls(),)

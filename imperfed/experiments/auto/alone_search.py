@@ -1,0 +1,155 @@
+"""What each site can do alone: families of models fitted to its own rows, one chosen on the rows that it holds out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from imperfed.alone import AloneModel, SiteModel, alone_models, fit
+from imperfed.core.errors import ImperfedError
+from imperfed.core.federation import Federation
+from imperfed.core.labels import Labels
+from imperfed.core.labels.validity import UNKNOWN
+from imperfed.data.federate import FederatedData
+from imperfed.data.sparse import width
+from imperfed.engine.backends.task_pool import TaskPool, portable
+from imperfed.engine.failures import Failure
+from imperfed.experiments.auto.site_choice import choose
+from imperfed.experiments.auto.work import CORES, fitting_seconds
+
+MANY = 100
+"""Classes above which no model per class is fitted."""
+SHARE = 0.5
+"""The part of a search that may go into models alone."""
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class AloneContext:
+    """What the processes that fit models see."""
+
+    held: FederatedData
+    """The data with rows held out."""
+    seed: int
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """The family that a site has chosen for itself."""
+
+    kind: AloneModel
+    probability: Tensor
+    """Of each class for the rows that the site holds out."""
+    score: float | None
+    """There."""
+
+
+def choose_alone(
+    pool: TaskPool, federation: Federation, budget: float, tell: Callable[[int, int], None] = lambda done, of: None
+) -> list[OwnModel]:
+    """Return each site's own model, chosen by the log-likelihood of the labels that it holds out.
+
+    The context of the pool is an `AloneContext`; `tell` is called with the number of models fitted, and of all.
+    """
+    some, held, sites = families(federation, budget), federation.validation, range(len(federation.sites))
+    assert held is not None
+    pairs = [(k, kind) for k in sites for kind in some]
+    results: dict[tuple[int, AloneModel], OwnModel] = {}
+    for number, result in pool.run([(_judge, pair) for pair in pairs]):
+        if isinstance(result, Failure):
+            raise ImperfedError(f"{federation.sites[pairs[number][0]]} alone: {result.reason}")
+        probability, score = result
+        results[pairs[number]] = OwnModel(pairs[number][1], torch.from_numpy(probability), score)
+        tell(len(results), len(pairs))
+    tables = [
+        torch.stack([held.at(k)[1].log_likelihood(results[k, kind].probability) for kind in some], 1) for k in sites
+    ]
+    return [results[k, some[option]] for k, option in zip(sites, choose(tables), strict=True)]
+
+
+def _judge(context: AloneContext, site: int, kind: AloneModel) -> tuple[Any, float | None]:
+    """Fit a family to a site's rows; return its probabilities for the rows held out, and its score there."""
+    federation = context.held.federation
+    assert federation.validation is not None
+    x, labels = federation.validation.at(site)
+    model = fit_alone(kind, *site_rows(federation, site), context.seed)
+    probability = probabilities(model, x, labels)
+    validity = labels.validity(labels.logits(probability)) if len(x) else UNKNOWN
+    return probability.numpy(), validity.score if validity.known else None
+
+
+def fit_sites(pool: TaskPool, kinds: Sequence[AloneModel]) -> list[SiteModel]:
+    """Fit each site's own model to the training rows of the pool's `AloneContext`."""
+    models: dict[int, SiteModel] = {}
+    for k, result in pool.run([(_fit, (k, kind)) for k, kind in enumerate(kinds)]):
+        if isinstance(result, Failure):
+            raise ImperfedError(f"site {k + 1} alone: {result.reason}")
+        models[k] = SiteModel.of({name: torch.as_tensor(array) for name, array in result.items()})
+    return [models[k] for k in range(len(kinds))]
+
+
+def _fit(context: AloneContext, site: int, kind: AloneModel) -> dict[str, Any]:
+    rows = site_rows(context.held.federation, site)
+    return portable(fit_alone(kind, *rows, context.seed).tensors())
+
+
+def left_out(federation: Federation) -> str:
+    """Return why no model is fitted at the sites alone; empty if nothing stands against it."""
+    if width(federation.x):
+        return "inputs are sparse, which the models that sites fit alone do not read"
+    if federation.labels.several and len(federation.classes) > MANY:
+        return f"rows may have several of {len(federation.classes)} classes: one model each is too much"
+    return ""
+
+
+def families(federation: Federation, budget: float) -> list[AloneModel]:
+    """Return the models to fit at every site: all settings of all families, or their defaults, or the cheaper ones."""
+    known = list(alone_models().values())
+    every: list[AloneModel] = [setting for family in known for setting in family.grid()]
+    shorter = [[family() for family in known[: len(known) - n]] for n in range(len(known))]
+    choices = [every, *shorter[:-1], [family() for family in known if family.name == "logistic"]]
+    left = SHARE * 60 * budget * CORES
+    return next((some for some in choices if _work(some, federation) <= left), choices[-1])
+
+
+def _work(some: Sequence[AloneModel], federation: Federation) -> float:
+    columns, classes = federation.x[:1].numel(), len(federation.classes)
+    models, classes = (classes, 2) if federation.labels.several else (1, classes)
+    each = [fitting_seconds(kind, n, columns, classes, models) for kind in some for n in federation.sizes()]
+    return sum(each) + max(each, default=0.0) * len(federation.sizes())  # the chosen one is fitted again
+
+
+def site_rows(federation: Federation, site: int) -> tuple[Tensor, Labels]:
+    """Return the inputs and labels of a site's training rows."""
+    start, stop = federation.starts[site : site + 2]
+    return federation.inputs(start, stop), federation.labels.between(start, stop)
+
+
+def fit_alone(kind: AloneModel, x: Tensor, labels: Labels, seed: int) -> SiteModel:
+    """Fit a model in one thread: forked processes must not start more, and their number must change nothing."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return fit(kind, x, labels, seed)
+
+
+def probabilities(model: SiteModel, x: Tensor, labels: Labels) -> Tensor:
+    """Return a model's probabilities as this kind of labels has them."""
+    return labels.normalised(model.probabilities(x))
+
+
+def cross_fitted(kind: AloneModel, x: Tensor, labels: Labels, seed: int) -> Tensor:
+    """Return probabilities for a site's own rows, each by a model that has not seen the row."""
+    whole = torch.full((len(x), labels.classes), 1 / labels.classes)
+    if len(x) < 2:
+        return whole
+    fold = torch.randperm(len(x), generator=torch.Generator().manual_seed(seed)) % min(FOLDS, len(x))
+    for number in fold.unique().tolist():
+        rest, own = (fold != number).nonzero().flatten(), (fold == number).nonzero().flatten()
+        model = fit_alone(kind, x[rest], labels.take(rest), seed)
+        whole[own] = probabilities(model, x[own], labels)
+    return whole

@@ -1,0 +1,32 @@
+"""Successive halving: all trials get a few rounds, the best third goes on, and so on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+KEEP = 3
+"""One trial in so many goes on to the next rung."""
+LEAST = 2
+"""The fewest trials that go on, so that the last rung still compares something."""
+
+Advance = Callable[[Sequence[int], int, bool], Mapping[int, float]]
+"""Trains these trials up to a round, in the last rung or before; returns their scores, of those that did not fail."""
+
+
+def kept(trials: int) -> int:
+    """Return how many of so many trials go on."""
+    return min(trials, max(LEAST, math.ceil(trials / KEEP)))
+
+
+def halve(trials: int, rungs: Sequence[int], advance: Advance) -> list[int]:
+    """Return the trials from the best to the worst of those that reached the last rung, the first of equals first."""
+    alive = list(range(trials))
+    for rung, rounds in enumerate(rungs):
+        last = rung == len(rungs) - 1
+        scores = advance(alive, rounds, last)
+        ranked = sorted((t for t in alive if t in scores), key=lambda t: (-scores[t], t))
+        alive = ranked if last else sorted(ranked[: kept(len(ranked))])
+        if not alive:
+            break
+    return alive

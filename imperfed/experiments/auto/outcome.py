@@ -1,0 +1,163 @@
+"""What a search found, and what is delivered at the end: at each site a mixture of the federated and its own model."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+
+import msgspec
+import torch
+from torch import Tensor
+
+from imperfed.core.federation import HeldOut
+from imperfed.core.labels import Labels
+from imperfed.data.federate import FederatedData
+from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.paired import Difference, over_rows, paired_difference
+from imperfed.experiments.auto.alone_search import cross_fitted, site_rows
+from imperfed.experiments.auto.request import AutoRequest
+from imperfed.experiments.auto.search import Found, SiteChoice
+from imperfed.experiments.auto.site_choice import mixed
+from imperfed.experiments.config import Config
+from imperfed.experiments.experiment import Experiment
+from imperfed.results.folder import RunFolder
+from imperfed.results.labels import write_labels
+from imperfed.results.mixture import Mixture, Predictor, read_mixture
+from imperfed.results.summary import AutoSummary, Gain, SiteMixture, TrialSummary
+from imperfed.results.write import RunOutcome
+
+TEST_ROWS, HELD_ROWS = "test rows", "rows held out"
+
+
+def record_of(found: Found, request: AutoRequest, held: FederatedData, share: float) -> AutoSummary:
+    """Return what a search found as it is written to `trials.json`."""
+    candidate, federation = found.candidate, held.federation
+    trials = [
+        TrialSummary(t.method, t.model, dict(t.settings), t.rounds, t.best_round, t.score, t.failure)
+        for t in found.trials
+    ]
+    assert federation.validation is not None
+    return AutoSummary(
+        method=candidate.method,
+        model=candidate.model,
+        settings=dict(candidate.settings),
+        rounds=found.rounds,
+        federated=not candidate.alone,
+        budget=request.budget,
+        combinations=found.combinations,
+        rungs=found.plan.rungs,
+        held_out=share,
+        temperature=found.temperature,
+        trials=tuple(trials),
+        sites=tuple(_site(name, choice) for name, choice in zip(federation.sites, found.sites, strict=True)),
+        gain=gain_of(
+            held_out_difference(found, federation.validation, request.base.run.seed),
+            federation.labels.validity_name(),
+            HELD_ROWS,
+        ),
+        alone_left_out=found.alone_left_out,
+        cut_short=found.cut_short,
+    )
+
+
+def _site(name: str, choice: SiteChoice) -> SiteMixture:
+    if choice.alone is None:
+        return SiteMixture(name, choice.weight)
+    return SiteMixture(name, choice.weight, choice.alone.name, asdict(choice.alone), choice.validity)
+
+
+def held_out_difference(found: Found, held: HeldOut, seed: int) -> Difference | None:
+    """Compare the mixtures with the sites' own models on the rows held out."""
+    sites = []
+    for k, (federated, alone) in enumerate(zip(found.federated, found.alone, strict=False)):
+        labels = held.at(k)[1]
+        pair = (mixed(federated, alone, found.sites[k].weight), alone)
+        ours, own = (over_rows(_validity, labels.logits(one), _Rows(labels)) for one in pair)
+        sites.append((len(labels), ours, own))
+    return paired_difference(sites, seed)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Labels from which rows are taken by their numbers."""
+
+    labels: Labels
+
+    def __getitem__(self, rows: Tensor) -> Labels:
+        return self.labels.take(rows)
+
+
+def _validity(logits: Tensor, labels: Labels) -> float:
+    return labels.validity(logits).score
+
+
+def gain_of(difference: Difference | None, name: str, rows: str) -> Gain | None:
+    """Return a difference between models delivered and models alone."""
+    if difference is None:
+        return None
+    return Gain(name, difference.first, difference.second, difference.low, difference.high, difference.n, rows)
+
+
+class AutoExperiment(Experiment):
+    """The run of what a search has chosen, whose results are those of the mixtures."""
+
+    def __init__(self, config: Config, data: FederatedData, record: AutoSummary) -> None:
+        super().__init__(config, data)
+        self.record = record
+
+    def finished(self, folder: RunFolder, outcome: RunOutcome) -> RunOutcome:
+        """Return the outcome with the figures and labels of the mixtures, and what federating brought."""
+        federation = self.data.federation
+        mixtures = [read_mixture(folder, site) for site in federation.sites]
+        known = [mixture for mixture in mixtures if mixture is not None]
+        if not known:
+            return replace(outcome, auto=self.record)
+        ours, kind = self._delivered(known), type(federation.labels)
+        theirs = [mixture.by_itself(kind) for mixture in known]
+        tested = range(self.evaluator.sites)
+        personal = {k: self.evaluator.site(k, ours[k]) for k in tested}
+        areas = outcome.class_aurocs
+        return replace(
+            outcome,
+            personal=personal,
+            class_aurocs=None if areas is None else torch.stack([self.evaluator.by_class(k, ours[k]) for k in tested]),
+            labels=write_labels(folder, self._inferred(known), federation, self.evaluator),
+            auto=self._judged(ours, theirs),
+        )
+
+    def _delivered(self, mixtures: list[Mixture]) -> list[Predictor]:
+        """Return what every site predicts with; each loads its own numbers into the one network when it is asked."""
+        population, kind = self.engine.population, type(self.data.federation.labels)
+
+        def federated(k: int) -> Predictor:
+            return lambda x: population.predictor(k)(x.to(population.runtime.net.row.device)).cpu()
+
+        return [mixture.beside(federated(k), kind) for k, mixture in enumerate(mixtures)]
+
+    def _judged(self, ours: list[Predictor], theirs: list[Predictor]) -> AutoSummary:
+        """Return the record with the figures on test rows, where there are any."""
+        difference = self.evaluator.compare(ours, theirs, self.config.run.seed)
+        if difference is None:
+            return self.record
+        name, sites = self.evaluator.metric, self.record.sites
+        if self.evaluator.sites:
+            values = [figure(self.evaluator.site(k, one)[name][0]) for k, one in enumerate(theirs)]
+            pairs = zip(sites, values, strict=True)
+            sites = tuple(msgspec.structs.replace(site, value=value) for site, value in pairs)
+        return msgspec.structs.replace(self.record, gain=gain_of(difference, name, TEST_ROWS), sites=sites)
+
+    def _inferred(self, mixtures: list[Mixture]) -> Tensor | None:
+        """Return the labels inferred by the mixtures; for a site's own model, by one that has not seen the row."""
+        from imperfed.experiments.auto.run import own_model
+
+        inferred, federation = self.engine.inferred_labels(), self.data.federation
+        if inferred is None:
+            return None
+        inferred = inferred.clone()
+        for k, (a, b) in enumerate(pairwise(federation.starts)):
+            weight, site = mixtures[k].weight, self.record.sites[k]
+            if weight < 1 and federation.labels.inferable:
+                x, labels = site_rows(federation, k)
+                own = cross_fitted(own_model(site.alone, site.settings), x, labels, self.config.run.seed)
+                inferred[a:b] = mixed(inferred[a:b], labels.consistent(own), weight)
+        return inferred

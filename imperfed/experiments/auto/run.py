@@ -1,0 +1,183 @@
+"""A run of `auto`: the search on rows held out, then an ordinary run of what was chosen, on all rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from imperfed.alone import AloneModel, alone_models
+from imperfed.core.errors import UsageError
+from imperfed.data.federate import FederatedData
+from imperfed.data.files.declaration import FILE
+from imperfed.data.held_out import hold_out
+from imperfed.data.partitions.base import RowPartition
+from imperfed.engine.backends.task_pool import cores, make_pool
+from imperfed.experiments import experiment
+from imperfed.experiments.auto.alone_search import AloneContext, fit_sites
+from imperfed.experiments.auto.outcome import AutoExperiment, record_of
+from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
+from imperfed.experiments.auto.search import Search
+from imperfed.experiments.config import AUTO, Config, resolve
+from imperfed.experiments.device import Hardware
+from imperfed.experiments.experiment import InMemory, Interrupted, Watch
+from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.results.folder import RunFolder, environment, parse
+from imperfed.results.mixture import Mixture, save_mixture
+from imperfed.results.summary import AutoSummary, Summary
+from imperfed.results.tracking import tracker_class
+
+REQUEST, TRIALS = "auto.json", "trials.json"
+"""What was asked for, and what the search found; without the latter, a search has not ended."""
+
+
+def start(
+    request: AutoRequest,
+    out: Path,
+    watch: Watch,
+    data: FederatedData | None = None,
+    in_memory: InMemory | None = None,
+) -> tuple[RunFolder, Summary]:
+    """Search and run in a new folder below `out`; `data`: where they are loaded already."""
+    base = request.base
+    refuse_unsearchable(base)
+    if base.run.track != "none":  # a missing tool is said before the search, not after it
+        tracker_class(base.run.track)
+    if data is None:
+        watch.prepare(base)
+    declaration = in_memory.declaration if in_memory else experiment.own_declaration(base)
+    data = data or experiment.load_data(base)
+    folder = RunFolder.create(out, experiment.anywhere(base), Hardware.of(base.run).described(), AUTO)
+    folder.write(REQUEST, json.dumps(request.plain(), indent=2))
+    if declaration is not None:
+        folder.write(FILE, declaration.toml())
+    folder.save_split(experiment.split_of(data.federation), in_memory.index if in_memory else None)
+    return folder, search_and_run(folder, request, watch, data)
+
+
+def start_any(
+    file: Mapping[str, Any] | None,
+    words: Mapping[str, Any],
+    out: Path,
+    watch: Watch,
+    load: Callable[[Config], tuple[FederatedData | None, InMemory | None]] = lambda config: (None, None),
+    objects: Objects = NO_OBJECTS,
+) -> tuple[RunFolder, Summary]:
+    """Run the method that the settings name, or search if that is `auto`.
+
+    `load`: where data are loaded already; `objects`: parts that were handed over from Python.
+    """
+    request = AutoRequest.of(file, words, objects)
+    if request is not None:
+        return start(request, out, watch, *load(request.base))
+    if "budget" in words or "auto.budget" in words:
+        raise UsageError("budget bounds the search of auto, but this run names its method; leave it out")
+    config = resolve(file, words, objects)
+    return experiment.start(config, out, watch, *load(config))
+
+
+def resume(
+    folder: RunFolder,
+    watch: Watch,
+    data: FederatedData | None = None,
+    objects: Objects = NO_OBJECTS,
+    track: str = "",
+) -> Summary:
+    """Continue any run; one of `auto` from its search, if that has not ended, otherwise from its last checkpoint.
+
+    `objects` and `track`: as in `experiment.resume`.
+    """
+    if not (folder.path / REQUEST).exists():
+        return experiment.resume(folder, watch, data, objects, track)
+    config = experiment.tracked_by(folder, track, objects)
+    if data is None:
+        watch.prepare(config)
+    if (folder.path / TRIALS).exists():
+        return run_chosen(folder, watch, data or experiment.load_data(config), objects)
+    request = AutoRequest.read(parse(folder.path / REQUEST, json.loads, "start a new run"), objects)
+    if track:
+        request = request.tracked_by(track)
+        folder.write(REQUEST, json.dumps(request.plain(), indent=2))
+    data = data or experiment.load_data(request.base)
+    experiment.refuse_other_rows(folder, data.federation)
+    return search_and_run(folder, request, watch, data)
+
+
+def refuse_unsearchable(base: Config) -> None:
+    """Refuse data whose sites cannot hold rows out."""
+    if not isinstance(base.split.partition, RowPartition):
+        raise UsageError(
+            f"auto chooses on rows that sites hold out, and with partition = {base.split.partition.name} no site does; "
+            f"name a method made for it: imperfed run fedalc --data {base.run.data}"
+        )
+
+
+def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: FederatedData) -> Summary:
+    """Search, keep what was found in the folder, and run it."""
+    base = request.base
+    at_sites, _ = experiment.as_trained(base, data)
+    share = base.split.validation or HELD_OUT
+    held = at_sites if at_sites.federation.validation else hold_out(at_sites, share, base.run.data_seed)
+    watch.begin(replace(base, run=replace(base.run, method=AUTO)), held, 0)
+    try:
+        found = Search(request, held, watch.search, watch.stop).go()
+    except Interrupted:
+        folder.log("interrupted in the search")
+        raise Interrupted(f"interrupted in the search; begin it again with: imperfed resume {folder.path}") from None
+    record = record_of(found, request, held, share)
+    kinds = [own_model(site.alone, site.settings) for site in record.sites if site.alone]
+    if kinds:
+        context = AloneContext(at_sites, base.run.seed)
+        with closing(make_pool(context, min(base.rounds.workers or cores(), len(kinds)))) as pool:
+            models = fit_sites(pool, kinds)
+        for site, model in zip(record.sites, models, strict=True):
+            save_mixture(folder, site.site, Mixture(model, site.weight, record.temperature))
+    chosen = found.candidate.config
+    config = replace(
+        chosen,
+        split=replace(chosen.split, validation=0.0),
+        rounds=replace(chosen.rounds, rounds=found.rounds, patience=0),
+    )
+    folder.write("config.toml", experiment.anywhere(config).toml())
+    folder.write("env.json", json.dumps(folder.environment() | environment(config), indent=2))  # now with its plug-ins
+    folder.write(TRIALS, json.dumps(msgspec.to_builtins(record), indent=2, allow_nan=False))
+    for line in search_lines(record):
+        folder.log(line)
+    return run_chosen(folder, watch, data, request.objects)
+
+
+def search_lines(record: AutoSummary) -> list[str]:
+    """Return the search in sentences, for the log."""
+    lines = [
+        f"auto: {len(record.trials)} of {record.combinations} combinations tried within {record.budget:g} minutes; "
+        f"chosen: {record.method} with model {record.model}, {record.rounds} rounds, "
+        + ", ".join(f"{name} = {value}" for name, value in record.settings.items())
+    ]
+    if record.alone_left_out:
+        lines.append(f"auto: no models alone: {record.alone_left_out}")
+    if record.cut_short:
+        lines.append("auto: the search took far too long and was cut short; its choice may not be repeatable")
+    return lines
+
+
+def own_model(family: str, settings: dict[str, Any]) -> AloneModel:
+    """Return a family with its settings."""
+    return alone_models()[family](**settings)
+
+
+def run_chosen(folder: RunFolder, watch: Watch, data: FederatedData, objects: Objects) -> Summary:
+    """Run what the search has chosen on all rows, from its last checkpoint if there is one."""
+    record = parse(folder.path / TRIALS, lambda text: msgspec.json.decode(text, type=AutoSummary), "delete it")
+    config = folder.config(objects)
+    with folder.naming_missing_plugins(objects), closing(AutoExperiment(config, data, record)) as running:
+        experiment.refuse_other_rows(folder, running.data.federation)
+        if folder.checkpoint.exists():
+            running.engine.state.restore(folder.checkpoint)
+            folder.log(f"resumed after round {running.engine.state.round}")
+        folder.forget_from(running.engine.state.round)
+        return running.go(folder, watch)

@@ -1,0 +1,168 @@
+"""Trials in memory: each goes on from where it stopped, in whichever process is free."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imperfed.core.labels.validity import UNKNOWN, Validity
+from imperfed.core.network import Net
+from imperfed.data.federate import FederatedData
+from imperfed.engine.backends.task_pool import portable
+from imperfed.engine.engine import Engine
+from imperfed.engine.population import Scores
+from imperfed.engine.schedule import RoundReport
+from imperfed.engine.site import logits_of
+from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.device import Hardware
+from imperfed.experiments.experiment import choose_objective, make_network, shape_of
+
+PATIENCE = 8
+"""Rounds of the last rung without a better score, after which a trial ends."""
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+class NoTests:
+    """An evaluator without test rows: a search never sees them."""
+
+    sites = 0
+
+    def site(self, site: int, net: Net) -> Scores:
+        """Return nothing."""
+        return {}
+
+    def common(self, net: Net) -> Scores:
+        """Return nothing."""
+        return {}
+
+    def to(self, device: torch.device) -> NoTests:
+        """Return itself."""
+        return self
+
+
+@dataclass
+class Progress:
+    """How far a trial has come: everything that it takes to go on."""
+
+    round: int = 0
+    score: float = -np.inf
+    best: int = 0
+    """The round with that score."""
+    waited: int = 0
+    sites: list[tuple[float, float]] = field(default_factory=list)
+    """Score and weight of each site in the last round."""
+    state: Arrays = field(default_factory=dict)
+    best_state: Arrays = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def make_engine(candidate: Candidate, data: FederatedData, rounds: int, patience: int) -> Engine:
+    """Return the engine of a trial, which holds its rows out and computes in this process or on its GPU."""
+    config = candidate.config
+    hardware = Hardware.of(config.run)
+    hardware.prepare()
+    network = make_network(config, *shape_of(data.federation))
+    network.halved = hardware.precision == "bf16"
+    settings = replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1)
+    return Engine(
+        config.method,
+        choose_objective(config, data),
+        network,
+        data.federation,
+        NoTests(),
+        config.local,
+        settings,
+        config.run.seed,
+        config.defence,
+        hardware.make_backend,
+        hardware.device,
+    )
+
+
+def restore(engine: Engine, progress: Progress) -> None:
+    """Put an engine where a trial stopped."""
+    best = engine.state.best
+    assert best is not None
+    if progress.round == 0:
+        return
+    for name, t in engine.state.flat().items():
+        t.copy_(torch.from_numpy(progress.state[name]))
+    engine.state.round = progress.round
+    best.round, best.score, best.waited = progress.best, progress.score, progress.waited
+    best.sites = [Validity(*one) if one[1] > 0 else UNKNOWN for one in progress.sites]
+    best.state = {name: torch.from_numpy(array) for name, array in progress.best_state.items()}
+
+
+def advance(candidate: Candidate, data: FederatedData, progress: Progress, rounds: int, last: bool) -> Progress:
+    """Train a trial up to this round, in the last rung until it gets no better."""
+    began = time.perf_counter()
+    engine = make_engine(candidate, data, rounds, PATIENCE if last else 0)
+    try:
+        restore(engine, progress)
+        engine.run(_ignore, lambda: False, None)
+        best = engine.state.best
+        assert best is not None
+        return Progress(
+            engine.state.round,
+            best.score,
+            best.round,
+            best.waited,
+            [(one.score, one.weight) for one in best.sites],
+            portable({name: t.cpu() for name, t in engine.state.flat().items()}),
+            portable(best.state),
+            progress.seconds + time.perf_counter() - began,
+        )
+    finally:
+        engine.close()
+
+
+def _ignore(report: RoundReport) -> None:
+    pass
+
+
+def held_out_logits(candidate: Candidate, data: FederatedData, progress: Progress) -> list[Tensor]:
+    """Return the logits of every site's model of the best round for the rows that the site holds out."""
+    engine, held = make_engine(candidate, data, progress.round, 0), data.federation.validation
+    assert held is not None
+    try:
+        restore(engine, progress)
+        engine.return_to_best()
+        population, device = engine.population, engine.population.runtime.net.row.device
+        models = ((k, population.load(k, *population.shared_model(k))) for k in range(len(population.sizes)))
+        return [logits_of(net, held.at(k)[0].to(device)).cpu() for k, net in models]
+    finally:
+        engine.close()
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """What is remembered of a trial."""
+
+    number: int
+    method: str
+    model: str
+    settings: Mapping[str, Any]
+    rounds: int
+    best_round: int
+    score: float | None
+    """None: it failed."""
+    failure: str = ""
+
+
+def records(
+    candidates: Sequence[Candidate], done: Mapping[int, Progress], failed: Mapping[int, str]
+) -> Iterator[TrialRecord]:
+    """Yield what is remembered of every trial, in the order of the list."""
+    for number in sorted({*done, *failed}):
+        one, progress = candidates[number], done.get(number, Progress())
+        score = progress.score if np.isfinite(progress.score) else None
+        best = progress.best or progress.round
+        yield TrialRecord(
+            number, one.method, one.model, dict(one.settings), progress.round, best, score, failed.get(number, "")
+        )

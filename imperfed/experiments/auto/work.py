@@ -1,0 +1,108 @@
+"""How much work a search is, in seconds of one core of an ordinary machine: an estimate from the sizes alone.
+
+The number of trials follows from it, never from a clock, so that the same request leads to the same choice on any
+machine, however busy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from imperfed.alone import AloneModel
+from imperfed.core.federation import Federation
+from imperfed.core.network import Network
+from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.halving import kept
+from imperfed.experiments.experiment import make_network, shape_of
+
+RUNGS = (3, 9, 27, 81)
+"""Rounds after which trials are compared. In the last rung a trial ends early once it gets no better."""
+CORES = 2
+"""The cores for which a budget in minutes is meant."""
+STEP, PRODUCTS, CONVOLUTION = 8e-4, 6e9, 5
+"""Seconds of a step whatever the network, multiplications per second, and how much slower those of convolutions are."""
+FEWEST, MOST = 3, 36
+"""Trials of a search."""
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What a search does: its first trials, and the rounds after which they are compared."""
+
+    trials: int
+    rungs: tuple[int, ...]
+    seconds: float
+    """The work of all trials on one core, as estimated."""
+
+
+def plan(candidates: Sequence[Candidate], federation: Federation, budget: float, rounds: int) -> SearchPlan:
+    """Return the longest list of trials, in order, that fits the budget in minutes; `rounds`: the most of a trial."""
+    per_round = [seconds_per_round(one, federation) for one in candidates]
+    left = 60 * budget * CORES
+    for rungs in shorter(tuple(sorted({min(r, rounds) for r in RUNGS}))):
+        for trials in range(min(MOST, len(candidates)), min(FEWEST, len(candidates)) - 1, -1):
+            work = estimate(per_round[:trials], rungs)
+            if work <= left:
+                return SearchPlan(trials, rungs, work)
+    rungs, trials = (min(RUNGS[0], rounds),), min(FEWEST, len(candidates))
+    return SearchPlan(trials, rungs, estimate(per_round[:trials], rungs))
+
+
+def shorter(rungs: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return these rungs, and the same without the last one, and so on."""
+    return [rungs[:n] for n in range(len(rungs), 0, -1)]
+
+
+def estimate(per_round: Sequence[float], rungs: Sequence[int]) -> float:
+    """Return the work of all rungs; which trials stay is not known, so they count as the mean of all."""
+    mean, total, alive, before = sum(per_round) / len(per_round), 0.0, len(per_round), 0
+    for rounds in rungs:
+        total += alive * mean * (rounds - before)
+        alive, before = kept(alive), rounds
+    return total
+
+
+def seconds_per_round(candidate: Candidate, federation: Federation) -> float:
+    """Return the work of one round at all sites."""
+    config = candidate.config
+    network = config.method.build(make_network(config, *shape_of(federation)))
+    per_row = 3 * products(network, federation.x[:1]) / PRODUCTS
+    steps = sum(config.local.steps_of(n) for n in federation.sizes())
+    return steps * (STEP + config.local.batch * per_row)
+
+
+@torch.no_grad()
+def products(network: Network, x: Tensor) -> int:
+    """Return the multiplications of a forward pass for one row."""
+    total = 0
+
+    def count(module: nn.Module, inputs: Any, output: Tensor) -> None:
+        nonlocal total
+        weight = module.weight
+        assert isinstance(weight, Tensor)
+        slower = CONVOLUTION if isinstance(module, nn.Conv2d) else 1
+        total += slower * weight[0].numel() * output[0].numel()
+
+    layers = [m for m in network.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
+    hooks = [layer.register_forward_hook(count) for layer in layers]
+    network.eval()(x)
+    for hook in hooks:
+        hook.remove()
+    return total
+
+
+def fitting_seconds(kind: AloneModel, rows: int, columns: int, classes: int, models: int) -> float:
+    """Return the work of fitting a model alone; `models`: one per class where rows have several."""
+    size = rows * max(1.0, math.log2(max(rows, 2)))
+    one = {
+        "logistic": 2e-7 * rows * columns * classes + 0.02,
+        "forest": 200 * (4e-4 + 2e-7 * size * math.sqrt(columns)),
+        "boosting": 100 * classes * (min(5e-3, 1e-5 * rows) + 3e-9 * rows * columns),
+    }
+    return models * one.get(kind.name, max(one.values()))

@@ -1,0 +1,62 @@
+"""What a site predicts with after `auto`: a mixture of the federated model and the one that it has fitted alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from imperfed.alone import SiteModel
+from imperfed.core.batch import Tree
+from imperfed.core.labels import Labels
+from imperfed.results.folder import RunFolder
+
+FOLDER = "alone"
+Predictor = Callable[[Tensor], Tensor]
+"""From inputs, scaled as in training, to logits."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A site's own model, and the weight of the federated one beside it."""
+
+    alone: SiteModel
+    weight: float
+    temperature: float = 1.0
+    """What the federated model's logits are divided by before they are mixed."""
+
+    def probabilities(self, federated: Tensor, x: Tensor, kind: type[Labels]) -> Tensor:
+        """Return mixed probabilities; `federated`: the logits of the federated model for the inputs `x`."""
+        if self.weight == 1:
+            return kind.probabilities(federated)
+        own = kind.normalised(self.alone.probabilities(x))
+        return self.weight * kind.probabilities(federated / self.temperature) + (1 - self.weight) * own
+
+    def beside(self, model: Predictor, kind: type[Labels]) -> Predictor:
+        """Return the mixture with a federated model, as logits."""
+
+        def predict(x: Tensor) -> Tensor:
+            return kind.logits(self.probabilities(model(x).cpu(), x.cpu(), kind))
+
+        return model if self.weight == 1 else predict
+
+    def by_itself(self, kind: type[Labels]) -> Predictor:
+        """Return the site's own model, as logits."""
+        return lambda x: kind.logits(kind.normalised(self.alone.probabilities(x.cpu())))
+
+
+def save_mixture(folder: RunFolder, site: str, mixture: Mixture) -> None:
+    """Write `alone/<site>.safetensors`: the site's own model as plain numbers, and the weight."""
+    tree: Tree = {name: t.contiguous() for name, t in mixture.alone.tensors().items()}
+    numbers = {name: torch.tensor(getattr(mixture, name)) for name in ("weight", "temperature")}
+    folder.save_tensors(f"{FOLDER}/{site}.safetensors", tree | numbers)
+
+
+def read_mixture(folder: RunFolder, site: str) -> Mixture | None:
+    """Return a site's own model and the weight; None if the run has no such models."""
+    if not (folder.path / FOLDER / f"{site}.safetensors").exists():
+        return None
+    tree = folder.load_tensors(folder.path / FOLDER / f"{site}.safetensors")
+    return Mixture(SiteModel.of(tree), float(tree["weight"]), float(tree["temperature"]))

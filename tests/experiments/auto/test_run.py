@@ -1,0 +1,116 @@
+"""Whole runs of `auto` on tiny federations: what is written, that it repeats, and that it goes on after a stop."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import imperfed
+from imperfed.alone import alone_models
+from imperfed.core.errors import UsageError
+from imperfed.experiments.auto import run as auto_run
+from imperfed.experiments.auto import work
+from imperfed.experiments.auto.request import AutoRequest
+from imperfed.experiments.experiment import Interrupted, Watch
+from imperfed.results.folder import RunFolder
+from imperfed.results.mixture import read_mixture, save_mixture
+from imperfed.results.summary import AutoSummary, Gain, SiteMixture
+from tests.experiments.auto.conftest import federation
+
+SMALL = {"rounds": 3, "workers": 1, "progress": False, "device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    monkeypatch.setattr(work, "MOST", 4)
+    monkeypatch.setattr(alone_models()["forest"], "grid", classmethod(lambda cls: (cls(trees=5),)))
+    monkeypatch.setattr(alone_models()["boosting"], "grid", classmethod(lambda cls: (cls(rounds=3),)))
+
+
+@pytest.mark.parametrize("kind", ["exact", "candidates", "annotated", "positives"])
+def test_every_kind_of_labels_goes_from_rows_to_a_report(kind: str, tmp_path: Path):
+    data = federation(kind)
+    result = imperfed.run(data=data, out=tmp_path, **SMALL)
+    auto = result.summary.auto
+    assert auto is not None
+    assert len(auto.trials) == 4
+    assert {site.alone for site in auto.sites} <= set(alone_models())
+    assert auto.gain is not None
+    assert auto.gain.rows == "rows held out"
+    assert auto.sentence() in result.report.read_text()
+    assert sum(site.train for site in result.summary.sites) == len(data.labels)  # refitted on all rows
+    probability = result.predict(data.x[:5], site="s1")
+    assert probability.shape == (5, 3)
+    assert torch.isfinite(probability).all()
+    assert json.loads((result.folder / "trials.json").read_text())["method"] == auto.method
+
+
+def test_the_same_seed_leads_to_the_same_choice(tmp_path: Path):
+    one, other = (imperfed.run(data=federation("exact"), out=tmp_path / name, **SMALL) for name in "ab")
+    assert one.summary.auto == other.summary.auto
+    x = torch.randn(4, 3)
+    assert torch.equal(one.predict(x, site="s0"), other.predict(x, site="s0"))
+
+
+def test_a_site_predicts_with_its_mixture(tmp_path: Path):
+    result = imperfed.run(data=federation("exact"), out=tmp_path, **SMALL)
+    folder, x = RunFolder(result.folder), torch.randn(6, 3)
+    mixture = read_mixture(folder, "s0")
+    assert mixture is not None
+    for weight in (0.0, 0.5, 1.0):
+        save_mixture(folder, "s0", replace(mixture, weight=weight))
+        network = result.model("s0")(result._scale()(x)).detach()
+        own = mixture.alone.probabilities(result._scale()(x))
+        heat = 1.0 if weight == 1 else mixture.temperature
+        expected = weight * torch.softmax(network / heat, 1) + (1 - weight) * own
+        torch.testing.assert_close(result.predict(x, site="s0"), expected)
+
+
+def test_a_search_that_was_stopped_begins_again(tmp_path: Path):
+    request = AutoRequest.of(None, {"method": "auto", "data": "digits", "rounds": 1, "workers": 1, "device": "cpu"})
+    assert request is not None
+    with pytest.raises(Interrupted, match="imperfed resume"):
+        auto_run.start(request, tmp_path, Watch(stop=lambda: True))
+    (folder,) = tmp_path.iterdir()
+    assert not (folder / "trials.json").exists()
+    again = AutoRequest.read(json.loads((folder / "auto.json").read_text()))
+    assert again == request
+
+
+def test_a_refit_that_was_stopped_goes_on(tmp_path: Path):
+    data = federation("exact")
+    whole = imperfed.run(data=data, out=tmp_path / "whole", **SMALL)
+    (tmp_path / "cut").mkdir()
+    folder = tmp_path / "cut" / whole.folder.name
+    whole.folder.rename(folder)
+    (folder / "summary.json").unlink()
+    resumed = imperfed.resume(folder, data=data, progress=False)
+    assert resumed.summary.auto == whole.summary.auto
+
+
+def test_what_cannot_be_searched_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match="partition = label"):
+        imperfed.run(data="bibtex", out=tmp_path, progress=False)
+    with pytest.raises(UsageError, match="runs by itself"):
+        imperfed.compare(["auto", "fedavg"], "digits", out=tmp_path, progress=False)
+    with pytest.raises(UsageError, match="budget bounds the search"):
+        imperfed.run("fedavg", out=tmp_path, progress=False, budget=1)
+
+
+def told(low: float, high: float, weight: float = 1.0, federated: bool = True) -> str:
+    gain = Gain("accuracy", 0.8 + (low + high) / 2, 0.8, low, high, 100, "test rows")
+    return AutoSummary(
+        "m", "mlp", {}, 3, federated, 5, 9, (3,), 0.2, 1.0, (), (SiteMixture("a", weight, "forest"),), gain
+    ).sentence()
+
+
+def test_the_sentence_says_what_federating_brought():
+    assert told(0.01, 0.05).startswith("Federating brought 3.0 points")
+    assert "not clear" in told(-0.01, 0.05)
+    assert told(-0.05, -0.01).startswith("Federating cost 3.0 points")
+    assert told(0.0, 0.0, weight=0.0).startswith("Sites do best alone")
+    assert told(0.01, 0.05, federated=False).startswith("Sites do best alone")
