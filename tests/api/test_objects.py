@@ -280,7 +280,7 @@ few = {"data": "mine.npz", "rounds": 2, "steps": 3, "workers": 2, "partition": "
 result = imperfed.run(Cell(share=0.25), model=Own(), objective=Tempered(3.0), **few)
 result.predict(torch.rand(3, 4))
 print(result.summary.title)
-print(imperfed.compare(["fedavg", Cell()], model=Own, **few).table["method"].to_pylist())
+print(imperfed.compare(["fedavg", Cell()], model=Own, alone=False, **few).table["method"].to_pylist())
 try:
     imperfed.compare(["fedavg", Cell()], jobs=2, **few)
 except imperfed.core.errors.UsageError as error:
@@ -323,7 +323,7 @@ def test_a_comparison_mixes_names_and_objects(few: dict[str, Any]) -> None:
         HalfWay(share=0.2),
         FedAvg(objective=Tempered(3.0)),
     ]
-    lines = imperfed.compare(methods, **few).lines
+    lines = imperfed.compare(methods, alone=False, **few).lines
     titles = [line.method for line in lines]
     assert titles == [
         "fedprox",
@@ -361,7 +361,7 @@ def test_importable_classes_travel_to_other_processes(few: dict[str, Any], monke
         return futures
 
     monkeypatch.setattr(ParallelRuns, "_begun", begun)
-    compared = imperfed.compare([HalfWay(share=0.2)], seeds=[0, 1], jobs=2, model=wide, **few)
+    compared = imperfed.compare([HalfWay(share=0.2)], seeds=[0, 1], jobs=2, model=wide, alone=False, **few)
     alone = imperfed.run(HalfWay(share=0.2), model=wide, seed=1, data_seed=1, **few)
     assert compared.lines[0].values[1] == alone.summary.headline
     assert asked == [2]
