@@ -117,6 +117,6 @@ def test_the_sentence_says_what_federating_brought():
 
 
 def test_a_model_object_needs_the_name_of_a_method(tmp_path: Path):
-    with pytest.raises(UsageError, match="model: auto compares models .* name a method for this object"):
+    with pytest.raises(UsageError, match=r"model: auto compares models .* name a method for this object"):
         imperfed.run(data=federation("exact"), out=tmp_path, model=torch.nn.Linear(3, 3), **SMALL)
     assert not list(tmp_path.iterdir())
