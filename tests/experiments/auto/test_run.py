@@ -114,3 +114,9 @@ def test_the_sentence_says_what_federating_brought():
     assert told(-0.05, -0.01).startswith("Federating cost 3.0 points")
     assert told(0.0, 0.0, weight=0.0).startswith("Sites do best alone")
     assert told(0.01, 0.05, federated=False).startswith("Sites do best alone")
+
+
+def test_a_model_object_needs_the_name_of_a_method(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"model: auto compares models .* name a method for this object"):
+        imperfed.run(data=federation("exact"), out=tmp_path, model=torch.nn.Linear(3, 3), **SMALL)
+    assert not list(tmp_path.iterdir())
