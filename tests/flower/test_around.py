@@ -106,8 +106,8 @@ def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
 
 
 SPOILED: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor], str]] = {
-    "shape": ("V", lambda t: t[1:], "'V' is float32 [6, 2], and float32 [7, 2] at most sites"),
-    "type": ("V", torch.Tensor.double, "'V' is float64 [7, 2], and float32 [7, 2] at most sites"),
+    "shape": ("V", lambda t: t[1:], "'V' is float32 [3, 2], and float32 [4, 2] at most sites"),
+    "type": ("V", torch.Tensor.double, "'V' is float64 [4, 2], and float32 [4, 2] at most sites"),
     "not finite": ("r", lambda t: t / 0, "'r' is not finite"),
     "width": ("V_classes", lambda t: t[:, :1], "'V_classes' is float32 [any, 1, 1], and"),
 }
