@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from imperfed.engine.seeds import SERVER, on_duty_in, seeded
 from imperfed.engine.server import DEFENCE, Server
 from imperfed.engine.site import OPENING, RunSpec, SiteRuntime
 from imperfed.engine.state import State, nbytes, shared
-from imperfed.engine.validate import check_alike, check_parts
+from imperfed.engine.validate import check_alike
 
 CPU = torch.device("cpu")
 MakeBackend = Callable[[Population, int, int], Backend]
@@ -80,7 +80,7 @@ class Engine:
         spec = RunSpec(algorithm, objective, layout, local, seed, rounds=rounds.rounds, questions=asked)
         refuse_misfit_recipe(spec, federation)
         runtime = SiteRuntime(spec, _net(network, layout))
-        self.population = Population(runtime, federation, state, evaluator, rounds.max_share)
+        self.population = Population(runtime, federation, state, evaluator)
         self.server = Server(self.population, _net(network, layout), defence)
         self.figures: tuple[int, dict[int, Scores], Scores] | None = None
         """The round after which models were last evaluated, and their scores."""
@@ -98,8 +98,7 @@ class Engine:
             with one_thread():
                 replies = self.backend.ask(OPENING, number, sites)
                 parts = tuple(reply.up for reply in self.everybody(replies, "before round 1"))
-                self.refuse_unlike(exchange, parts)
-                updates = Updates(tuple(sites), torch.tensor(self.population.counts), {}, parts)
+                updates = Updates(tuple(sites), torch.tensor(self.population.sizes).float(), {}, parts)
                 for g, context in enumerate(contexts):
                     if own := self.server.of_group(updates, g):
                         server = exchange.aggregate(dict(state.servers[g]), own, context)
@@ -107,17 +106,8 @@ class Engine:
             report.down += sum(nbytes(self.population.down(k, exchange)) for k in sites)
             report.up += sum(map(nbytes, parts))
             report.sent |= {name: tuple(t.shape) for part in parts for name, t in part.items()}
-        report.notes += [*self.lowered(), *(note for context in contexts for note in context.notes)]
+        report.notes += [note for context in contexts for note in context.notes]
         return report
-
-    def lowered(self) -> list[str]:
-        """Return a sentence for every site that counts with fewer rows than it has."""
-        share, federation = self.rounds.max_share, self.population.federation
-        return [
-            f"{name} has {n} of {federation.starts[-1]} rows and counts as {count:.0f} (rounds.max_share = {share:g})"
-            for name, n, count in zip(federation.sites, self.population.sizes, self.population.counts, strict=True)
-            if count < n
-        ]
 
     @property
     def state(self) -> State:
@@ -226,8 +216,8 @@ class Engine:
         return Updates(who, self._counts(who), trees)
 
     def _counts(self, who: tuple[int, ...]) -> Tensor:
-        counts, device = self.population.counts, self.population.runtime.net.row.device
-        return torch.tensor([counts[k] for k in who], device=device)
+        sizes, device = self.population.sizes, self.population.runtime.net.row.device
+        return torch.tensor([float(sizes[k]) for k in who], device=device)
 
     def _ask(self, round: int, number: int, sites: tuple[int, ...], replies: dict[int, Reply]) -> dict[int, Failure]:
         """Ask sites, add their answers to `replies`, and return those that failed."""
@@ -261,11 +251,6 @@ class Engine:
         if failed := {k: reply for k, reply in replies.items() if isinstance(reply, Failure)}:
             raise QuorumError(f"{when} every site must answer. {self.name_failures(failed)}")
         return [reply for reply in replies.values() if isinstance(reply, Reply)]
-
-    def refuse_unlike(self, query: Query, parts: Sequence[Tree]) -> None:
-        """Raise `QuorumError` with the names of the sites whose answers do not go with the others'."""
-        if failed := check_parts(query, [{"w": self.state.servers[0]["w"]}] * len(parts), parts):
-            raise QuorumError(f"before round 1 every site must answer. {self.name_failures(failed)}")
 
     def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of every site's model, and of the global model if there is one; computed once per round.

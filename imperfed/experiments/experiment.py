@@ -357,8 +357,7 @@ def resume(
     with folder.naming_missing_plugins(objects), closing(Experiment(config, data)) as experiment:
         refuse_other_rows(folder, experiment.data.federation)
         if folder.checkpoint.exists():
-            if note := experiment.engine.state.restore(folder.checkpoint):
-                folder.log(note)
+            experiment.engine.state.restore(folder.checkpoint)
         folder.forget_from(experiment.engine.state.round)
         folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment.go(folder, watch)

@@ -19,7 +19,6 @@ from imperfed.data.site_files import SiteFiles
 from imperfed.experiments.config import Config
 from imperfed.experiments.progress import Show
 from imperfed.flower.coordinator.coordinator import Coordinator
-from imperfed.flower.coordinator.mailbox import SuperLinkMailbox
 from imperfed.flower.coordinator.serving import Service, home_of
 from imperfed.flower.messages.transport import Timeouts
 from imperfed.flower.processes.child import alone
@@ -94,6 +93,6 @@ def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str,
     show = Show(Console(soft_wrap=True, markup=False, emoji=False, highlight=False, force_terminal=False))
     timeouts = Timeouts(gather=float("inf"), answer=service.answer_timeout)
     central, declared = central_of(declaration), declaration.toml()
-    coordinator = Aloud(SuperLinkMailbox(grid), folder.config(), central, service.sites, folder, declared, timeouts)
+    coordinator = Aloud(grid, folder.config(), central, service.sites, folder, declared, timeouts)
     coordinator.transport.admitted = admitted or None
     coordinator.run(show.watch())

@@ -11,7 +11,7 @@ from tests.support.rehearsal import Apart
 
 CARD = {"name", "rows", "kind", "classes", "shape", "features", "tests", "several", "held out"}
 FIGURES = {"loss", "validation", "metrics", "values", "counts"}
-SAID = CARD | FIGURES | {"done", "asked"}
+SAID = CARD | FIGURES | {"done"}
 """All words that a site ever says."""
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import torch
+from flwr.serverapp import Grid
 
 from imperfed.core.atomic import append_lines
 from imperfed.core.batch import Tree
@@ -17,7 +18,7 @@ from imperfed.core.errors import UsageError
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, SiteInfo
 from imperfed.engine.engine import questions
-from imperfed.engine.population import Population, capped
+from imperfed.engine.population import Population
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
 from imperfed.experiments.plugins import refuse_what_stays_here
@@ -25,13 +26,10 @@ from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.remote_repair import repair_at_sites
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.site_info import read_site_infos, write_site_infos
-from imperfed.flower.messages.stored_reply import Mailbox
 from imperfed.flower.messages.transport import Timeouts, Transport
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
-UNTRUSTED_SHARE = 0.5
-"""The most weight of one site by the rows it says it has: no site alone outweighs all others together."""
 MESSAGE_LOG = "messages.txt"
 """The file in a run's folder that says which sites were asked, which answered, and how long it took."""
 
@@ -40,7 +38,7 @@ MESSAGE_LOG = "messages.txt"
 class Coordinator:
     """One run with real sites, from the first hello to the last result."""
 
-    grid: Mailbox
+    grid: Grid
     config: Config
     central: ServerFiles
     """The coordinator's own data."""
@@ -58,8 +56,6 @@ class Coordinator:
         if self.config.run.device == "cuda":
             raise UsageError("real sites compute on the CPU; set device to auto or cpu")
         self.config = replace(self.config, run=replace(self.config.run, device="cpu"))
-        if self.config.rounds.max_share == 0 and len(self.sites) > 2:
-            self.config = replace(self.config, rounds=replace(self.config.rounds, max_share=UNTRUSTED_SHARE))
         greeting = RunInfo("", self.config.toml(), self.declaration, 0, Scale.none(), {})
         self.transport = Transport(self.grid, tuple(self.sites), greeting, self.timeouts, self.say)
 
@@ -78,7 +74,7 @@ class Coordinator:
     def experiment(self) -> Experiment:
         """Return the run, as soon as every site is connected; its sites answer by message."""
         infos = self.gather()
-        scale = self.central.scale(weighed(infos, self.config.rounds.max_share))
+        scale = self.central.scale(infos)
         run_infos = self.run_infos(infos, scale)
         # A site or the coordinator may be killed at any time: no more than one round is ever lost.
         config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
@@ -92,8 +88,7 @@ class Coordinator:
             data = repair_at_sites(config.repair, data, self.transport, run_infos, wanted_labels(config))
         experiment = Experiment(config, data, make_backend)
         if self.folder.checkpoint.exists():
-            if note := experiment.engine.state.restore(self.folder.checkpoint):
-                self.folder.log(note)
+            experiment.engine.state.restore(self.folder.checkpoint)
             self.folder.forget_from(experiment.engine.state.round)
             self.folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment
@@ -131,15 +126,6 @@ class Coordinator:
         annotated = anybody(infos)
         settings, run = self.config.toml(), self.folder.path.name
         return [RunInfo(run, settings, self.declaration, k, scale, annotated) for k in range(len(infos))]
-
-
-def weighed(infos: Sequence[SiteInfo], share: float) -> list[SiteInfo]:
-    """Return what the sites reported, with the sums of a site that has more than its share lowered to that share."""
-    counts = capped([info.rows for info in infos], share)
-    return [
-        info if count == info.rows else replace(info, sums={n: t * (count / info.rows) for n, t in info.sums.items()})
-        for info, count in zip(infos, counts, strict=True)
-    ]
 
 
 def anybody(infos: Sequence[SiteInfo]) -> Tree:

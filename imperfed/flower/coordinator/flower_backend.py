@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -15,11 +13,11 @@ from imperfed.core.exchange import Exchange, Train
 from imperfed.core.labels.validity import Validity
 from imperfed.core.threads import one_thread
 from imperfed.engine.backends.base import Reply
-from imperfed.engine.failures import Away, Failure, Misshapen, NotFinite
+from imperfed.engine.failures import Away, Failure, Misshapen
 from imperfed.engine.population import Population, Scores
 from imperfed.engine.seeds import on_duty_in
 from imperfed.engine.site import OPENING
-from imperfed.engine.validate import REFUSED, check_answer, largest_answer
+from imperfed.engine.validate import REFUSED, check_answer
 from imperfed.flower.messages.ending import ending_words
 from imperfed.flower.messages.payload import NO_EXCHANGE, Payload, RefusedError, Word, scores_of, validity_of
 from imperfed.flower.messages.run_info import RunInfo
@@ -52,8 +50,7 @@ class FlowerBackend:
         self.validity: dict[int, Validity] = {}
         self.turn = OPENING
         self.notes: list[str] = []
-        # Two rounds back: a damaged checkpoint sends the coordinator to the one before it.
-        self.turns = deque([population.state.memory[ANSWERED].clone()] * 3, maxlen=3)
+        self.recent = self.base = population.state.memory[ANSWERED].clone()
 
     # -- what the engine calls ------------------------------------------------------------------------------------
 
@@ -118,7 +115,7 @@ class FlowerBackend:
         self._turn(round)
         payloads = {k: self._payload(k, round, 0 if k in duty else NO_EXCHANGE, evaluate=True) for k in range(K)}
         about = f"round {round + 1}" if duty else "the end"
-        replies = self.transport.send("train" if duty else "evaluate", payloads, about, self._limit(payloads))
+        replies = self.transport.send("train" if duty else "evaluate", payloads, about)
         # A site that is away now may be back when the round begins, and is asked again then.
         self.early = {(round, 0): {k: replies[k] for k in duty if not isinstance(replies[k], Away)}}
         metrics, self.validity = {}, {}
@@ -126,7 +123,7 @@ class FlowerBackend:
             if isinstance(reply, Failure):
                 continue
             try:
-                metrics[k] = scores_of(reply, max(self.transport.infos[self.transport.names[k]].tests, 0))
+                metrics[k] = scores_of(reply)
                 self.validity[k] = validity_of(reply, self._cells(k))
             except RefusedError as error:
                 self.transport.tell(f"{self.transport.names[k]}: its metrics were refused: {error}")
@@ -145,13 +142,7 @@ class FlowerBackend:
         payloads = {k: self._payload(k, round, number) for k in sites if k not in answers}
         trains = isinstance(self.population.spec.exchange(round, number), Train)
         about = "before round 1" if round == OPENING else f"round {round + 1}"
-        kind = "train" if trains else "query.answer"
-        return answers | self.transport.send(kind, payloads, about, self._limit(payloads))
-
-    def _limit(self, payloads: Mapping[int, Payload]) -> int:
-        """Return the most bytes that one of these sites may answer with."""
-        sizes = self.population.sizes
-        return max((largest_answer(p.trees.get("down", {}), sizes[k]) for k, p in payloads.items()), default=0)
+        return answers | self.transport.send("train" if trains else "query.answer", payloads, about)
 
     def _payload(self, site: int, round: int, number: int, evaluate: bool = False) -> Payload:
         words: dict[str, Word] = {
@@ -159,7 +150,7 @@ class FlowerBackend:
             "exchange": number,
             "evaluate": int(evaluate),
             "from": self._answered(site),
-            "base": self.turns[0][site].tolist(),
+            "base": self.base[site].tolist(),
             "best": self._best(site),
         }
         trees: dict[str, Tree] = {}
@@ -190,10 +181,9 @@ class FlowerBackend:
         return {"w": w, "buffers": buffers}
 
     def _turn(self, round: int) -> None:
-        """Note that a round begins. The coordinator may have to go back two checkpoints, but no further."""
+        """Note that a round begins. The coordinator may have to go back to the previous round, but no further."""
         if round != self.turn:
-            self.turn = round
-            self.turns.append(self.population.state.memory[ANSWERED].clone())
+            self.turn, self.base, self.recent = round, self.recent, self.population.state.memory[ANSWERED].clone()
 
     # -- answers --------------------------------------------------------------------------------------------------
 
@@ -207,6 +197,4 @@ class FlowerBackend:
             return Misshapen(f"{REFUSED}{error}")
         if up is None:
             return Misshapen(f"{REFUSED}it holds no answer")
-        if not math.isfinite(loss):
-            return NotFinite(f"{REFUSED}its loss is {loss}")
         return check_answer(up, exchange, self.population.state.servers[0]) or Reply(loss, up)

@@ -77,8 +77,6 @@ def info_from(payload: Payload) -> SiteInfo:
     """Return what a site holds, from its message."""
     if payload.text("kind") not in KINDS:
         raise RefusedError(f"{payload.text('kind')!r} is not a kind of labels")
-    if not all(type(name) is str for name in payload.several("classes")):
-        raise RefusedError("its classes are not names")
     return SiteInfo(
         payload.text("name"),
         payload.number("rows"),

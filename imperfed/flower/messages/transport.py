@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from flwr.app import Message
+from flwr.serverapp import Grid
 
-from imperfed.core.errors import DataError, QuorumError
-from imperfed.core.foreign_text import printable
-from imperfed.data.site_files import SiteInfo, check_claims
+from imperfed.core.errors import QuorumError
+from imperfed.data.site_files import SiteInfo
 from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, Silent
-from imperfed.engine.validate import LARGEST, REFUSED
-from imperfed.flower.messages.payload import ASKED, Payload, RefusedError, failure_of, new_salt, pack, size, unpack
+from imperfed.engine.validate import REFUSED
+from imperfed.flower.messages.payload import Payload, RefusedError, failure_of, pack, size, unpack
 from imperfed.flower.messages.run_info import RunInfo, info_from
-from imperfed.flower.messages.stored_reply import Mailbox, StoredReply
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Timeouts:
 class Transport:
     """The connection to the sites. A site is known by its name; its Flower node id may change when it reconnects."""
 
-    grid: Mailbox
+    grid: Grid
     names: tuple[str, ...]
     greeting: RunInfo
     """What a new node is sent when it is asked which site it is."""
@@ -92,8 +90,8 @@ class Transport:
                 raise RefusedError(reply.reason)
             info = info_from(reply)
             self._check(info, node)
-        except (RefusedError, DataError) as error:
-            self.tell(f"node {node} is not admitted: {printable(str(error))}")
+        except RefusedError as error:
+            self.tell(f"node {node} is not admitted: {error}")
             self.refused[node] = time.monotonic(), isinstance(reply, Silent)
             return
         self.tell(f"{info.name} has {'reconnected' if info.name in self.infos else 'connected'}, with {info.rows} rows")
@@ -113,64 +111,48 @@ class Transport:
             raise RefusedError(f"{info.name!r} is already connected")
         if info.name in self.infos and self.infos[info.name].rows != info.rows:
             raise RefusedError(f"{info.name!r} had {self.infos[info.name].rows} rows, and now has {info.rows}")
-        check_claims(info)
 
-    def send(
-        self, kind: str, payloads: Mapping[int, Payload], about: str, limit: int = LARGEST
-    ) -> dict[int, Payload | Failure]:
-        """Send messages to sites by number; return their answers. A site that is not connected or silent has failed.
-
-        `limit`: the most bytes that an answer may take.
-        """
+    def send(self, kind: str, payloads: Mapping[int, Payload], about: str) -> dict[int, Payload | Failure]:
+        """Send messages to sites by number; return their answers. A site that is not connected or silent has failed."""
         online = self.look()
         nodes = {self.nodes[self.names[k]]: k for k in payloads if self.nodes.get(self.names[k]) in online}
-        replies = self._exchange(kind, {node: payloads[k] for node, k in nodes.items()}, about, limit)
+        replies = self._exchange(kind, {node: payloads[k] for node, k in nodes.items()}, about)
         answers: dict[int, Payload | Failure] = dict.fromkeys(payloads, Away("it is not connected"))
         return answers | {nodes[node]: reply for node, reply in replies.items()}
 
-    def _exchange(
-        self, kind: str, payloads: Mapping[int, Payload], about: str, limit: int = LARGEST
-    ) -> dict[int, Payload | Failure]:
+    def _exchange(self, kind: str, payloads: Mapping[int, Payload], about: str) -> dict[int, Payload | Failure]:
         """Push, then pull until all have answered or the timeout has passed. Later answers are ignored."""
         if not payloads:
             return {}
         timeout = self.timeouts.hello if kind == "query.hello" else self.timeouts.answer
-        salt, asked = new_salt(), {node: secrets.token_hex(8) for node in payloads}
-        bound = {node: replace(one, words={**one.words, ASKED: asked[node]}) for node, one in payloads.items()}
-        messages = [Message(pack(one, salt), node, kind, ttl=timeout, group_id=about) for node, one in bound.items()]
+        messages = [
+            Message(pack(payload), node, kind, ttl=timeout, group_id=about) for node, payload in payloads.items()
+        ]
         for message in messages:
             self._count("down", message.metadata.dst_node_id, message)
         ids = list(self.grid.push_messages(messages))
         waiting = {message_id: node for message_id, node in zip(ids, payloads, strict=False) if message_id}
         answers: dict[int, Payload | Failure] = {node: Failure("its message could not be sent") for node in payloads}
         answers |= dict.fromkeys(waiting.values(), Silent(f"it did not answer within {timeout:g} s"))
-        arriving: dict[str, StoredReply] = {}
         began = time.monotonic()
         while waiting and time.monotonic() - began <= timeout:
-            new = self.grid.new_replies([message_id for message_id in waiting if message_id not in arriving])
-            arriving |= {stored.answers: stored for stored in new if stored.answers in waiting}
-            for message_id, stored in list(arriving.items()):
-                # A site that sends its answer slowly, or never to the end, holds up no one else.
-                if (reply := stored.read(limit)) is not None:
-                    node = waiting.pop(message_id)
-                    del arriving[message_id]
-                    stored.release()
+            for reply in self.grid.pull_messages(list(waiting)):
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if node is not None:
+                    answers[node] = read(reply)
                     self._count("up", node, reply)
-                    answers[node] = read(reply, asked[node])
                     outcome = "failed" if isinstance(answers[node], Failure) else "answered"
                     self.tell(f"{about}: {self._name(node)} {outcome} after {time.monotonic() - began:.1f} s")
             if waiting:
                 time.sleep(self.timeouts.poll)
-        for stored in arriving.values():
-            stored.release()
         return answers
 
     def _name(self, node: int) -> str:
         return self.owners.get(node, f"node {node}")
 
-    def _count(self, way: str, node: int, message: Message | Failure) -> None:
+    def _count(self, way: str, node: int, message: Message) -> None:
         ways = self.bytes.setdefault(node, {"down": 0, "up": 0})
-        ways[way] += size(message.content) if isinstance(message, Message) and message.has_content() else 0
+        ways[way] += size(message.content) if message.has_content() else 0
 
     def traffic(self) -> dict[str, dict[str, int]]:
         """Return the bytes to and from every site since this process started, over all node ids it has had."""
@@ -181,17 +163,12 @@ class Transport:
         return total
 
 
-def read(reply: Message | Failure, asked: str) -> Payload | Failure:
-    """Return the content of a reply, or why it has none. `asked`: the word that it must repeat."""
-    if isinstance(reply, Failure):
-        return reply
+def read(reply: Message) -> Payload | Failure:
+    """Return the content of a reply, or why it has none."""
     if reply.has_error():
-        return Crashed(f"no answer: {printable(reply.error.reason or f'error {reply.error.code}')}")
+        return Crashed(f"no answer: {reply.error.reason or f'error {reply.error.code}'}")
     try:
         payload = unpack(reply.content)
-    except Exception as error:  # RefusedError, and whatever else can be wrong with what another machine sent
-        return Misshapen(f"{REFUSED}{printable(str(error))}")
-    if payload.words.get(ASKED) != asked:
-        return Misshapen(f"{REFUSED}it answers another message")
-    words = {name: word for name, word in payload.words.items() if name != ASKED}
-    return failure_of(payload) or replace(payload, words=words)
+    except RefusedError as error:
+        return Misshapen(f"{REFUSED}{error}")
+    return failure_of(payload) or payload

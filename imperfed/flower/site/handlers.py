@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime
 
 import torch
@@ -23,10 +22,8 @@ from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import SiteUpdate, validate
 from imperfed.flower.messages.payload import (
-    ASKED,
     NO_EXCHANGE,
     REPAIR,
-    WORDS,
     Payload,
     RefusedError,
     Word,
@@ -190,8 +187,7 @@ def make_app(place_of: Callable[[Mapping[str, object]], LocalSite]) -> ClientApp
     def reply(message: Message, context: Context) -> Message:
         place, kind = place_of(context.node_config), message.metadata.message_type
         payload = handle(place, kind, message.content)
-        asked = str(message.content.config_records[WORDS].get(ASKED)) if WORDS in message.content else ""
-        content = pack(replace(payload, words={**payload.words, ASKED: asked}))
+        content = pack(payload)
         place.log(
             f"{_now()} {kind} {message.metadata.group_id}: received {size(message.content)} bytes, "
             f"sent {size(content)}: {', '.join(payload.parts())}"

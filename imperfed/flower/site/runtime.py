@@ -114,7 +114,7 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
         tree |= {f"memory/{name}": t for name, t in config.method.init_site(setup).items()}
         return tree | {f"rows/{name}": t for name, t in objective.init_rows(federation.labels).items()}
 
-    kept = place.store(run_info.run).load(start, fresh, place.log)
+    kept = place.store(run_info.run).load(start, fresh)
     run, rounds = config.run, config.rounds.rounds
     asked = questions(config.defence, federation.attribute)
     spec = RunSpec(config.method, objective, layout, config.local, run.seed, place.secret, rounds, asked)

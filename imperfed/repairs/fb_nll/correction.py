@@ -53,9 +53,7 @@ class Correction:
 
     def exchanges(self) -> tuple[Query, ...]:
         """Return its exchanges before the sites decide."""
-        if self.phase1 == "off":
-            return ()
-        return (Query("classes", self.compare, respond=self.show, ragged=True, partial=True),)
+        return (Query("classes", self.compare, respond=self.show),) if self.phase1 != "off" else ()
 
     @property
     def width(self) -> int:
