@@ -47,7 +47,7 @@ if __name__ == "__main__":
         "shown": done("show", "far-away").out,
         "run": str(done("run", "far-away", *QUICK, "--set", "method.beta=0.25", "--out", "runs").folder),
         "compared": done(
-            "compare", "far-away", *QUICK, "--seeds", "0,1", "--jobs", "2", "--out", "compared"
+            "compare", "far-away", *QUICK, "--seeds", "0,1", "--jobs", "2", "--no-alone", "--out", "compared"
         ).out,
     }))
 """
@@ -242,7 +242,7 @@ def test_an_objective_and_a_comparison_by_import_path(plugged: Path, tmp_path: P
     config = resolve(words={"method": "extras:Own+imperfed.algorithms.cc:CC"})
     assert config.run.objective == "imperfed.algorithms.cc:CC"
     assert str(tmp_path) in sys.path  # the processes of `--jobs` inherit it, and import the class again
-    said = imperfed("compare", "extras:Own", *QUICK)
+    said = imperfed("compare", "extras:Own", "--no-alone", *QUICK)
     assert said.code == 0, said.err
     assert "extras:Own: Plain averaging by another name." in said.out
 

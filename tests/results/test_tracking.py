@@ -77,7 +77,7 @@ def test_a_resumed_run_has_every_round_once(before: str, no_page: None, tmp_path
 
 def test_the_command_line_tracks_all_runs_of_a_comparison(no_page: None, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    done("compare", "cc, proden", *QUICK, "--track", "tensorboard", "--out", tmp_path)
+    done("compare", "cc, proden", "--no-alone", *QUICK, "--track", "tensorboard", "--out", tmp_path)
     folders = [path.parent for path in tmp_path.glob("*/*/tensorboard")]
     assert {folder.name.partition("-")[0] for folder in folders} == {"cc", "proden"}
     assert all(read_events(folder)["*", "bytes/up"] for folder in folders)
