@@ -155,8 +155,6 @@ def test_every_command_that_is_named_runs(example: Path, tmp_path: Path) -> None
     found = summary(folder)
     assert [row["site"] for row in found["sites"]] == [site["name"] for site in census(example)["sites"]]
     assert found["rounds"] == 1
-    for words in others:
-        faster = (
-            ("--no-alone",) if words[1] == "compare" else ()
-        )  # what sites fit alone takes longer than all else here
+    for words in others:  # what sites fit alone takes longer than all else here
+        faster = ("--no-alone",) if words[1] == "compare" else ()
         done(*words[1:], *quick, *faster)
