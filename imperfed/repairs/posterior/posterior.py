@@ -33,7 +33,7 @@ REASONS = (
 
 @dataclass(frozen=True)
 class PosteriorRepair(Repair):
-    """Labels changed where their posterior says so, with or without clean rows at the server; made to do no harm."""
+    """Labels changed where their posterior says so, with or without clean rows; harmful where features say little."""
 
     name: ClassVar[str] = "posterior"
     labels: ClassVar[type[Labels]] = Exact
