@@ -75,16 +75,12 @@ class SitesElsewhere:
         try:
             return trials.train(self._engine(number, rounds, patience, alive), progress)
         except ImperfedError as error:
+            self.sites.transport.look()
+            diverged = isinstance(error, DivergedError)
             # A site that has left says nothing about the trial: the run stops, and is resumed when the site is back.
-            if isinstance(error, QuorumError) and not isinstance(error, DivergedError) and self._away():
+            if isinstance(error, QuorumError) and not diverged and self.sites.transport.missing():
                 raise
             return Crashed(f"{type(error).__name__}: {error}")
-
-    def _away(self) -> bool:
-        """Return whether a site is not connected."""
-        transport = self.sites.transport
-        online = transport.look()
-        return any(transport.nodes.get(name) not in online for name in transport.names)
 
     def _engine(self, number: int, rounds: int, patience: int, alive: Sequence[int]) -> Engine:
         """Return the engine of a trial, whose sites answer by message."""
@@ -154,6 +150,7 @@ class SitesElsewhere:
     def _ask(self, kind: str, payloads: dict[int, Payload], about: str, read: Callable[[int, Payload], T]) -> list[T]:
         """Wait for all sites, ask them, and return what they say, in their order: the choice needs all of them."""
         transport = self.sites.transport
+        transport.look()
         transport.gather()
         answers, failed = usable(transport.send(kind, payloads, about), read)
         if failed:
