@@ -315,7 +315,7 @@ def test_a_site_that_leaves_ends_the_search_for_now(tmp_path: Path) -> None:
         return None
 
     served.look(leave)
-    with pytest.raises(QuorumError, match="below the quorum 1. s0: it is not connected"):
+    with pytest.raises(QuorumError, match=r"below the quorum 1\. s0: it is not connected"):
         served.run()
     node = served.apart.grid.nodes[100]
     node.online, node.mishap = True, None

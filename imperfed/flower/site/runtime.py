@@ -58,8 +58,9 @@ class LocalSite:
 
     def forget_trials(self, run: str, alive: tuple[int, ...] = ()) -> None:
         """Remove the states of all trials that will not go on."""
+        everything = self.store(run).path / TRIALS
         kept = {trial_folder(self.store(run).path, trial) for trial in alive}
-        for path in (self.store(run).path / TRIALS).glob("*"):
+        for path in everything.glob("*") if kept else (everything,):
             if path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
