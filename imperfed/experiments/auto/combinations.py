@@ -15,7 +15,7 @@ from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import make_network, shape_of
+from imperfed.experiments.experiment import network_for
 from imperfed.models import models
 
 MODELS = {1: ("mlp", "logistic"), 2: ("text",), 3: ("cnn", "mlp")}
@@ -131,5 +131,5 @@ def keeps_everything(method: Algorithm) -> bool:
 
 def _shares(config: Config, data: FederatedData) -> bool:
     """Return whether anything of the model is shared: a model that is all head may have nothing to share."""
-    network = config.method.build(make_network(config, *shape_of(data.federation)))
+    network = config.method.build(network_for(config, data))
     return any(not config.method.is_personal(name) for name, _ in network.named_parameters())

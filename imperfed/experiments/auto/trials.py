@@ -21,7 +21,7 @@ from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import logits_of
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import choose_objective, make_network, shape_of
+from imperfed.experiments.experiment import choose_objective, network_for
 
 PATIENCE = 8
 """Rounds of the last rung without a better score, after which a trial ends."""
@@ -67,7 +67,7 @@ def make_engine(candidate: Candidate, data: FederatedData, rounds: int, patience
     config = candidate.config
     hardware = Hardware.of(config.run)
     hardware.prepare()
-    network = make_network(config, *shape_of(data.federation))
+    network = network_for(config, data)
     network.halved = hardware.precision == "bf16"
     settings = replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1)
     return Engine(

@@ -23,15 +23,19 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
 from imperfed.experiments.plugins import refuse_what_stays_here
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
+from imperfed.flower.coordinator.remote_bins import edges_from_sites
 from imperfed.flower.coordinator.remote_repair import repair_at_sites
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.site_info import read_site_infos, write_site_infos
 from imperfed.flower.messages.transport import Timeouts, Transport
+from imperfed.flower.site.store import Store
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
 MESSAGE_LOG = "messages.txt"
 """The file in a run's folder that says which sites were asked, which answered, and how long it took."""
+BINS = "bins"
+"""The name under which the bins of the columns are kept with the checkpoint."""
 
 
 @dataclass
@@ -74,7 +78,7 @@ class Coordinator:
     def experiment(self) -> Experiment:
         """Return the run, as soon as every site is connected; its sites answer by message."""
         infos = self.gather()
-        scale = self.central.scale(infos)
+        scale = self.binned(self.central.scale(infos), infos)
         run_infos = self.run_infos(infos, scale)
         # A site or the coordinator may be killed at any time: no more than one round is ever lost.
         config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
@@ -105,6 +109,17 @@ class Coordinator:
         if not begun:
             write_site_infos(kept_in, infos)
         return infos
+
+    def binned(self, scale: Scale, infos: Sequence[SiteInfo]) -> Scale:
+        """Return the scale with the bins that the model wants, which are those with which the run began."""
+        bins, kept_in = self.config.model.wanted_bins, Store(self.folder.checkpoint.parent)
+        if not bins or len(infos[0].shape) != 1:
+            return scale
+        kept = kept_in.kept(BINS)
+        if kept is None:
+            kept = {"edges": edges_from_sites(self.transport, self.run_infos(infos, scale), infos, bins)}
+            kept_in.keep(BINS, kept)
+        return replace(scale, edges=kept["edges"])
 
     def count(self) -> None:
         """Write `traffic.json`: bytes to and from every site, over all processes that took part in the run."""
