@@ -29,7 +29,7 @@ class ModelSpec:
     name: str = "mlp"
     hidden: int = 256  # mlp, mlp-ple: width of every hidden layer
     layers: int = 2  # mlp, mlp-ple: number of linear layers; 2 means one hidden layer
-    bins: int = 16  # mlp-ple: the most bins of a column
+    bins: int = 32  # mlp-ple: the most bins of a column
     norm: Literal["group", "batch"] = "group"  # cnn, resnets, vgg16, densenet121
     features: int = 0  # text: number of features of the sparse inputs; 0: as the data say
     widths: tuple[int, ...] = (512, 1024, 1024, 512)  # text: widths of the sparse layer and the linear layers after it

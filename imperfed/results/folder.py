@@ -143,7 +143,7 @@ class RunFolder:
         return self.load_tensors(own if own.exists() else self.path / "models" / "global.safetensors")
 
     def scale(self) -> Scale:
-        """Return how inputs are scaled, filled and binned before a model takes them; as they are if nothing is stored."""
+        """Return how inputs are scaled, filled and binned for a model; as they are if nothing is stored."""
         path = self.path / "models" / "scale.safetensors"
         return Scale.of_tree(self.load_tensors(path)) if path.exists() else Scale.none()
 

@@ -68,7 +68,7 @@ def test_a_constant_column_has_no_bins() -> None:
 
 
 def test_inputs_that_are_not_scaled_are_refused() -> None:
-    with pytest.raises(DataError, match="input 1: most values are more than 8 away from 0.*standardise = true"):
+    with pytest.raises(DataError, match=r"input 1: most values are more than 8 away from 0; .*standardise = true"):
         edges_of([count_cells(torch.stack([gaussian(50), 1000 + gaussian(50)], 1))], 4)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from imperfed.core.errors import QuorumError
 from imperfed.core.labels import Candidates, Exact, Labels
+from imperfed.data.bins import CELLS, count_cells
 from imperfed.data.site_files import SiteInfo
 from imperfed.engine.failures import Failure
 from imperfed.flower.coordinator.remote_bins import checked
@@ -39,8 +40,8 @@ def test_one_process_or_many(method: str, validation: float, tmp_path: Path) -> 
 def test_only_a_model_with_bins_asks_for_counts(tmp_path: Path) -> None:
     for name, settings, asked in (("ple", PLE, 1), ("mlp", {"model.name": "mlp"}, 0)):
         apart = Apart(settled("fedavg", **settings), raw(Exact), tmp_path / name).start().go()
-        kinds = [m.metadata.message_type for way, m in apart.grid.sent if way == "down" and m.metadata.dst_node_id == 100]
-        assert kinds.count("query.count") == asked
+        to_site = [m.metadata for way, m in apart.grid.sent if way == "down" and m.metadata.dst_node_id == 100]
+        assert [one.message_type for one in to_site].count("query.count") == asked
 
 
 def test_a_restarted_coordinator_keeps_the_bins_with_which_the_run_began(tmp_path: Path) -> None:
@@ -67,8 +68,6 @@ def claim(counts: Tensor | None) -> Tensor | Failure:
 
 
 def test_counts_are_only_a_claim() -> None:
-    from imperfed.data.bins import CELLS, count_cells
-
     true = count_cells(torch.zeros(3, 2))
     assert torch.equal(claim(true), true)
     negative = true.clone()

@@ -15,7 +15,7 @@ from imperfed.engine.backends.task_pool import InlinePool, Task, TaskPool, cores
 from imperfed.engine.failures import Failure
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, choose_alone, left_out
-from imperfed.experiments.auto.combinations import Candidate, candidates
+from imperfed.experiments.auto.combinations import Candidate, candidates, prepared
 from imperfed.experiments.auto.halving import halve
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.site_choice import WEIGHTS, choose, mixture_table, temperature
@@ -93,6 +93,7 @@ class Search:
         """Search, and return what was found."""
         federation, base = self.held.federation, self.request.base
         self.began = time.perf_counter()
+        self.held = prepared(self.request, self.held)
         self.candidates = candidates(self.request, self.held)
         limit = base.rounds.rounds if "rounds.rounds" in self.request.fixed else RUNGS[-1]
         self.plan = plan(self.candidates, self.held, self.request.budget, limit)
