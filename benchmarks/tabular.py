@@ -52,6 +52,7 @@ TREES: dict[str, tuple[Words, ...]] = {
     "boosting": ({"leaves": 31}, {"leaves": 7}),
 }
 HELD_OUT = 0.2
+RESULTS = Path(__file__).parent / "results" / "tabular.jsonl"
 
 
 def main() -> None:
@@ -61,7 +62,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no run after this many")
-    parser.add_argument("--out", type=Path, default=Path("tabular.jsonl"))
+    parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     torch.set_num_threads(1)
     began, wanted = time.monotonic(), options.models.split(",")
@@ -184,17 +185,20 @@ def read(name: str) -> Dataset:
 
 
 def table(out: Path) -> str:
-    """Return means over the seeds and their standard errors, one row per federation; then the means of all."""
+    """Return means over the seeds and their standard errors, one row per federation; then the means of all rows."""
     done = lines(out)
     names = list(dict.fromkeys(r["what"] for r in done))
     rows = ["| table | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
-    for place in dict.fromkeys((r["table"], r["partition"]) for r in done):
+    columns: dict[str, list[float]] = {name: [] for name in names}
+    places = list(dict.fromkeys((r["table"], r["partition"]) for r in done))
+    for place in places:
         own = [r for r in done if (r["table"], r["partition"]) == place]
         values = {name: [r["test"] for r in own if r["what"] == name] for name in names}
         rows.append(f"| {', '.join(place)} | " + " | ".join(map(spelled, values.values())) + " |")
-    means = {name: [r["test"] for r in done if r["what"] == name] for name in names}
-    rows.append("| mean | " + " | ".join(f"{statistics.fmean(v):.1f}" if v else "" for v in means.values()) + " |")
-    return "\n".join(rows)
+        for name, some in values.items():
+            columns[name] += [statistics.fmean(some)] if some else []
+    whole = (f"{statistics.fmean(c):.1f}" if len(c) == len(places) else "" for c in columns.values())
+    return "\n".join([*rows, "| mean | " + " | ".join(whole) + " |"])
 
 
 def spelled(values: list[float]) -> str:
