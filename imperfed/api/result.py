@@ -157,7 +157,7 @@ class RunResult:
 
     def probabilities(self, x: Tensor, site: str) -> Tensor:
         """Return the probability of each class for inputs that are read but not standardised."""
-        model, scaled = self.model(site), self._scale()(x)
+        scaled, model = self._scale()(x), self.model(site)
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
         kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)

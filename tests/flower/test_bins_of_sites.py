@@ -18,7 +18,7 @@ from imperfed.flower.coordinator.remote_bins import checked
 from imperfed.flower.messages.payload import Payload
 from imperfed.testing.toy import differences
 from tests.support.inspector import assert_nothing_private
-from tests.support.rehearsal import Alone, Apart, assert_same, raw, scaled, settled
+from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled, settled
 
 PLE = {"model.name": "mlp-ple", "model.bins": 4, "model.hidden": 8}
 
@@ -58,7 +58,7 @@ def test_counts_of_fewer_than_ten_rows_are_not_sent(tmp_path: Path) -> None:
     apart.holdings[0] = replace(few, x=few.x[:9], labels=few.labels.between(0, 9), ids=few.ids[:9])
     apart.grid.nodes[100] = apart.node(apart.holdings[0])
     with pytest.raises(QuorumError, match="site0 did not connect"):
-        apart.start()
+        apart.start(replace(AT_ONCE, gather=0.1))
     assert "site0 has 9 rows; sums of fewer than 10 say too much" in (tmp_path / "run" / "messages.txt").read_text()
 
 
