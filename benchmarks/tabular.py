@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", help=f"of: {', '.join(TABLES)}")
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--figure", choices=("test", "valid"), default="test", help="which one to print")
     parser.add_argument("--minutes", type=float, default=math.inf, help="start no run after this many")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -77,7 +78,7 @@ def main() -> None:
                     record = {"table": name, "partition": partition, "seed": seed, "what": what, **measure()}
                     with options.out.open("a") as file:
                         file.write(json.dumps(record) + "\n")
-        print(table(options.out), flush=True)
+        print(table(options.out, options.figure), flush=True)
 
 
 def known(out: Path) -> set[tuple[str, str, int, str]]:
@@ -184,7 +185,7 @@ def read(name: str) -> Dataset:
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
-def table(out: Path) -> str:
+def table(out: Path, figure: str = "test") -> str:
     """Return means over the seeds and their standard errors, one row per federation; then the means of all rows."""
     done = lines(out)
     names = list(dict.fromkeys(r["what"] for r in done))
@@ -193,7 +194,7 @@ def table(out: Path) -> str:
     places = list(dict.fromkeys((r["table"], r["partition"]) for r in done))
     for place in places:
         own = [r for r in done if (r["table"], r["partition"]) == place]
-        values = {name: [r["test"] for r in own if r["what"] == name] for name in names}
+        values = {name: [r[figure] for r in own if r["what"] == name] for name in names}
         rows.append(f"| {', '.join(place)} | " + " | ".join(map(spelled, values.values())) + " |")
         for name, some in values.items():
             columns[name] += [statistics.fmean(some)] if some else []
