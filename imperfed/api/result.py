@@ -157,7 +157,7 @@ class RunResult:
 
     def probabilities(self, x: Tensor, site: str) -> Tensor:
         """Return the probability of each class for inputs that are read but not standardised."""
-        model, scaled = self.model(site), self._scale()(x)
+        scaled, model = self._scale()(x), self.model(site)
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
         kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
@@ -166,11 +166,9 @@ class RunResult:
     def _scale(self) -> Scale:
         """Return how inputs were standardised."""
         path = self.folder / "models" / "scale.safetensors"
-        if path.exists():
-            return Scale.of_tree(RunFolder(self.folder).load_model("scale"))
-        if self.summary.standardised:
+        if self.summary.standardised and not path.exists():
             raise DataError(f"{path}: no such file, but the run standardised its inputs; put it back")
-        return Scale.none()
+        return RunFolder(self.folder).scale()
 
     def _check(self, site: str) -> None:
         if site not in self.sites:

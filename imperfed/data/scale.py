@@ -32,6 +32,8 @@ class Scale:
     """What takes the place of a blank (NaN), by feature; empty if there are none."""
     limit: float = torch.inf
     """The largest magnitude of a scaled feature; larger ones are cut to it."""
+    edges: Tensor = field(default_factory=_nothing)
+    """The edges of the bins of each scaled feature, [features, bins + 1], for models that take them; else empty."""
 
     @classmethod
     def none(cls) -> Scale:
@@ -67,13 +69,14 @@ class Scale:
         """Return the numbers as they are sent and saved; empty if inputs are left as they are."""
         tree = {"mean": self.mean, "spread": self.spread} if len(self.mean) else {}
         tree |= {"fill": self.fill} if len(self.fill) else {}
+        tree |= {"edges": self.edges} if len(self.edges) else {}
         return tree | ({"limit": torch.tensor(self.limit)} if self.limit < torch.inf else {})
 
     @classmethod
     def of_tree(cls, tree: Tree) -> Scale:
         """Return the scale that was sent or saved."""
-        mean, spread, fill = (tree.get(name, torch.empty(0)) for name in ("mean", "spread", "fill"))
-        return cls(mean, spread, fill, float(tree["limit"]) if "limit" in tree else torch.inf)
+        mean, spread, fill, edges = (tree.get(name, _nothing()) for name in ("mean", "spread", "fill", "edges"))
+        return cls(mean, spread, fill, float(tree["limit"]) if "limit" in tree else torch.inf, edges)
 
     def __call__(self, x: Tensor) -> Tensor:
         if len(self.fill):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from imperfed.algorithms import objectives, reference
 from imperfed.core.components import RepairResult, apply_attack
@@ -21,6 +22,7 @@ from imperfed.core.labels import Annotated, Exact, Labels
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
+from imperfed.data.bins import with_bins
 from imperfed.data.federate import FederatedData, federate
 from imperfed.data.files.declaration import FILE, Declaration, is_federation, read_declaration
 from imperfed.data.files.memory import IN_MEMORY
@@ -87,13 +89,14 @@ class Experiment:
         if config.run.track != "none":
             tracker_class(config.run.track)
         self.at_sites, self.repair_result = as_trained(config, data or load_data(config))
-        self.data = hold_out(self.at_sites, share_at_sites(config.split), config.run.data_seed)
+        held_out = hold_out(self.at_sites, share_at_sites(config.split), config.run.data_seed)
+        self.data = with_bins(held_out, config.model.wanted_bins)
         if config.method.needs_server_rows and self.data.federation.trusted is None:
             raise UsageError(f"{config.run.method} needs labelled rows at the server: {TO_TRUST}")
         self.objective = choose_objective(config, self.data)
         federation = self.data.federation
         self.evaluator = make_evaluator(config, self.data)
-        network = make_network(config, *shape_of(federation))
+        network = network_for(config, self.data)
         self.initial = weights_of(network) if config.model.handed_over is not None else None
         network.halved = self.hardware.precision == "bf16"
         self.engine = Engine(
@@ -288,10 +291,16 @@ def shape_of(federation: Federation) -> tuple[tuple[int, ...], int, int]:
     return tuple(federation.x.shape[1:]), len(federation.classes), width(federation.x)
 
 
-def make_network(config: Config, shape: tuple[int, ...], classes: int, features: int) -> Network:
-    """Return the network with its initial weights."""
+def network_for(config: Config, data: FederatedData) -> Network:
+    """Return the network for these data with its initial weights."""
+    edges = with_bins(data, config.model.wanted_bins).scale.edges
+    return make_network(config, *shape_of(data.federation), edges)
+
+
+def make_network(config: Config, shape: tuple[int, ...], classes: int, features: int, edges: Tensor) -> Network:
+    """Return the network with its initial weights; `edges`: of the bins of every column, if it takes any."""
     model = replace(config.model, features=config.model.features or features)
-    return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"))
+    return build(model, shape, classes, seed_of(config.run.seed, 0, SERVER, "init"), edges)
 
 
 @dataclass(frozen=True)
@@ -413,7 +422,7 @@ def evaluate(folder: RunFolder) -> dict[str, Scores]:
 def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int, features: int) -> Net:
     """Return the network with which a site predicts, from a run's folder, in evaluation mode."""
     with folder.naming_missing_plugins(), seeded(config.run.seed, 0, SERVER, "build"):
-        network = config.method.build(make_network(config, shape, classes, features)).eval()
+        network = config.method.build(make_network(config, shape, classes, features, folder.scale().edges)).eval()
     net = Net(network, Layout.of(network, config.method.is_personal))
     saved, fields = folder.load_model(site), net.layout.fields
     shapes, expected = ({name: [*t.shape] for name, t in tree.items()} for tree in (saved, fields))

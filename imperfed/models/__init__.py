@@ -9,14 +9,17 @@ from functools import cache
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from imperfed.core.errors import UsageError, not_negative, positive, unknown
 from imperfed.core.loading import load_function
 from imperfed.core.network import Network
 from imperfed.core.registry import Plugin, Registry, add_plugins
-from imperfed.models import densenet, zoo
+from imperfed.models import densenet, tabular, zoo
 from imperfed.models.own import OBJECT, ModelObject, missing_object, named_by_path
 from imperfed.models.zoo import Shape
+
+NO_EDGES = torch.empty(0)
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,9 @@ class ModelSpec:
     """The name of a model, and the settings of the models that have any."""
 
     name: str = "mlp"
-    hidden: int = 256  # mlp: width of every hidden layer
-    layers: int = 2  # mlp: number of linear layers; 2 means one hidden layer
+    hidden: int = 256  # mlp, mlp-ple: width of every hidden layer
+    layers: int = 2  # mlp, mlp-ple: number of linear layers; 2 means one hidden layer
+    bins: int = 32  # mlp-ple: the most bins of a column
     norm: Literal["group", "batch"] = "group"  # cnn, resnets, vgg16, densenet121
     features: int = 0  # text: number of features of the sparse inputs; 0: as the data say
     widths: tuple[int, ...] = (512, 1024, 1024, 512)  # text: widths of the sparse layer and the linear layers after it
@@ -33,8 +37,13 @@ class ModelSpec:
     """The model itself, if it was handed over as an object; not a setting."""
 
     def __post_init__(self) -> None:
-        positive("model", hidden=self.hidden, layers=self.layers, widths=min(self.widths, default=0))
+        positive("model", hidden=self.hidden, layers=self.layers, bins=self.bins, widths=min(self.widths, default=0))
         not_negative("model", features=self.features)
+
+    @property
+    def wanted_bins(self) -> int:
+        """The most bins of a column, if the model encodes its inputs by bins that are learned from the data; or 0."""
+        return self.bins if self.name in models() and models()[self.name].binned else 0
 
 
 @dataclass(frozen=True)
@@ -45,7 +54,10 @@ class Model:
     takes: str
     """The inputs it takes, in words."""
     fits: Callable[[Shape], bool]
-    make: Callable[[ModelSpec, Shape, int], Network]
+    make: Callable[[ModelSpec, Shape, int, Tensor], Network]
+    """Makes it from its settings, the shape of an input, the number of classes, and the edges of the bins."""
+    binned: bool = False
+    """Whether it takes bins that are learned from the data."""
 
 
 @cache
@@ -64,7 +76,7 @@ def _plugged(plugin: Plugin) -> Model:
         about,
         f"inputs of the shapes that {plugin.distribution} is made for",
         lambda shape: True,
-        lambda spec, shape, classes: named_by_path(plugin.path, shape, classes),
+        lambda spec, shape, classes, edges: named_by_path(plugin.path, shape, classes),
     )
 
 
@@ -73,11 +85,18 @@ def _zoo() -> dict[str, Model]:
         "linear": _flat("linear regression: one linear layer, for the squared error", _linear),
         "logistic": _flat("logistic regression: the same network as linear, for the cross-entropy", _linear),
         "mlp": _flat("linear layers with ReLU between them; settings: hidden, layers", _mlp),
+        "mlp-ple": Model(
+            "the same layers on a table whose columns are encoded by bins; settings: hidden, layers, bins",
+            "rows of a table",
+            lambda shape: len(shape) == 1,
+            _mlp_ple,
+            binned=True,
+        ),
         "lenet5": Model(
             "LeNet-5 with ReLU and max pooling; 61,706 parameters on 1 x 28 x 28 and 10 classes",
             f"images (channels, height, width) of at least {zoo.LENET_MIN} x {zoo.LENET_MIN} pixels",
             lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.LENET_MIN,
-            lambda spec, shape, classes: zoo.lenet5(shape, classes),
+            lambda spec, shape, classes, edges: zoo.lenet5(shape, classes),
         ),
         "text": Model(
             "a sparse linear layer, then linear layers with ReLU between them; settings: widths, features",
@@ -90,7 +109,7 @@ def _zoo() -> dict[str, Model]:
             "classes; setting: norm",
             f"images (channels, height, width) of at least {zoo.CNN_MIN} x {zoo.CNN_MIN} pixels",
             lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.CNN_MIN,
-            lambda spec, shape, classes: zoo.cnn(shape, classes, spec.norm),
+            lambda spec, shape, classes, edges: zoo.cnn(shape, classes, spec.norm),
         ),
         "resnet10": _resnet("ResNet-10", (1, 1, 1, 1)),
         "resnet18": _resnet("ResNet-18", (2, 2, 2, 2)),
@@ -99,25 +118,28 @@ def _zoo() -> dict[str, Model]:
             "VGG-16 for small images (one linear layer instead of three); setting: norm",
             f"images (channels, height, width) of at least {zoo.VGG_MIN} x {zoo.VGG_MIN} pixels",
             lambda shape: len(shape) == 3 and min(shape[1:]) >= zoo.VGG_MIN,
-            lambda spec, shape, classes: zoo.vgg16(shape, classes, spec.norm),
+            lambda spec, shape, classes, edges: zoo.vgg16(shape, classes, spec.norm),
         ),
         "firenet": Model(
             "FireNet: AlexNet reduced to three convolutions, with dropout",
             "images (channels, height, width) of any size",
             lambda shape: len(shape) == 3,
-            lambda spec, shape, classes: zoo.firenet(shape, classes),
+            lambda spec, shape, classes, edges: zoo.firenet(shape, classes),
         ),
         "densenet121": Model(
             "DenseNet-121, 7 million parameters; setting: norm (batch: as published)",
             f"images (channels, height, width) of at least {densenet.MIN_SIDE} x {densenet.MIN_SIDE} pixels",
             lambda shape: len(shape) == 3 and min(shape[1:]) >= densenet.MIN_SIDE,
-            lambda spec, shape, classes: densenet.densenet121(shape, classes, spec.norm),
+            lambda spec, shape, classes, edges: densenet.densenet121(shape, classes, spec.norm),
         ),
     }
 
 
-def build(spec: ModelSpec, shape: Shape, classes: int, generator_seed: int) -> Network:
-    """Return the model for inputs of this shape, with initial weights that depend on the seed alone."""
+def build(spec: ModelSpec, shape: Shape, classes: int, generator_seed: int, edges: Tensor = NO_EDGES) -> Network:
+    """Return the model for inputs of this shape, with initial weights that depend on the seed alone.
+
+    `edges`: of the bins of every column, [columns, bins + 1], for models that take them.
+    """
     # Seeding through torch.manual_seed would also reset the generators of every GPU, which the fork does not restore.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(generator_seed)
@@ -127,7 +149,7 @@ def build(spec: ModelSpec, shape: Shape, classes: int, generator_seed: int) -> N
             raise missing_object(spec.name)
         if ":" in spec.name:
             return named_by_path(spec.name, shape, classes)
-        return _fitting(spec.name, shape).make(spec, shape, classes)
+        return _fitting(spec.name, shape).make(spec, shape, classes, edges)
 
 
 def _fitting(name: str, shape: Shape) -> Model:
@@ -143,19 +165,25 @@ def _fitting(name: str, shape: Shape) -> Model:
     return model
 
 
-def _flat(about: str, make: Callable[[ModelSpec, Shape, int], Network]) -> Model:
+def _flat(about: str, make: Callable[[ModelSpec, Shape, int, Tensor], Network]) -> Model:
     return Model(about, "any shape (it is flattened)", lambda shape: True, make)
 
 
-def _linear(spec: ModelSpec, shape: Shape, classes: int) -> Network:
+def _linear(spec: ModelSpec, shape: Shape, classes: int, edges: Tensor) -> Network:
     return zoo.linear(shape, classes)
 
 
-def _mlp(spec: ModelSpec, shape: Shape, classes: int) -> Network:
+def _mlp(spec: ModelSpec, shape: Shape, classes: int, edges: Tensor) -> Network:
     return zoo.mlp(shape, classes, spec.hidden, spec.layers)
 
 
-def _text(spec: ModelSpec, shape: Shape, classes: int) -> Network:
+def _mlp_ple(spec: ModelSpec, shape: Shape, classes: int, edges: Tensor) -> Network:
+    if len(edges) != shape[0]:
+        raise UsageError(f"model 'mlp-ple' needs the bins of {shape[0]} columns, learned from data; got {len(edges)}")
+    return tabular.mlp_ple(edges, classes, spec.hidden, spec.layers)
+
+
+def _text(spec: ModelSpec, shape: Shape, classes: int, edges: Tensor) -> Network:
     if not spec.features:
         raise UsageError("model 'text' needs the number of features of its sparse inputs; set features")
     return zoo.text(classes, spec.features, spec.widths)
@@ -166,5 +194,5 @@ def _resnet(title: str, blocks: tuple[int, ...]) -> Model:
         f"{title} for small images (3 x 3 stem, no early pooling); setting: norm",
         "images (channels, height, width) of any size",
         lambda shape: len(shape) == 3,
-        lambda spec, shape, classes: zoo.resnet(shape, classes, blocks, spec.norm),
+        lambda spec, shape, classes, edges: zoo.resnet(shape, classes, blocks, spec.norm),
     )

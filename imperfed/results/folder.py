@@ -18,6 +18,7 @@ from torch import Tensor
 from imperfed.core.atomic import append_lines, write_whole
 from imperfed.core.errors import DataError, UsageError
 from imperfed.data.files.declaration import called
+from imperfed.data.scale import Scale
 from imperfed.experiments.config import Config, read, resolve
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.plugins import KEY, missing_plugin, plugins_in
@@ -140,6 +141,11 @@ class RunFolder:
         """Return the model of a site, or the global one if sites have no models of their own."""
         own = self.path / "models" / f"{name}.safetensors"
         return self.load_tensors(own if own.exists() else self.path / "models" / "global.safetensors")
+
+    def scale(self) -> Scale:
+        """Return how inputs are scaled, filled and binned for a model; as they are if nothing is stored."""
+        path = self.path / "models" / "scale.safetensors"
+        return Scale.of_tree(self.load_tensors(path)) if path.exists() else Scale.none()
 
     def load_tensors(self, path: Path) -> dict[str, Tensor]:
         """Return the tensors of a file of this run."""

@@ -63,6 +63,16 @@ def test_rows_that_name_their_site_are_predicted_by_its_model(
     assert own["cat"].to_pylist() == [value.as_py() for value in expected]
 
 
+def test_new_rows_are_encoded_by_the_bins_of_the_run(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    result = imperfed.load(imperfed.run("fedavg+cc", frame, tmp_path, model="mlp-ple", **FEW).folder)
+    whole = result.predict(frame)["cat"].to_pylist()
+    assert result.predict(frame[:5])["cat"].to_pylist() == pytest.approx(whole[:5], rel=1e-5)  # 5 rows are no bins
+    assert len(set(whole)) > 5
+    (result.folder / "models" / "scale.safetensors").unlink()
+    with pytest.raises(DataError, match="put it back"):
+        result.predict(frame)
+
+
 def test_a_missing_column_is_named(frame: pandas.DataFrame, result: imperfed.RunResult) -> None:
     with pytest.raises(DataError, match=r"^rows, column age: found no such column"):
         result.predict(frame.drop(columns="age"), "north")

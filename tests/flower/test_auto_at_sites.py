@@ -37,6 +37,7 @@ from tests.support.rehearsal import Apart
 SITES = ("s0", "s1")
 SAID = {
     "query.hello": CARD,
+    "query.count": set(),
     "train": FIGURES,
     "evaluate": FIGURES,
     "query.calibrate": {"likelihood"},
@@ -210,7 +211,7 @@ def test_nothing_but_figures_and_weights_leaves_a_site(both: Both) -> None:
     for message in both.served.sent("up"):
         payload, kind = unpack(message.content), message.metadata.message_type
         assert payload.words.keys() <= SAID[kind]
-        if kind not in ("train", "query.hello"):
+        if kind not in ("train", "query.hello", "query.count"):
             assert not any(payload.trees.values()), kind
         assert len(payload.words.get("likelihood", [])) in (0, 1, 5, 12)  # type: ignore[arg-type]
 

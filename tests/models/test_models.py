@@ -18,11 +18,15 @@ from imperfed.models import ModelSpec, build, models
 torch.set_num_threads(1)
 
 WIDE = {"vgg16": (3, 32, 33), "densenet121": (3, 32, 32)}
-SHAPES = {"linear": (5,), "logistic": (5,), "mlp": (5,), "lenet5": (1, 12, 13), "text": (2, 5), **WIDE}
+SHAPES = {"linear": (5,), "logistic": (5,), "mlp": (5,), "mlp-ple": (5,), "lenet5": (1, 12, 13), "text": (2, 5), **WIDE}
+
+
+EDGES = torch.tensor([[-1.0, 0.0, 1.0], [0.0, 0.5, 2.0], [-0.5, 0.5, 0.5], [0.0, 0.0, 0.0], [-2.0, 1.0, 1.5]])
+"""Of two bins for each of five columns; one column has only one, and one has none."""
 
 
 def make(name: str, shape: tuple[int, ...] = (3, 8, 8), classes: int = 4, **settings: object) -> Network:
-    return build(ModelSpec(name, **settings), shape, classes, 0)
+    return build(ModelSpec(name, **settings), shape, classes, 0, EDGES)
 
 
 def net_of(network: Network) -> Net:
@@ -78,6 +82,29 @@ def test_mlp_is_linear_layers_with_relu_between() -> None:
     (a, b), (c, d) = ((m.weight, m.bias) for m in network.rep if isinstance(m, nn.Linear))
     z = ((x.reshape(5, 6) @ a.T + b).relu() @ c.T + d).relu()
     torch.testing.assert_close(network(x), z @ network.head.weight.T + network.head.bias)
+
+
+def test_each_bin_of_a_column_is_a_number_that_rises_from_0_to_1_between_its_edges() -> None:
+    network = make("mlp-ple", (5,), hidden=3)
+    encode = network.rep[0]
+    x = torch.tensor([[-0.25, 1.25, 0.0, 7.0, -5.0], [9.0, -9.0, 0.5, 0.0, 1.2]])
+    expected = [[0.75, 0, 1, 0.5, 0.5, 0, 0], [1, 1, 0, 0, 1, 1, 0.4]]
+    torch.testing.assert_close(encode(x), torch.tensor(expected, dtype=torch.float32))
+    weight, bias = network.rep[1][0].weight, network.rep[1][0].bias
+    torch.testing.assert_close(network(x, features=True), (encode(x) @ weight.T + bias).relu())
+
+
+def test_bins_are_constants_that_are_neither_sent_nor_trained() -> None:
+    network = make("mlp-ple", (5,), hidden=3)
+    fields = Layout.of(network, lambda name: False).fields
+    assert set(fields) == {"rep.1.0.weight", "rep.1.0.bias", "head.weight", "head.bias"}
+    assert sum(field.shape.numel() for field in fields.values()) == 8 * 3 + 4 * 4
+
+
+@pytest.mark.parametrize("edges", [torch.empty(0), EDGES[:4]])
+def test_bins_must_be_those_of_the_columns(edges: torch.Tensor) -> None:
+    with pytest.raises(UsageError, match=f"needs the bins of 5 columns, learned from data; got {len(edges)}"):
+        build(ModelSpec("mlp-ple"), (5,), 4, 0, edges)
 
 
 def test_text_takes_sparse_rows_and_has_relu_between_its_linear_layers() -> None:
@@ -161,6 +188,7 @@ def test_norms_are_of_the_chosen_kind_and_found_by_name(norm: str, kind: type[nn
     ("name", "norm"),
     [
         ("mlp", "group"),
+        ("mlp-ple", "group"),
         ("lenet5", "group"),
         ("cnn", "group"),
         ("cnn", "batch"),
@@ -202,10 +230,10 @@ def test_batch_norm_trains_in_the_row_and_ignores_its_integer_counter() -> None:
     assert not torch.equal(ends[0][1], row)
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet5", "resnet10"])
+@pytest.mark.parametrize("name", ["mlp", "mlp-ple", "lenet5", "resnet10"])
 def test_first_weights_are_a_function_of_the_seed_alone(name: str) -> None:
     def weights(seed: int) -> torch.Tensor:
-        network = build(ModelSpec(name), SHAPES.get(name, (3, 8, 8)), 3, seed)
+        network = build(ModelSpec(name), SHAPES.get(name, (3, 8, 8)), 3, seed, EDGES)
         return torch.cat([p.detach().reshape(-1) for p in network.parameters()])
 
     torch.manual_seed(1)
@@ -236,10 +264,10 @@ def test_an_mlp_needs_layers_and_width(settings: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "able"),
     [
-        ("lenet5", (30,), "linear, logistic, mlp$"),
+        ("lenet5", (30,), "linear, logistic, mlp, mlp-ple$"),
         ("lenet5", (1, 11, 12), "linear, logistic, mlp, cnn, resnet10, resnet18, resnet34, firenet$"),
         ("lenet5", (28, 28), "linear, logistic, mlp$"),
-        ("resnet18", (30,), "linear, logistic, mlp$"),
+        ("resnet18", (30,), "linear, logistic, mlp, mlp-ple$"),
     ],
 )
 def test_a_shape_that_does_not_fit_is_named_with_models_that_take_it(
@@ -364,7 +392,7 @@ DOCS = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
 
 
 def test_the_documentation_lists_every_model() -> None:
-    listed = re.findall(r"^\| `(\w+)` \| .* \| .* \| .*\|$", DOCS, flags=re.MULTILINE)
+    listed = re.findall(r"^\| `([\w-]+)` \| .* \| .* \| .*\|$", DOCS, flags=re.MULTILINE)
     assert listed == list(models())
 
 

@@ -9,16 +9,17 @@ from typing import Any
 
 from imperfed.algorithms import catalogue, objectives
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import Labels
 from imperfed.core.objective import Objective
+from imperfed.data.bins import with_bins
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import make_network, shape_of
+from imperfed.experiments.experiment import network_for
 from imperfed.models import models
 
-MODELS = {1: ("mlp", "logistic"), 2: ("text",), 3: ("cnn", "mlp")}
+MODELS = {1: ("mlp-ple", "mlp", "logistic"), 2: ("text",), 3: ("cnn", "mlp")}
 """The models to try by the dimensions of an input: tables, sparse rows, images."""
 RECIPES: tuple[dict[str, Any], ...] = (
     {"local.optimizer": "adamw", "local.lr": 0.003, "local.weight_decay": 0.01},
@@ -50,7 +51,7 @@ class Candidate:
 def candidates(request: AutoRequest, data: FederatedData) -> list[Candidate]:
     """Return everything to try, what matters most first: any beginning of the list has all methods or most of them."""
     federation, found = data.federation, dict[str, Candidate]()
-    wanted = _models(request, len(federation.x.shape[1:]), tuple(federation.x.shape[1:]))
+    wanted = _models(request, data)
     ways = list(_methods(type(federation.labels)))
     if not ways:
         raise UsageError(f"auto: no method of the catalogue declares that it fits {federation.labels.title}")
@@ -78,11 +79,20 @@ def _add(
         found.setdefault(config.toml(), candidate)
 
 
-def _models(request: AutoRequest, dimensions: int, shape: tuple[int, ...]) -> list[str]:
+def prepared(request: AutoRequest, data: FederatedData) -> FederatedData:
+    """Return the data with bins for the models that take them, learned once for all trials."""
+    try:
+        return with_bins(data, request.base.model.bins)
+    except DataError:  # inputs that are not standardised have none
+        return data
+
+
+def _models(request: AutoRequest, data: FederatedData) -> list[str]:
     if "model.name" in request.fixed:
         return [request.base.model.name]
-    able = [name for name in MODELS.get(dimensions, ("mlp",)) if models()[name].fits(shape)]
-    return able or ["mlp"]
+    shape, binned = tuple(data.federation.x.shape[1:]), len(data.scale.edges) > 0
+    tried = (name for name in MODELS.get(len(shape), ("mlp",)) if binned or not models()[name].binned)
+    return [name for name in tried if models()[name].fits(shape)] or ["mlp"]
 
 
 def _methods(kind: type[Labels]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -131,5 +141,5 @@ def keeps_everything(method: Algorithm) -> bool:
 
 def _shares(config: Config, data: FederatedData) -> bool:
     """Return whether anything of the model is shared: a model that is all head may have nothing to share."""
-    network = config.method.build(make_network(config, *shape_of(data.federation)))
+    network = config.method.build(network_for(config, data))
     return any(not config.method.is_personal(name) for name, _ in network.named_parameters())

@@ -19,7 +19,7 @@ from imperfed.data.partitions.base import RowPartition
 from imperfed.engine.backends.task_pool import cores, make_pool
 from imperfed.experiments import experiment
 from imperfed.experiments.auto.alone_search import AloneContext, fit_sites, own_model
-from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.combinations import Candidate, prepared
 from imperfed.experiments.auto.outcome import AutoExperiment, record_of
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.search import Found, Search
@@ -136,6 +136,7 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
     at_sites, _ = experiment.as_trained(base, data)
     share = base.split.validation or HELD_OUT
     held = at_sites if at_sites.federation.validation else hold_out(at_sites, share, base.run.data_seed)
+    held = prepared(request, held)
     watch.begin(replace(base, run=replace(base.run, method=AUTO)), held, 0)
 
     def sites(candidates: Sequence[Candidate]) -> SitesHere:

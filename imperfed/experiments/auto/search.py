@@ -73,7 +73,7 @@ class Search:
         self.began = time.perf_counter()
         self.candidates = candidates(self.request, self.held)
         limit = base.rounds.rounds if "rounds.rounds" in self.request.fixed else RUNGS[-1]
-        self.plan = plan(self.candidates, self.held.federation, self.request.budget, limit)
+        self.plan = plan(self.candidates, self.held, self.request.budget, limit)
         self.finished, self.work = 0.0, self.plan.seconds
         self.sites = self.make_sites(self.candidates)
         with closing(self.sites):

@@ -22,7 +22,7 @@ from imperfed.engine.site import logits_of
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import choose_objective, make_network, shape_of
+from imperfed.experiments.experiment import choose_objective, network_for
 
 PATIENCE = 8
 """Rounds of the last rung without a better score, after which a trial ends."""
@@ -75,7 +75,7 @@ def make_engine(config: Config, data: FederatedData, make_backend: MakeBackend |
     """
     hardware = Hardware.of(config.run)
     hardware.prepare()
-    network = make_network(config, *shape_of(data.federation))
+    network = network_for(config, data)
     network.halved = hardware.precision == "bf16"
     return Engine(
         config.method,

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from imperfed.alone import AloneModel
-from imperfed.core.federation import Federation
 from imperfed.core.network import Network
+from imperfed.data.federate import FederatedData
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.auto.halving import kept
-from imperfed.experiments.experiment import make_network, shape_of
+from imperfed.experiments.experiment import network_for
 
 RUNGS = (3, 9, 27, 81)
 """Rounds after which trials are compared. In the last rung a trial ends early once it gets no better."""
@@ -41,9 +41,9 @@ class SearchPlan:
     """The work of all trials on one core, as estimated."""
 
 
-def plan(candidates: Sequence[Candidate], federation: Federation, budget: float, rounds: int) -> SearchPlan:
+def plan(candidates: Sequence[Candidate], data: FederatedData, budget: float, rounds: int) -> SearchPlan:
     """Return the longest list of trials, in order, that fits the budget in minutes; `rounds`: the most of a trial."""
-    per_round = [seconds_per_round(one, federation) for one in candidates]
+    per_round = [seconds_per_round(one, data) for one in candidates]
     left = 60 * budget * CORES
     for rungs in shorter(tuple(sorted({min(r, rounds) for r in RUNGS}))):
         for trials in range(min(MOST, len(candidates)), min(FEWEST, len(candidates)) - 1, -1):
@@ -68,10 +68,10 @@ def estimate(per_round: Sequence[float], rungs: Sequence[int]) -> float:
     return total
 
 
-def seconds_per_round(candidate: Candidate, federation: Federation) -> float:
+def seconds_per_round(candidate: Candidate, data: FederatedData) -> float:
     """Return the work of one round at all sites."""
-    config = candidate.config
-    network = config.method.build(make_network(config, *shape_of(federation)))
+    config, federation = candidate.config, data.federation
+    network = config.method.build(network_for(config, data))
     one_row = torch.zeros(1, *federation.x.shape[1:], dtype=federation.x.dtype)  # the rows may be elsewhere
     per_row = 3 * products(network, one_row) / PRODUCTS
     steps = sum(config.local.steps_of(n) for n in federation.sizes())

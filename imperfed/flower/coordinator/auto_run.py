@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.engine import MakeBackend
 from imperfed.evaluation.paired import combined
@@ -31,6 +31,9 @@ from imperfed.flower.messages.search_figures import MixtureFigures
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import AutoSummary, Summary
 from imperfed.results.write import RunOutcome
+
+SEARCHED_BINS = "search-bins"
+"""The name under which the bins of a search are kept with the checkpoint."""
 
 
 @dataclass
@@ -60,6 +63,7 @@ class AutoRun:
 
     def search(self, sites: GatheredSites, base: Config, watch: Watch) -> None:
         """Search with the sites, and keep what was found in the folder."""
+        sites = self.binned(sites, base)
         held, request, folder = sites.data(), self.request, self.coordinator.folder
         if held.federation.validation is None:
             raise UsageError("auto chooses on rows that sites hold out, and no site has enough rows for that")
@@ -75,6 +79,13 @@ class AutoRun:
         found = search(folder, Search(request, held, make_sites, watch.search, watch.stop, emergency=math.inf))
         keep_choice(folder, record_of(found, request, held, base.split.validation), found.candidate.config)
         checkpoint.forget()
+
+    def binned(self, sites: GatheredSites, base: Config) -> GatheredSites:
+        """Return the sites with bins for the models that take them, learned once for all trials."""
+        try:
+            return self.coordinator.binned(sites, sites.fitting(base), base.model.bins, SEARCHED_BINS)
+        except DataError:  # inputs that are not standardised have none
+            return sites
 
 
 def record_words(record: AutoSummary, site: int) -> dict[str, Word]:

@@ -23,18 +23,22 @@ from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
 from imperfed.experiments.plugins import refuse_what_stays_here
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
+from imperfed.flower.coordinator.remote_bins import edges_from_sites
 from imperfed.flower.coordinator.remote_repair import repair_at_sites
 from imperfed.flower.messages.ending import ending_words
 from imperfed.flower.messages.payload import Word
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.site_info import read_site_infos, write_site_infos
 from imperfed.flower.messages.transport import Timeouts, Transport
+from imperfed.flower.site.store import Store
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
 MakeExperiment = Callable[[Config, FederatedData, MakeBackend], Experiment]
 MESSAGE_LOG = "messages.txt"
 """The file in a run's folder that says which sites were asked, which answered, and how long it took."""
+BINS = "bins"
+"""The name under which the bins of the columns are kept with the checkpoint."""
 
 
 @dataclass
@@ -87,6 +91,7 @@ class Coordinator:
     def begin(self, sites: GatheredSites, make: MakeExperiment) -> Experiment:
         """Return the run with these sites, at its last checkpoint if there is one."""
         self.config = sites.fitting(self.config)
+        sites = self.binned(sites, self.config, self.config.model.wanted_bins, BINS)
         run_infos = sites.told(self.config)
         # A site or the coordinator may be killed at any time: no more than one round is ever lost.
         config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
@@ -125,6 +130,17 @@ class Coordinator:
             yield
         finally:
             self.count()
+
+    def binned(self, sites: GatheredSites, config: Config, bins: int, name: str) -> GatheredSites:
+        """Return the sites with so many bins for each column; those under this name are the ones first learned."""
+        kept_in = Store(self.folder.checkpoint.parent)
+        if not bins or len(sites.infos[0].shape) != 1:
+            return sites
+        kept = kept_in.kept(name)
+        if kept is None:
+            kept = {"edges": edges_from_sites(self.transport, sites.told(config), sites.infos, bins)}
+            kept_in.keep(name, kept)
+        return replace(sites, edges=kept["edges"])
 
     def count(self) -> None:
         """Write `traffic.json`: bytes to and from every site, over all processes that took part in the run."""

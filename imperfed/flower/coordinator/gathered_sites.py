@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
+from torch import Tensor
 
 from imperfed.core.batch import Tree
 from imperfed.data.federate import FederatedData
@@ -28,20 +29,22 @@ class GatheredSites:
     run: str
     """The name of the run."""
     declaration: str
+    edges: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Of the bins of every column, for models that take them; else empty."""
 
     @cached_property
     def scale(self) -> Scale:
-        """The scale of the inputs, from the sums of all sites."""
-        return self.central.scale(self.infos)
+        """The scale of the inputs, from the sums of all sites, and the bins."""
+        return replace(self.central.scale(self.infos), edges=self.edges)
 
     def data(self) -> FederatedData:
         """Return the federation as the coordinator knows it: sizes and no rows."""
         return self.central.data(self.infos, self.scale)
 
     def with_all_rows(self) -> GatheredSites:
-        """Return the same sites, which hold no rows out any more."""
+        """Return the same sites, which hold no rows out any more; bins are to be learned from all rows."""
         infos = (replace(info, rows=info.rows + info.held_out, held_out=0) for info in self.infos)
-        return replace(self, infos=tuple(infos))
+        return replace(self, infos=tuple(infos), edges=torch.empty(0))
 
     @property
     def features(self) -> int:

@@ -15,6 +15,7 @@ from imperfed.core.context import SiteView
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.core.exchange import Train, WeightedGradient
 from imperfed.core.threads import one_thread
+from imperfed.data.bins import count_cells
 from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.engine import questions
@@ -36,7 +37,7 @@ from imperfed.flower.messages.payload import (
 )
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
 from imperfed.flower.site.delivery import judge
-from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, rows_held_out
+from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, own_data, rows_held_out
 from imperfed.flower.site.search_answers import calibrate, fit_family, mix, settle
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import key_in
@@ -60,12 +61,23 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     config = run_info.config()
     files = place.files(config, run_info.declaration)
     info = files.info(config.split.standardise, rows_held_out(files, config))
-    summed = info.sums or questions(config.defence, files.attribute)
-    if summed and len(files.x) < FEWEST:
-        raise RefusedError(
-            f"{place.name} has {len(files.x)} rows; sums of fewer than {FEWEST} say too much about each of them"
-        )
+    if info.sums or config.model.wanted_bins or questions(config.defence, files.attribute):
+        refuse_few(place.name, len(files.x))
     return info_payload(info)
+
+
+def refuse_few(name: str, rows: int) -> None:
+    """Refuse to send sums or counts of few rows."""
+    if rows < FEWEST:
+        raise RefusedError(f"{name} has {rows} rows; sums of fewer than {FEWEST} say too much about each of them")
+
+
+def count(place: LocalSite, payload: Payload) -> Payload:
+    """Return how many values of each column lie in each cell of a grid, from which the edges of bins are learned."""
+    run_info = RunInfo.of(payload)
+    config = run_info.config()
+    refuse_few(place.name, len(place.files(config, run_info.declaration).x))
+    return Payload({}, {"counts": {"cells": count_cells(own_data(place, run_info, config).federation.x)}})
 
 
 def answer(place: LocalSite, payload: Payload) -> Payload:
@@ -168,6 +180,7 @@ def leave(place: LocalSite, payload: Payload) -> Payload:
 
 HANDLERS: dict[str, Handler] = {
     "query.hello": hello,
+    "query.count": count,
     "query.answer": answer,
     "train": answer,
     "evaluate": answer,

@@ -125,7 +125,7 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     federation, objective = data.federation, choose_objective(config, data)
     with seeded(config.run.seed, 0, SERVER, "build"):
         shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
-        network = config.method.build(make_network(config, shape, classes, config.model.features))
+        network = config.method.build(make_network(config, shape, classes, config.model.features, run_info.scale.edges))
         layout = Layout.of(network, config.method.is_personal)
         personal = layout.personal(layout.row(network))
 
