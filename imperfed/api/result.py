@@ -161,7 +161,12 @@ class RunResult:
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
         kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
-        return kind.probabilities(logits) if mixture is None else mixture.probabilities(logits, scaled, kind)
+        calibration = self.summary.calibration
+        temperature = calibration.temperature if calibration and calibration.temperature else 1.0
+        if mixture is None:
+            return kind.probabilities(logits / temperature)
+        probability = mixture.probabilities(logits, scaled, kind)
+        return probability if temperature == 1 else kind.probabilities(kind.logits(probability) / temperature)
 
     def _scale(self) -> Scale:
         """Return how inputs were standardised."""

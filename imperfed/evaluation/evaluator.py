@@ -15,6 +15,7 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.fairness import Between, FairnessSummary
+from imperfed.evaluation.prediction_counts import PredictionCounts, pooled
 from imperfed.evaluation.paired import Difference, over_rows, paired_difference
 
 Scores = dict[str, tuple[float, int]]
@@ -309,6 +310,32 @@ class Evaluator:
     def by_class(self, site: int, net: Predictor) -> Tensor:
         """Return the AUROC of every class on the test set of one site; NaN where undefined."""
         return class_aurocs(_logits(net, self.oracle.test_x[site]), self.oracle.test_y[site])
+
+    @property
+    def one_class(self) -> bool:
+        """Whether every test row of the sites has exactly one class."""
+        return self.annotated is None and all(
+            y.ndim == 1 or bool((((y == 1).sum(1) == 1) & (y >= 0).all(1)).all()) for y in self.oracle.test_y
+        )
+
+    def predictions(
+        self, nets: Callable[[int], Predictor], kind: type[Labels], temperature: float
+    ) -> PredictionCounts | None:
+        """Count what the sites' models (by the number of the site) predict for their test rows, each row once.
+
+        None where there are no test rows, or where rows may have several classes and none of them is known to be absent.
+        """
+        counts = []
+        for k in range(self.sites) if self.one_class or self.annotated is not None else ():
+            y, logits = self.oracle.test_y[k], _logits(nets(k), self.oracle.test_x[k])
+            probability = kind.probabilities(logits / temperature)
+            if self.annotated is not None:
+                counts.append(PredictionCounts.of_cells(probability, y, self.annotated.any(0)))
+            else:
+                counts.append(
+                    PredictionCounts.of_rows(probability, logits.argmax(1), y if y.ndim == 1 else y.argmax(1))
+                )
+        return pooled(counts, self.one_test)
 
     def filled_in(self, start: int, stop: int, missing: Tensor, belief: Tensor) -> FillingFigures | None:
         """Judge how the missing labels (a mask) of these training rows were filled in; None if no truth is known."""

@@ -29,18 +29,22 @@ class Mixture:
 
     def probabilities(self, federated: Tensor, x: Tensor, kind: type[Labels]) -> Tensor:
         """Return mixed probabilities; `federated`: the logits of the federated model for the inputs `x`."""
+        shared = kind.probabilities(federated / self.temperature)
         if self.weight == 1:
-            return kind.probabilities(federated)
+            return shared
         own = kind.normalised(self.alone.probabilities(x))
-        return self.weight * kind.probabilities(federated / self.temperature) + (1 - self.weight) * own
+        return self.weight * shared + (1 - self.weight) * own
 
     def beside(self, model: Predictor, kind: type[Labels]) -> Predictor:
         """Return the mixture with a federated model, as logits."""
 
         def predict(x: Tensor) -> Tensor:
-            return kind.logits(self.probabilities(model(x).cpu(), x.cpu(), kind))
+            federated = model(x).cpu()
+            if self.weight == 1:
+                return federated / self.temperature
+            return kind.logits(self.probabilities(federated, x.cpu(), kind))
 
-        return model if self.weight == 1 else predict
+        return predict
 
     def by_itself(self, kind: type[Labels]) -> Predictor:
         """Return the site's own model, as logits."""

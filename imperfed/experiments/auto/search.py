@@ -13,12 +13,13 @@ from imperfed.core.errors import ImperfedError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.backends.task_pool import InlinePool, Task, TaskPool, cores, make_pool
 from imperfed.engine.failures import Failure
+from imperfed.evaluation.temperature import fit_temperature
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, choose_alone, left_out
 from imperfed.experiments.auto.combinations import Candidate, candidates
 from imperfed.experiments.auto.halving import halve
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.auto.site_choice import WEIGHTS, choose, mixture_table, temperature
+from imperfed.experiments.auto.site_choice import WEIGHTS, choose, mixture_table
 from imperfed.experiments.auto.trials import Progress, TrialRecord
 from imperfed.experiments.auto.work import RUNGS, SearchPlan, plan
 from imperfed.experiments.device import Hardware
@@ -161,7 +162,7 @@ class Search:
         assert held is not None
         logits = trials.held_out_logits(candidate, self.held, progress)
         pairs = [(one, held.at(k)[1]) for k, one in enumerate(logits)]
-        heat = temperature(pairs)
+        heat = fit_temperature(pairs)
         federated = tuple(labels.probabilities(one / heat) for one, labels in pairs)
         sites = tuple(SiteChoice(None, 1.0, None) for _ in federation.sites)
         if alone:

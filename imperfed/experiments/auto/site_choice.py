@@ -23,19 +23,6 @@ ERRORS = 1.0
 """Standard errors by which a site's own rows must prefer another choice."""
 
 
-TEMPERATURES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
-"""What logits of the federated model may be divided by before they are mixed: networks are too sure, or not enough."""
-
-
-def temperature(held: Sequence[tuple[Tensor, Labels]]) -> float:
-    """Return the temperature of the federated model: the best over all rows held out (logits, labels)."""
-    fits = [
-        sum(float(labels.log_likelihood(labels.probabilities(logits / t)).sum()) for logits, labels in held)
-        for t in TEMPERATURES
-    ]
-    return TEMPERATURES[fits.index(max(fits))]
-
-
 def mixed(federated: Tensor, alone: Tensor, weight: float) -> Tensor:
     """Return the mixture of two models' probabilities."""
     return weight * federated + (1 - weight) * alone

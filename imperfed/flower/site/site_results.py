@@ -47,7 +47,7 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
     """Write the inferred labels and the summary of this site alone."""
     evaluator = remote.evaluator
     personal = {0: evaluator.site(0, net)} if evaluator.sites else {}
-    labels = write_labels(folder, remote.runtime.infer_labels(remote.site, net), data.federation, evaluator)
+    labels = write_labels(folder, remote.runtime.infer_labels(remote.site, net), data.federation, evaluator, 1.0)
     aurocs = None
     if evaluator.annotated is not None:
         aurocs = evaluator.by_class(0, net)[None] if evaluator.sites else None
