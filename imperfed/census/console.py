@@ -15,8 +15,8 @@ from rich.table import Table
 from imperfed.census.figures import Census, SiteCensus
 from imperfed.census.inspect import Inspection
 from imperfed.census.value_tables import print_values
-from imperfed.core.labels import ClassCounts
 from imperfed.cli.terminal_table import TableColumn, print_table
+from imperfed.core.labels import ClassCounts
 from imperfed.report.words import count, many
 
 WIDTH = 80
@@ -104,9 +104,7 @@ def _print_sites(census: Census, console: Console) -> None:
         (TableColumn("which is", [which for _, which in chosen], words=True), len(census.sites) > MOST_SITES),
     ]
     print_table(console, [*columns, *(column for column, shown in more if shown)])
-    _print_wrapped(
-        "skew: distance of a site's class shares to those of all sites, 0 alike, 1 nothing in common", console
-    )
+    _print_wrapped("skew: distance of a site's class shares to those of all sites, 0 alike .. 1 not at all", console)
     console.print()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from imperfed.cli.catalogue_cache import read_catalogue
-from imperfed.core.errors import UsageError, unknown
 from imperfed.cli.terminal_table import TableColumn, print_table
+from imperfed.core.errors import UsageError, unknown
 from imperfed.data.stored_files import data_folder, differing
 
 COLUMNS = {"datasets": ("name", "present", "about"), "studies": ("name", "table", "datasets")}

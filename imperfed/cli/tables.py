@@ -158,7 +158,7 @@ def class_table(console: Console, classes: Sequence[ClassSummary], sites: int) -
 
 
 def predictions_table(console: Console, predictions: PredictionSummary) -> None:
-    """Print recall and precision of every class over all test rows, or of the worst ones, and what is never predicted."""
+    """Print recall and precision of every class, or of the worst ones, and which classes are never predicted."""
     tested = predictions.worst()
     shown = tested if len(tested) <= MOST_CLASSES else tested[:WORST]
     which = "class by class" if shown is tested else f"the {WORST} classes of lowest recall of {len(tested)}"

@@ -15,8 +15,8 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.fairness import Between, FairnessSummary
-from imperfed.evaluation.prediction_counts import PredictionCounts, pooled
 from imperfed.evaluation.paired import Difference, over_rows, paired_difference
+from imperfed.evaluation.prediction_counts import PredictionCounts, pooled
 
 Scores = dict[str, tuple[float, int]]
 """Figures by name, each with the number of test rows."""
@@ -323,19 +323,20 @@ class Evaluator:
     ) -> PredictionCounts | None:
         """Count what the sites' models (by the number of the site) predict for their test rows, each row once.
 
-        None where there are no test rows, or where rows may have several classes and none of them is known to be absent.
+        None where there are no test rows, or where rows have several classes and none is known to be absent.
         """
-        counts = []
-        for k in range(self.sites) if self.one_class or self.annotated is not None else ():
-            y, logits = self.oracle.test_y[k], _logits(nets(k), self.oracle.test_x[k])
-            probability = kind.probabilities(logits / temperature)
-            if self.annotated is not None:
-                counts.append(PredictionCounts.of_cells(probability, y, self.annotated.any(0)))
-            else:
-                counts.append(
-                    PredictionCounts.of_rows(probability, logits.argmax(1), y if y.ndim == 1 else y.argmax(1))
-                )
-        return pooled(counts, self.one_test)
+        if not self.one_class and self.annotated is None:
+            return None
+        sites = [self.site_predictions(k, nets(k), kind, temperature) for k in range(self.sites)]
+        return pooled(sites, self.one_test)
+
+    def site_predictions(self, site: int, net: Predictor, kind: type[Labels], temperature: float) -> PredictionCounts:
+        """Count what a network predicts for the test rows of one site."""
+        logits, y = _logits(net, self.oracle.test_x[site]), self.oracle.test_y[site]
+        probability = kind.probabilities(logits / temperature)
+        if self.annotated is not None:
+            return PredictionCounts.of_cells(probability, y, self.annotated.any(0))
+        return PredictionCounts.of_rows(probability, logits.argmax(1), y if y.ndim == 1 else y.argmax(1))
 
     def filled_in(self, start: int, stop: int, missing: Tensor, belief: Tensor) -> FillingFigures | None:
         """Judge how the missing labels (a mask) of these training rows were filled in; None if no truth is known."""

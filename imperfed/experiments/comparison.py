@@ -302,12 +302,10 @@ def _mean_of(values: Sequence[float | None], targets: Sequence[TargetReached], c
 def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     """Return the table in Markdown, as on a results page."""
     top = best(lines)
-    figures = [spread(one.values) for one in lines]
+    figures = [f"**{spread(one.values)}**" if one.mean == top else spread(one.values) for one in lines]
     columns = {
         "method": [one.method for one in lines],
-        f"{measured(lines).over}, %": [
-            f"**{f}**" if one.mean == top else f for one, f in zip(lines, figures, strict=True)
-        ],
+        f"{measured(lines).over}, %": figures,
     }
     if any(one.common for one in lines) and SITES in measured(lines).over:
         columns["global model, %"] = [spread(one.common) for one in lines]

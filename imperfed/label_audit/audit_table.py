@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from imperfed.cli.terminal_table import TableColumn, print_table
 from imperfed.label_audit.audit_summary import AuditSummary
 from imperfed.label_audit.sentences import per_cent
-from imperfed.cli.terminal_table import TableColumn, print_table
 from imperfed.report.words import count, many
 
 WIDTH = 80

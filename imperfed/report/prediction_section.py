@@ -23,12 +23,11 @@ def by_class(run: RunFiles) -> Section | None:
     if run.summary is None or predictions is None:
         return None
     names, shared = run.summary.classes, run.one_test
-    rows = (
-        f"the {many(predictions.n, 'row')} of the common test set" if shared else f"{many(predictions.n, 'test row')}"
-    )
-    whose = "; the mean over the sites' models" if shared else " of all sites, each by its own site's model"
+    rows, whose = many(predictions.n, "test row"), "of all sites, each by its own site's model"
+    if shared:
+        whose = "that all sites share: the mean over their models"
     said = " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in predictions.sentences())
-    text = f"Over {rows}{whose}. {said}".strip()
+    text = f"Over {rows} {whose}. {said}".strip()
     svg = plots.heat_map(
         "confusion",
         "test rows by true and predicted class",
@@ -79,9 +78,7 @@ def calibration(run: RunFiles) -> Section | None:
 
 def _reliability(test: Reliability) -> Picture:
     def draw(ax: Axes) -> None:
-        sure, right = (
-            [100 * value for value in values] for values in zip(*((b.confidence, b.right) for b in test.bins))
-        )
+        sure, right = [100 * b.confidence for b in test.bins], [100 * b.right for b in test.bins]
         ax.plot([0, 100], [0, 100], color=plots.QUIET, linewidth=0.8, linestyle=(0, (4, 2)), label="as sure as right")
         ax.plot(sure, right, color=plots.ACCENT, linewidth=1.0)
         sizes = [8 + LARGEST * b.n / test.n for b in test.bins]
@@ -92,5 +89,7 @@ def _reliability(test: Reliability) -> Picture:
 
     label = "; ".join(f"{100 * b.confidence:.0f} % sure, {100 * b.right:.0f} % right" for b in test.bins)
     svg = plots.render("reliability", f"share of predictions that are right by confidence: {label}", 3.0, draw)
-    caption = f"How often predictions of each confidence are right on test rows, n = {count(test.n)}; below the line: too sure."
+    caption = (
+        f"How often predictions are right on test rows, by confidence, n = {count(test.n)}; below the line: too sure."
+    )
     return Picture(svg, caption)

@@ -26,8 +26,9 @@ def readme(labels: LabelSummary, kind: type[Labels], calibration: CalibrationSum
     """Return what stands beside the label files: what their columns mean, and what a confidence is worth."""
     unit = "one line per training row and class" if kind.several else "one line per training row"
     lines = [
-        f"Labels inferred for the training rows: {unit}. `given` is the label as it was, never overwritten; `suggested`",
-        "is what the run takes to be true, `confidence` its probability, 0 to 1.",
+        f"Labels inferred for the training rows: {unit}.",
+        "`given` is the label as it was, which is never overwritten; `suggested` is what the run takes to be true;",
+        "`confidence` is the probability of the suggestion, 0 to 1.",
         "",
         f"On average the suggestions are {100 * labels.mean_confidence:.0f} % sure.",
     ]

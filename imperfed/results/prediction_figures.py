@@ -124,11 +124,9 @@ class Reliability(Part, frozen=True):
         if counts is None or not total:
             return None
         bins = tuple(
-            ReliabilityBin(
-                b / BINS, (b + 1) / BINS, whole(row[NUMBER]), row[SURE] / row[NUMBER], row[RIGHT] / row[NUMBER]
-            )
-            for b, row in enumerate(counts.bins.tolist())
-            if row[NUMBER]
+            ReliabilityBin(b / BINS, (b + 1) / BINS, whole(number), sure / number, right / number)
+            for b, (number, sure, right) in enumerate(counts.bins.tolist())
+            if number
         )
         sure, right = (float(counts.bins[:, column].sum()) / total for column in (SURE, RIGHT))
         return cls(round(total), sure, right, calibration_error(counts.bins), bins)
@@ -154,9 +152,9 @@ class CalibrationSummary(Part, frozen=True, omit_defaults=True):
 
     def sentence(self) -> str:
         """Return what a confidence means in words."""
-        fit = f"confidence fitted on {self.rows} rows held out (temperature {self.temperature:g})"
-        if self.temperature is None:
-            fit = f"confidence not fitted, since {self.reason}"
+        fit = f"confidence not fitted, since {self.reason}"
+        if self.temperature is not None:
+            fit = f"confidence fitted on {self.rows} rows held out (temperature {self.temperature:g})"
         if self.test is None:
             return f"{fit}; no test rows tell how often it is right"
         test = self.test

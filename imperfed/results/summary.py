@@ -21,7 +21,6 @@ from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.results.part import Part
 from imperfed.results.prediction_figures import CalibrationSummary, PredictionSummary
 
-
 # -- figures -----------------------------------------------------------------------------------------------------------
 
 
