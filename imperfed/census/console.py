@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import statistics
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from rich.table import Table
 from imperfed.census.figures import Census, SiteCensus
 from imperfed.census.inspect import Inspection
 from imperfed.census.value_tables import print_values
-from imperfed.cli.terminal_table import TableColumn, print_table
+from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.core.labels import ClassCounts
 from imperfed.report.words import count, many
 
@@ -41,11 +40,11 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
     if inspection.values[0].numbers:
         print_values(inspection.values, console)
     for line in _further(census):
-        _print_wrapped(line, console)
+        print_wrapped(console, line)
     if inspection.warnings:
         console.print("\nwarnings:", style="bold")
         for sentence in inspection.warnings:
-            _print_wrapped(sentence, console, "  ")
+            print_wrapped(console, sentence, "  ")
     _print_advice(inspection, console)
     console.print("")
     for what, path in pictures.items():
@@ -71,7 +70,7 @@ def _print_guesses(inspection: Inspection, console: Console) -> None:
         guessed = f"{inspection.declaration.file} was guessed from the files and {done}"
     console.print(f"{guessed}. Please check:", style="bold")
     for sentence in inspection.guessed:
-        _print_wrapped(sentence, console, "  ")
+        print_wrapped(console, sentence, "  ")
     console.print()
     if inspection.unwritten:
         console.print(
@@ -104,7 +103,7 @@ def _print_sites(census: Census, console: Console) -> None:
         (TableColumn("which is", [which for _, which in chosen], words=True), len(census.sites) > MOST_SITES),
     ]
     print_table(console, [*columns, *(column for column, shown in more if shown)])
-    _print_wrapped("skew: distance of a site's class shares to those of all sites, 0 alike .. 1 not at all", console)
+    print_wrapped(console, "skew: distance of a site's class shares to those of all sites, 0 alike .. 1 not at all")
     console.print()
 
 
@@ -195,18 +194,11 @@ def _print_advice(inspection: Inspection, console: Console) -> None:
             table.add_row(f"  {entry.name}", entry.part, f"{entry.why}{_needs(entry.needs)}")
     console.print(table)
     rest = [f"{entry.name}{_needs(entry.needs)}" for entry in inspection.advice if not entry.made_for]
-    _print_wrapped(f"can learn from them as well, through an objective: {', '.join(rest)}", console)
+    print_wrapped(console, f"can learn from them as well, through an objective: {', '.join(rest)}")
 
 
 def _needs(needs: str) -> str:
     return f" ({needs})" if needs else ""
-
-
-def _print_wrapped(text: str, console: Console, indent: str = "") -> None:
-    """Print a sentence in lines that fit, without breaking names and paths."""
-    wrap = textwrap.TextWrapper(WIDTH, indent, indent + "  ", break_long_words=False, break_on_hyphens=False)
-    for line in wrap.wrap(text):
-        console.print(line)
 
 
 def _largest(site: SiteCensus) -> str:

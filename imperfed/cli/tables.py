@@ -11,7 +11,7 @@ from rich.console import Console
 
 from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
-from imperfed.cli.terminal_table import TableColumn, print_table
+from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
 from imperfed.evaluation.fairness import FAIR
 from imperfed.experiments.comparison import (
@@ -47,7 +47,7 @@ def per_cent(fraction: float | None) -> str:
 def run_table(console: Console, summary: Summary, folder: Path) -> None:
     """Print a finished run, site by site, and the paths of what it wrote."""
     if summary.auto:
-        console.print(summary.auto.sentence(), style="bold")
+        print_wrapped(console, summary.auto.sentence(), style="bold")
     if not summary.personal.n and summary.common:  # sites without test sets, of which there may be thousands
         rows = sum(row.train for row in summary.sites)
         console.print(f"{heading(summary)}: {len(summary.sites)} sites, {rows} training rows")
@@ -58,7 +58,7 @@ def run_table(console: Console, summary: Summary, folder: Path) -> None:
     if summary.predictions:
         predictions_table(console, summary.predictions)
     for line in sentences_of(summary):
-        console.print(line)
+        print_wrapped(console, line)
     took = "" if summary.seconds is None else f"{summary.seconds:.1f} s. "
     console.print(f"{took}Written:")
     written(console, folder)
@@ -172,7 +172,7 @@ def predictions_table(console: Console, predictions: PredictionSummary) -> None:
     ]
     print_table(console, table, f"recall and precision on {many(predictions.n, 'test row')}, {which}")
     for sentence in predictions.sentences():
-        console.print(sentence)
+        print_wrapped(console, sentence)
 
 
 def resolved_sentence(labels: ResolvedLabels) -> str:
@@ -227,7 +227,7 @@ def written(console: Console, folder: Path) -> None:
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
     """Print methods side by side, the best in bold, what each of them is, and the paths of what was written."""
     if sentence := brought(lines):
-        console.print(sentence, style="bold")
+        print_wrapped(console, sentence, style="bold")
     top = best(lines)
     columns = {
         "method": [line.method for line in lines],
@@ -247,11 +247,11 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     bold = [number for number, line in enumerate(lines) if line.mean == top]
     print_table(console, table, f"{measured(lines).over}, test rows, {many(len(seeds), 'seed')}", bold)
     if differs := unlike(lines):
-        console.print(differs)
+        print_wrapped(console, differs)
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
         console.print(f"diverged: {reason}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
-        console.print(f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
+        print_wrapped(console, f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
     console.print("Written:")
     for path in sorted(folder.iterdir()):
         console.print(f"  {path / 'report.html' if path.is_dir() else path}")

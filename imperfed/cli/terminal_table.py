@@ -48,8 +48,7 @@ def print_table(
 
     `bold`: the numbers of the rows that stand out. `total`: whether the last row is set apart.
     """
-    for line in textwrap.wrap(title, console.width, break_long_words=False):
-        console.print(line, style="italic")
+    print_wrapped(console, title, style="italic")
     for part, widths in _parts(columns, console.width, framed):
         table = Table(header_style="bold") if framed else Table(box=None, padding=(0, 1), header_style="bold")
         for column, width in zip(part, widths, strict=True):
@@ -60,6 +59,14 @@ def print_table(
                 table.add_section()
             table.add_row(*row, style="bold" if number in bold else None)
         console.print(table)
+
+
+def print_wrapped(console: Console, sentence: str, indent: str = "", style: str = "") -> None:
+    """Print a sentence in lines that fit, without breaking names and paths."""
+    wrap = textwrap.TextWrapper(console.width, break_long_words=False, break_on_hyphens=False)
+    wrap.initial_indent, wrap.subsequent_indent = indent, f"{indent}  "
+    for line in wrap.wrap(sentence):
+        console.print(line, style=style or None)
 
 
 def _parts(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 from rich.console import Console
 
-from imperfed.cli.terminal_table import TableColumn, print_table
+from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.label_audit.audit_summary import AuditSummary
 from imperfed.label_audit.sentences import per_cent
 from imperfed.report.words import count, many
 
-WIDTH = 80
 MOST_SITES = 20
 """The most sites that are listed; of more, the noisiest."""
 MOST_SENTENCES = 8
@@ -52,9 +50,3 @@ def site_columns(summary: AuditSummary) -> list[TableColumn]:
         TableColumn("would change", [count(site.changes) for site in sites]),
         TableColumn("unlike all sites", [per_cent(site.unlike) for site in sites]),
     ]
-
-
-def print_wrapped(console: Console, sentence: str, indent: str = "") -> None:
-    """Print a sentence in lines that fit."""
-    for line in textwrap.wrap(sentence, WIDTH, initial_indent=indent, subsequent_indent=indent + "  "):
-        console.print(line)

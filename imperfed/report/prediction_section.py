@@ -89,7 +89,5 @@ def _reliability(test: Reliability) -> Picture:
 
     label = "; ".join(f"{100 * b.confidence:.0f} % sure, {100 * b.right:.0f} % right" for b in test.bins)
     svg = plots.render("reliability", f"share of predictions that are right by confidence: {label}", 3.0, draw)
-    caption = (
-        f"How often predictions are right on test rows, by confidence, n = {count(test.n)}; below the line: too sure."
-    )
+    caption = f"How often predictions are right on test rows, by confidence, n = {count(test.n)}; low: too sure."
     return Picture(svg, caption)
