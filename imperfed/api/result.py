@@ -161,12 +161,9 @@ class RunResult:
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
         kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
-        calibration = self.summary.calibration
-        temperature = calibration.temperature if calibration and calibration.temperature else 1.0
-        if mixture is None:
-            return kind.probabilities(logits / temperature)
-        probability = mixture.probabilities(logits, scaled, kind)
-        return probability if temperature == 1 else kind.probabilities(kind.logits(probability) / temperature)
+        if mixture is not None:
+            return mixture.probabilities(logits, scaled, kind)
+        return kind.probabilities(logits / self.summary.temperature)
 
     def _scale(self) -> Scale:
         """Return how inputs were standardised."""

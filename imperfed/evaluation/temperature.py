@@ -18,6 +18,8 @@ from imperfed.core.labels import Labels
 TEMPERATURES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 """What logits may be divided by."""
 AS_IT_IS = TEMPERATURES.index(1.0)
+ROUNDING = 1e-4
+"""The most that log-likelihoods of many rows differ by rounding alone."""
 NOT_HELD_OUT = "no rows are held out (split.validation)"
 SAY_NOTHING = "the rows held out say nothing"
 
@@ -44,9 +46,13 @@ def likelihoods(logits: Tensor, labels: Labels) -> list[float]:
 
 def most_likely(sites: Sequence[Sequence[float]]) -> float:
     """Return the temperature with the highest sum over sites of `likelihoods`; 1 where nothing speaks against it."""
-    sums = [sum(site[i] for site in sites) for i in range(len(TEMPERATURES))]
+    sums = _sums(sites)
     best = max(sums)
-    return 1.0 if sums[AS_IT_IS] == best else TEMPERATURES[sums.index(best)]
+    return 1.0 if best - sums[AS_IT_IS] <= ROUNDING else TEMPERATURES[sums.index(best)]
+
+
+def _sums(sites: Sequence[Sequence[float]]) -> list[float]:
+    return [sum(site[i] for site in sites) for i in range(len(TEMPERATURES))]
 
 
 def fit_temperature(held: Sequence[tuple[Tensor, Labels]]) -> float:
@@ -60,6 +66,7 @@ def fitted(sites: Sequence[Sequence[float]], kind: type[Labels], rows: int) -> T
         return Temperature(1.0, reason=kind.uncalibrated)
     if not rows:
         return UNFITTED
-    if all(max(site) == min(site) for site in sites):
+    sums = _sums(sites)
+    if max(sums) - min(sums) <= ROUNDING:
         return Temperature(1.0, reason=SAY_NOTHING)
     return Temperature(most_likely(sites), rows)

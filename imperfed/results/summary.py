@@ -401,8 +401,6 @@ class AutoSummary(Part, frozen=True):
     """Why sites fitted no models alone."""
     held_out_rows: int = 0
     """The rows held out at all sites together."""
-    mixture_temperature: float = 1.0
-    """What the logits of the mixtures are divided by, fitted on the same rows."""
     cut_short: bool = False
     """Whether an emergency limit on time ended the search, so that another run may choose otherwise."""
 
@@ -481,6 +479,11 @@ class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
     suspicions: DefenceSummary | None = None
     fairness: FairnessSummary | None = None
     auto: AutoSummary | None = None
+
+    @property
+    def temperature(self) -> float:
+        """What the logits of the models are divided by before they are probabilities; 1 where it is not fitted."""
+        return 1.0 if self.calibration is None else self.calibration.temperature or 1.0
 
     @property
     def headline(self) -> float | None:

@@ -124,7 +124,8 @@ class Labels(ABC):
         """Return the probabilities that were inferred given each row's label, at a temperature; their order stays."""
         if temperature == 1:
             return belief
-        return self.consistent(self.probabilities(self.logits(belief) / temperature))
+        logits = belief.double().clamp(min=torch.finfo(torch.float32).tiny).log()
+        return self.consistent(self.probabilities(logits / temperature).to(belief.dtype))
 
     def log_likelihood(self, probability: Tensor) -> Tensor:
         """Return the log-likelihood of each row's label under these probabilities, [n]: that one of its classes holds.

@@ -14,7 +14,7 @@ from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
 from imperfed.evaluation.evaluator import figure
 from imperfed.evaluation.paired import Difference, over_rows, paired_difference
-from imperfed.evaluation.temperature import Temperature, fit_temperature
+from imperfed.evaluation.temperature import Temperature
 from imperfed.experiments.auto.alone_search import cross_fitted, site_rows
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.search import Found, SiteChoice
@@ -58,7 +58,6 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         ),
         alone_left_out=found.alone_left_out,
         held_out_rows=federation.validation.starts[-1],
-        mixture_temperature=mixture_temperature(found, federation.validation),
         cut_short=found.cut_short,
     )
 
@@ -67,17 +66,6 @@ def _site(name: str, choice: SiteChoice) -> SiteMixture:
     if choice.alone is None:
         return SiteMixture(name, choice.weight)
     return SiteMixture(name, choice.weight, choice.alone.name, asdict(choice.alone), choice.validity)
-
-
-def mixture_temperature(found: Found, held: HeldOut) -> float:
-    """Return what the logits of the mixtures are divided by: two calibrated models do not make a calibrated mixture."""
-    if not found.alone:
-        return 1.0
-    pairs = []
-    for k, (federated, alone) in enumerate(zip(found.federated, found.alone, strict=True)):
-        labels = held.at(k)[1]
-        pairs.append((labels.logits(mixed(federated, alone, found.sites[k].weight)), labels))
-    return fit_temperature(pairs)
 
 
 def held_out_difference(found: Found, held: HeldOut, seed: int) -> Difference | None:
@@ -120,12 +108,11 @@ class AutoExperiment(Experiment):
         self.record = record
 
     def temperature(self) -> Temperature:
-        """Return what logits of the mixtures are divided by or, where there are none, those of the federated model."""
-        kind, record = type(self.data.federation.labels), self.record
+        """Return what the federated model's logits are divided by, fitted in the search."""
+        kind = type(self.data.federation.labels)
         if kind.uncalibrated:
             return Temperature(1.0, reason=kind.uncalibrated)
-        mixtures = any(site.alone for site in record.sites)
-        return Temperature(record.mixture_temperature if mixtures else record.temperature, record.held_out_rows)
+        return Temperature(self.record.temperature, self.record.held_out_rows)
 
     def finished(self, folder: RunFolder, outcome: RunOutcome) -> RunOutcome:
         """Return the outcome with the figures and labels of the mixtures, and what federating brought."""
@@ -143,8 +130,8 @@ class AutoExperiment(Experiment):
             outcome,
             personal=personal,
             class_aurocs=None if areas is None else torch.stack([self.evaluator.by_class(k, ours[k]) for k in tested]),
-            labels=write_labels(folder, self._inferred(known), federation, self.evaluator, outcome.temperature.value),
-            predictions=self.evaluator.predictions(lambda k: ours[k], kind, outcome.temperature.value),
+            labels=write_labels(folder, self._inferred(known), federation, self.evaluator),
+            predictions=self.evaluator.predictions(lambda k: ours[k], kind, 1.0),  # the mixtures have it already
             auto=self._judged(ours, theirs),
         )
 
@@ -176,7 +163,7 @@ class AutoExperiment(Experiment):
         inferred, federation = self.engine.inferred_labels(), self.data.federation
         if inferred is None:
             return None
-        inferred = inferred.clone()
+        inferred = federation.labels.tempered(inferred, self.temperature().value).clone()
         for k, (a, b) in enumerate(pairwise(federation.starts)):
             weight, site = mixtures[k].weight, self.record.sites[k]
             if weight < 1 and federation.labels.inferable:

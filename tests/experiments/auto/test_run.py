@@ -65,8 +65,7 @@ def test_a_site_predicts_with_its_mixture(tmp_path: Path):
         save_mixture(folder, "s0", replace(mixture, weight=weight))
         network = result.model("s0")(result._scale()(x)).detach()
         own = mixture.alone.probabilities(result._scale()(x))
-        heat = 1.0 if weight == 1 else mixture.temperature
-        expected = weight * torch.softmax(network / heat, 1) + (1 - weight) * own
+        expected = weight * torch.softmax(network / mixture.temperature, 1) + (1 - weight) * own
         torch.testing.assert_close(result.predict(x, site="s0"), expected)
 
 

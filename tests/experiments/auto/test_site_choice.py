@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from imperfed.core.labels import Annotated, Candidates, Exact, Positives
-from imperfed.experiments.auto.site_choice import choose, mixture_table, temperature
+from imperfed.evaluation.temperature import fit_temperature
+from imperfed.experiments.auto.site_choice import choose, mixture_table
 
 
 def table(rows: int, better: int, by: float, noise: float = 0.0) -> torch.Tensor:
@@ -37,7 +38,7 @@ def test_a_mixture_beats_two_models_that_err_in_turn():
 def test_an_overconfident_network_is_cooled():
     labels = Exact(torch.tensor([0, 1, 1, 1]), 2)
     logits = torch.tensor([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0], [0.0, 9.0]])
-    assert temperature([(logits, labels)]) > 4
+    assert fit_temperature([(logits, labels)]) > 4
 
 
 def test_the_likelihood_of_every_kind():
