@@ -87,10 +87,16 @@ def test_suggested_labels_stay_and_are_less_sure(kind: type[Labels]) -> None:
     one, other = (labels.label_table(list(map(str, range(200))), list("abcd"), p, None) for p in (belief, cooled))
     assert one["suggested"] == other["suggested"]
     assert sum(other["confidence"]) < sum(one["confidence"])
-    saturated = labels.consistent(torch.tensor([[1.0, 1e-30, 1e-30, 1e-30]]).expand(200, 4))
-    assert (labels.tempered(saturated, 2.0).amax(1) > 0.99).all()
     if kind is Candidates:
         assert not cooled[~labels.values].any()  # what a set rules out stays out
+
+
+def test_a_belief_that_is_certain_stays_so() -> None:
+    certain = torch.tensor([[1.0, 1e-30]])
+    open_to_both = Candidates(torch.ones(1, 2, dtype=torch.bool), 2)
+    assert float(open_to_both.tempered(certain, 2.0)[0, 0]) > 0.99999
+    unknown = Annotated(torch.full((1, 2), -1, dtype=torch.int8), 2)
+    assert unknown.tempered(certain, 2.0).tolist()[0] == [pytest.approx(1, abs=1e-3), pytest.approx(0, abs=1e-3)]
 
 
 def test_where_it_cannot_be_fitted_it_says_why() -> None:
