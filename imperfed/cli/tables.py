@@ -271,4 +271,4 @@ def figures_table(console: Console, figures: dict[str, Scores], as_json: bool, o
     rows = [scores[names[0]][1] for scores in figures.values()]
     total = max(rows) if one_test else sum(rows)
     table.append(TableColumn("test rows", [*map(str, rows), str(total)]))
-    print_table(console, table, f"{' and '.join(names)} on test rows", total=True)
+    print_table(console, table, f"{', '.join(names)} on test rows", total=True)

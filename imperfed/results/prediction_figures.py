@@ -154,7 +154,7 @@ class CalibrationSummary(Part, frozen=True, omit_defaults=True):
         """Return what a confidence means in words."""
         fit = f"confidence not fitted, since {self.reason}"
         if self.temperature is not None:
-            fit = f"confidence fitted on {self.rows} rows held out (temperature {self.temperature:g})"
+            fit = f"confidence fitted on the labels of {self.rows} rows held out (temperature {self.temperature:g})"
         if self.test is None:
             return f"{fit}; no test rows tell how often it is right"
         test = self.test
