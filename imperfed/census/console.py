@@ -103,7 +103,8 @@ def _print_sites(census: Census, console: Console) -> None:
         (TableColumn("which is", [which for _, which in chosen], words=True), len(census.sites) > MOST_SITES),
     ]
     print_table(console, [*columns, *(column for column, shown in more if shown)])
-    print_wrapped(console, "skew: distance of a site's class shares to those of all sites, 0 alike .. 1 not at all")
+    skew = "skew: distance of a site's class shares to those of all sites, 0 alike .. 1 nothing in common"
+    print_wrapped(console, skew)
     console.print()
 
 

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+FIXED = "\N{NO-BREAK SPACE}"
 FLOOR = 8
 """The least letters in a line of a name that has to be broken."""
 
@@ -65,8 +66,8 @@ def print_wrapped(console: Console, sentence: str, indent: str = "", style: str 
     """Print a sentence in lines that fit, without breaking names and paths."""
     wrap = textwrap.TextWrapper(console.width, break_long_words=False, break_on_hyphens=False)
     wrap.initial_indent, wrap.subsequent_indent = indent, f"{indent}  "
-    for line in wrap.wrap(sentence):
-        console.print(line, style=style or None)
+    for line in wrap.wrap(sentence.replace(" %", f"{FIXED}%")):  # a number and its unit stay together
+        console.print(line.replace(FIXED, " "), style=style or None)
 
 
 def _parts(

@@ -21,6 +21,7 @@ AS_IT_IS = TEMPERATURES.index(1.0)
 ROUNDING = 1e-4
 """The most that log-likelihoods of many rows differ by rounding alone."""
 NOT_HELD_OUT = "no rows are held out (split.validation)"
+AT_REAL_SITES = "it takes the rows held out at all sites, and real sites keep theirs"
 SAY_NOTHING = "the rows held out say nothing"
 
 

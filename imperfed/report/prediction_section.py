@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FOLDED = 20  # number of classes above which their table is folded
+LOWEST = 3  # classes of lowest recall that are named
 LARGEST = 160  # area of the point of a bin that holds all predictions
 
 
@@ -27,7 +28,8 @@ def by_class(run: RunFiles) -> Section | None:
     if shared:
         whose = "that all sites share: the mean over their models"
     said = " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in predictions.sentences())
-    text = f"Over {rows} {whose}. {said}".strip()
+    lowest = ", ".join(f"{one.name} ({per_cent(one.recall)})" for one in predictions.worst()[:LOWEST])
+    text = f"Over {rows} {whose}. Lowest recall: {lowest}. {said}".strip()
     svg = plots.heat_map(
         "confusion",
         "test rows by true and predicted class",
@@ -89,5 +91,7 @@ def _reliability(test: Reliability) -> Picture:
 
     label = "; ".join(f"{100 * b.confidence:.0f} % sure, {100 * b.right:.0f} % right" for b in test.bins)
     svg = plots.render("reliability", f"share of predictions that are right by confidence: {label}", 3.0, draw)
-    caption = f"How often predictions are right on test rows, by confidence, n = {count(test.n)}; low: too sure."
+    caption = (
+        f"How often predictions are right on test rows, by confidence, n = {count(test.n)} {test.of}; low: too sure."
+    )
     return Picture(svg, caption)

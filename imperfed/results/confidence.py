@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from imperfed.core.labels import Labels
 from imperfed.engine.engine import Engine
-from imperfed.evaluation.temperature import Temperature, fitted, likelihoods
+from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature, fitted, likelihoods
 from imperfed.results.prediction_figures import CalibrationSummary
 from imperfed.results.summary import LabelSummary
 
@@ -15,7 +15,9 @@ def fit_confidence(engine: Engine) -> Temperature:
     """Fit one temperature for the models of all sites to the rows that they hold out, where they do."""
     population, kind = engine.population, type(engine.population.federation.labels)
     held = population.federation.validation
-    if held is None or population.federation.elsewhere:
+    if population.federation.elsewhere:
+        return Temperature(1.0, reason=AT_REAL_SITES)
+    if held is None:
         return fitted((), kind, 0)
     sites = [k for k, rows in enumerate(held.sizes()) if rows]
     told = [likelihoods(population.held_out_logits(k), held.at(k)[1]) for k in sites]

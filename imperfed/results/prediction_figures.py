@@ -14,7 +14,7 @@ from imperfed.evaluation.prediction_counts import (
     PredictionCounts,
     calibration_error,
 )
-from imperfed.evaluation.temperature import Temperature
+from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature
 from imperfed.results.part import Part
 
 NAMED = 8
@@ -107,7 +107,8 @@ class Reliability(Part, frozen=True):
     """How sure predictions for test rows are, and how many of them are right."""
 
     n: int
-    """Test rows; where a row may have several classes, its cells whose truth is known."""
+    of: str
+    """What `n` counts: rows, or where a row may have several classes, cells whose truth is known."""
     confidence: float
     """The mean."""
     right: float
@@ -129,7 +130,8 @@ class Reliability(Part, frozen=True):
             if number
         )
         sure, right = (float(counts.bins[:, column].sum()) / total for column in (SURE, RIGHT))
-        return cls(round(total), sure, right, calibration_error(counts.bins), bins)
+        unit = "cells" if counts.confusion is None else "rows"
+        return cls(round(total), unit, sure, right, calibration_error(counts.bins), bins)
 
 
 class CalibrationSummary(Part, frozen=True, omit_defaults=True):
@@ -155,12 +157,14 @@ class CalibrationSummary(Part, frozen=True, omit_defaults=True):
         fit = f"confidence not fitted, since {self.reason}"
         if self.temperature is not None:
             fit = f"confidence fitted on the labels of {self.rows} rows held out (temperature {self.temperature:g})"
+        if self.test is None and self.reason == AT_REAL_SITES:
+            return "how sure the models are, and figures class by class: in the report that each site writes for itself"
         if self.test is None:
             return f"{fit}; no test rows tell how often it is right"
         test = self.test
         return (
             f"{fit}: {100 * test.confidence:.0f} % sure, {100 * test.right:.0f} % right on the test rows "
-            f"(n = {test.n}, calibration error {100 * test.error:.1f} points)"
+            f"(n = {test.n} {test.of}, calibration error {100 * test.error:.1f} points)"
         )
 
 

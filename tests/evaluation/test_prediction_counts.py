@@ -151,7 +151,7 @@ def test_what_a_confidence_is_worth_in_words() -> None:
     assert unfitted.temperature is None
     assert unfitted.sentence() == (
         "confidence not fitted, since no rows are held out (split.validation): 96 % sure, 63 % right on the test rows "
-        "(n = 100, calibration error 33.0 points)"
+        "(n = 100 cells, calibration error 33.0 points)"
     )
     assert CalibrationSummary.of(Temperature(2.0, 40), None).sentence() == (
         "confidence fitted on the labels of 40 rows held out (temperature 2); no test rows tell how often it is right"

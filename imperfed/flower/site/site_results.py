@@ -11,6 +11,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
 from imperfed.data.labelling import Facts
 from imperfed.engine.site import validate
+from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature
 from imperfed.flower.messages.ending import ending_of
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
@@ -47,7 +48,7 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
     """Write the inferred labels and the summary of this site alone."""
     evaluator = remote.evaluator
     personal = {0: evaluator.site(0, net)} if evaluator.sites else {}
-    labels = write_labels(folder, remote.runtime.infer_labels(remote.site, net), data.federation, evaluator, 1.0)
+    labels = write_labels(folder, remote.runtime.infer_labels(remote.site, net), data.federation, evaluator)
     aurocs = None
     if evaluator.annotated is not None:
         aurocs = evaluator.by_class(0, net)[None] if evaluator.sites else None
@@ -60,6 +61,8 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
         common={},
         labels=labels,
         class_aurocs=aurocs,
+        temperature=Temperature(1.0, reason=AT_REAL_SITES),
+        predictions=evaluator.predictions(lambda k: net, type(data.federation.labels), 1.0),
         seconds=None,  # only the coordinator times the run
         validation=ending(remote, net, payload),
     )
