@@ -91,7 +91,5 @@ def _reliability(test: Reliability) -> Picture:
 
     label = "; ".join(f"{100 * b.confidence:.0f} % sure, {100 * b.right:.0f} % right" for b in test.bins)
     svg = plots.render("reliability", f"share of predictions that are right by confidence: {label}", 3.0, draw)
-    caption = (
-        f"How often predictions are right on test rows, by confidence, n = {count(test.n)} {test.of}; low: too sure."
-    )
-    return Picture(svg, caption)
+    n = f"n = {count(test.n)} {test.unit}"
+    return Picture(svg, f"How often predictions are right on test rows, by confidence, {n}; low: too sure.")

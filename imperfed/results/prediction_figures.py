@@ -107,7 +107,7 @@ class Reliability(Part, frozen=True):
     """How sure predictions for test rows are, and how many of them are right."""
 
     n: int
-    of: str
+    unit: str
     """What `n` counts: rows, or where a row may have several classes, cells whose truth is known."""
     confidence: float
     """The mean."""
@@ -164,7 +164,7 @@ class CalibrationSummary(Part, frozen=True, omit_defaults=True):
         test = self.test
         return (
             f"{fit}: {100 * test.confidence:.0f} % sure, {100 * test.right:.0f} % right on the test rows "
-            f"(n = {test.n} {test.of}, calibration error {100 * test.error:.1f} points)"
+            f"(n = {test.n} {test.unit}, calibration error {100 * test.error:.1f} points)"
         )
 
 
