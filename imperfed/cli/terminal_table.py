@@ -10,7 +10,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-FIXED = "\N{NO-BREAK SPACE}"
+FIXED = "\ue000"
+"""Stands for a blank at which no line is broken, until it is printed."""
 FLOOR = 8
 """The least letters in a line of a name that has to be broken."""
 
