@@ -94,11 +94,16 @@ def _frame(columns: int, framed: bool) -> int:
 
 
 def _widths(columns: Sequence[TableColumn], room: int) -> list[int]:
-    """Return the widths of all columns: without broken words and then without wrapping, as far as there is room."""
+    """Return the widths of all columns, none if there is too little room: no broken words, then whole names, then all.
+
+    What is left over goes to the narrowest columns.
+    """
     widths = [column.floor() for column in columns]
     if sum(widths) > room:
         return []
-    for goals in ([column.least() for column in columns], [column.natural() for column in columns]):
-        for i, goal in enumerate(goals):
-            widths[i] += min(max(goal - widths[i], 0), room - sum(widths))
+    least, natural = [column.least() for column in columns], [column.natural() for column in columns]
+    names = [n if column.words else m for column, m, n in zip(columns, least, natural, strict=True)]
+    for goals in (least, names, natural):
+        while sum(widths) < room and (short := [i for i, goal in enumerate(goals) if widths[i] < goal]):
+            widths[min(short, key=widths.__getitem__)] += 1
     return widths

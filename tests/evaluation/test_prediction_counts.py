@@ -61,6 +61,14 @@ def test_what_is_never_predicted_is_said() -> None:
     assert summary.taken_for("measles") == NAMES[int(wrong.argmax())]
 
 
+def test_a_class_without_test_rows_is_not_missed() -> None:
+    confusion = torch.tensor([[9, 1, 0], [5, 2, 0], [0, 0, 0]])
+    summary = PredictionSummary.of(PredictionCounts(confusion, torch.zeros(10, 3)), ("flu", "sepsis", "gout"))
+    assert summary is not None
+    assert summary.sentences() == ["no test rows of: gout"]
+    assert [summary.taken_for(name) for name in ("flu", "sepsis", "gout")] == ["sepsis", "flu", ""]
+
+
 def test_rows_that_all_sites_share_count_once() -> None:
     (logits, y), (other, _) = rows(50), rows(50, 1)
     both = pooled([counted(logits, y), counted(other, y)], same_rows=True)
