@@ -34,7 +34,7 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
         _print_guesses(inspection, console)
     classes = many(len(census.classes), "class", "classes")
     held = f"{many(len(census.sites), 'site')}, {many(census.rows, 'row')}, {classes}"
-    console.print(f"{census.name}: {held}; {census.kind.title}", style="bold")
+    print_wrapped(console, f"{census.name}: {held}; {census.kind.title}", style="bold")
     _print_sites(census, console)
     _print_classes(census, console)
     if inspection.values[0].numbers:
@@ -73,9 +73,8 @@ def _print_guesses(inspection: Inspection, console: Console) -> None:
         print_wrapped(console, sentence, "  ")
     console.print()
     if inspection.unwritten:
-        console.print(
-            "This federation.toml can be used beside a copy of the files, or with their full path in `sites`:"
-        )
+        copy = "This federation.toml can be used beside a copy of the files, or with their full path in `sites`:"
+        print_wrapped(console, copy)
         console.print(f"\n{inspection.unwritten}")
 
 
@@ -85,7 +84,7 @@ def _print_sites(census: Census, console: Console) -> None:
     if len(census.sites) > MOST_SITES:
         rows = [site.rows for site in census.sites]
         sizes = f"{count(min(rows))} to {count(max(rows))} rows per site, median {statistics.median(rows):g}"
-        console.print(f"{sizes}; {_held(census)}. The extremes:")
+        print_wrapped(console, f"{sizes}; {_held(census)}. The extremes:")
         chosen = _extremes(census)
     sites, repeats = [census.sites[k] for k, _ in chosen], census.repeats
     columns = [

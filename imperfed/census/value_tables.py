@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from imperfed.census.input_values import ColumnValues, SiteValues
-from imperfed.cli.terminal_table import TableColumn, print_table
+from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.report.words import count
 
 MOST_LINES = 36
@@ -35,7 +35,9 @@ def print_values(sites: Sequence[SiteValues], console: Console) -> None:
     print_table(console, columns, title, framed=False)
     if not by_site:
         more = f"; {len(names) - MOST_COLUMNS} more columns" if len(names) > MOST_COLUMNS else ""
-        console.print(f"  quartiles: the lowest to the highest of a site{more}. Every site: imperfed inspect --json\n")
+        note = f"quartiles: the lowest to the highest of a site{more}. Every site: imperfed inspect --json"
+        print_wrapped(console, note, "  ")
+        console.print()
 
 
 def _figures(column: ColumnValues) -> list[str]:

@@ -50,7 +50,7 @@ def run_table(console: Console, summary: Summary, folder: Path) -> None:
         print_wrapped(console, summary.auto.sentence(), style="bold")
     if not summary.personal.n and summary.common:  # sites without test sets, of which there may be thousands
         rows = sum(row.train for row in summary.sites)
-        console.print(f"{heading(summary)}: {len(summary.sites)} sites, {rows} training rows")
+        print_wrapped(console, f"{heading(summary)}: {len(summary.sites)} sites, {rows} training rows")
     else:
         sites_table(console, summary)
     if summary.by_class:
@@ -249,7 +249,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     if differs := unlike(lines):
         print_wrapped(console, differs)
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
-        console.print(f"diverged: {reason}")
+        print_wrapped(console, f"diverged: {reason}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
         print_wrapped(console, f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
     console.print("Written:")
