@@ -319,16 +319,16 @@ class Evaluator:
         )
 
     def predictions(
-        self, nets: Callable[[int], Predictor], kind: type[Labels], temperature: float
+        self, nets: Callable[[int], Predictor], kind: type[Labels], temperature: float, alike: bool = False
     ) -> PredictionCounts | None:
         """Count what the sites' models (by the number of the site) predict for their test rows, each row once.
 
-        None where there are no test rows, or where rows have several classes and none is known to be absent.
+        `alike`: whether all sites have the same model, so that rows that they share are predicted once. None where there are no test rows, or where rows have several classes and none is known to be absent.
         """
         if not self.one_class and self.annotated is None:
             return None
-        sites = [self.site_predictions(k, nets(k), kind, temperature) for k in range(self.sites)]
-        return pooled(sites, self.one_test)
+        sites = range(1 if alike and self.one_test else self.sites)
+        return pooled([self.site_predictions(k, nets(k), kind, temperature) for k in sites], self.one_test)
 
     def site_predictions(self, site: int, net: Predictor, kind: type[Labels], temperature: float) -> PredictionCounts:
         """Count what a network predicts for the test rows of one site."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from imperfed.core.labels import Labels
+from imperfed.core.threads import one_thread
 from imperfed.engine.engine import Engine
 from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature, fitted, likelihoods
 from imperfed.results.prediction_figures import CalibrationSummary
@@ -20,7 +21,8 @@ def fit_confidence(engine: Engine) -> Temperature:
     if held is None:
         return fitted((), kind, 0)
     sites = [k for k, rows in enumerate(held.sizes()) if rows]
-    told = [likelihoods(population.held_out_logits(k), held.at(k)[1]) for k in sites]
+    with one_thread():
+        told = [likelihoods(population.held_out_logits(k), held.at(k)[1]) for k in sites]
     return fitted(told, kind, held.starts[-1])
 
 

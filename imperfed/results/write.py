@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
 from imperfed.data.sparse import width
 from imperfed.engine.engine import Engine
@@ -94,8 +95,9 @@ def predictions_of(
     population = engine.population
     if data.federation.elsewhere:
         return None
-    at_device = evaluator.to(population.runtime.net.row.device)
-    return at_device.predictions(population.predictor, type(data.federation.labels), temperature.value)
+    at_device, kind = evaluator.to(population.runtime.net.row.device), type(data.federation.labels)
+    with one_thread():
+        return at_device.predictions(population.predictor, kind, temperature.value, not engine.personalised)
 
 
 def judged_by_validation(engine: Engine) -> ValidationSummary | None:

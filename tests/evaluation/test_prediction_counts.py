@@ -131,6 +131,12 @@ def test_an_evaluator_counts_own_test_rows(temperature: float) -> None:
     assert once is not None
     assert once.confusion is not None
     assert float(once.confusion.sum()) == 50
+    asked: list[int] = []
+    alike = shared.predictions(lambda k: asked.append(k) or (lambda x: x), Candidates, 1.0, alike=True)  # type: ignore[func-returns-value]
+    assert alike is not None
+    assert alike.confusion is not None
+    assert asked == [0]
+    assert torch.equal(alike.confusion, once.confusion)
 
 
 def test_positives_are_counted_where_every_row_has_one_class() -> None:

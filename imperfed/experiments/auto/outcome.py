@@ -11,9 +11,11 @@ from torch import Tensor
 
 from imperfed.core.federation import HeldOut
 from imperfed.core.labels import Labels
+from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
 from imperfed.evaluation.evaluator import figure
 from imperfed.evaluation.paired import Difference, over_rows, paired_difference
+from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.temperature import Temperature
 from imperfed.experiments.auto.alone_search import cross_fitted, site_rows
 from imperfed.experiments.auto.request import AutoRequest
@@ -131,9 +133,13 @@ class AutoExperiment(Experiment):
             personal=personal,
             class_aurocs=None if areas is None else torch.stack([self.evaluator.by_class(k, ours[k]) for k in tested]),
             labels=write_labels(folder, self._inferred(known), federation, self.evaluator),
-            predictions=self.evaluator.predictions(lambda k: ours[k], kind, 1.0),  # the mixtures have it already
+            predictions=self._predictions(ours),
             auto=self._judged(ours, theirs),
         )
+
+    def _predictions(self, ours: list[Predictor]) -> PredictionCounts | None:
+        with one_thread():  # the temperature is in the mixtures already
+            return self.evaluator.predictions(lambda k: ours[k], type(self.data.federation.labels), 1.0)
 
     def _delivered(self, mixtures: list[Mixture]) -> list[Predictor]:
         """Return what every site predicts with; each loads its own numbers into the one network when it is asked."""
