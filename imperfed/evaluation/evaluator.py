@@ -323,7 +323,8 @@ class Evaluator:
     ) -> PredictionCounts | None:
         """Count what the sites' models (by the number of the site) predict for their test rows, each row once.
 
-        `alike`: whether all sites have the same model, so that rows that they share are predicted once. None where there are no test rows, or where rows have several classes and none is known to be absent.
+        `alike`: whether all sites have the same model, so that rows that they share are predicted once. None where
+        there are no test rows, or where rows have several classes and none is known to be absent.
         """
         if not self.one_class and self.annotated is None:
             return None
