@@ -401,6 +401,8 @@ class AutoSummary(Part, frozen=True):
     """Why sites fitted no models alone."""
     held_out_rows: int = 0
     """The rows held out at all sites together."""
+    mixture_temperature: float = 1.0
+    """What the logits of the mixtures are divided by, fitted on the same rows."""
     cut_short: bool = False
     """Whether an emergency limit on time ended the search, so that another run may choose otherwise."""
 

@@ -16,7 +16,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.evaluation.evaluator import figure
 from imperfed.evaluation.paired import Difference, over_rows, paired_difference
 from imperfed.evaluation.prediction_counts import PredictionCounts
-from imperfed.evaluation.temperature import Temperature
+from imperfed.evaluation.temperature import Temperature, fit_temperature
 from imperfed.experiments.auto.alone_search import cross_fitted, site_rows
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.search import Found, SiteChoice
@@ -60,6 +60,7 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         ),
         alone_left_out=found.alone_left_out,
         held_out_rows=federation.validation.starts[-1],
+        mixture_temperature=mixture_temperature(found, federation.validation),
         cut_short=found.cut_short,
     )
 
@@ -68,6 +69,15 @@ def _site(name: str, choice: SiteChoice) -> SiteMixture:
     if choice.alone is None:
         return SiteMixture(name, choice.weight)
     return SiteMixture(name, choice.weight, choice.alone.name, asdict(choice.alone), choice.validity)
+
+
+def mixture_temperature(found: Found, held: HeldOut) -> float:
+    """Return what the logits of the mixtures are divided by: calibrated models do not make a calibrated mixture."""
+    pairs = []
+    for k, (federated, alone) in enumerate(zip(found.federated, found.alone, strict=False)):
+        labels = held.at(k)[1]
+        pairs.append((labels.logits(mixed(federated, alone, found.sites[k].weight)), labels))
+    return fit_temperature(pairs)
 
 
 def held_out_difference(found: Found, held: HeldOut, seed: int) -> Difference | None:
@@ -110,11 +120,12 @@ class AutoExperiment(Experiment):
         self.record = record
 
     def temperature(self) -> Temperature:
-        """Return what the federated model's logits are divided by, fitted in the search."""
-        kind = type(self.data.federation.labels)
+        """Return what the logits of the models delivered are divided by, fitted in the search."""
+        kind, record = type(self.data.federation.labels), self.record
         if kind.uncalibrated:
             return Temperature(1.0, reason=kind.uncalibrated)
-        return Temperature(self.record.temperature, self.record.held_out_rows)
+        mixtures = any(site.alone for site in record.sites)
+        return Temperature(record.mixture_temperature if mixtures else record.temperature, record.held_out_rows)
 
     def finished(self, folder: RunFolder, outcome: RunOutcome) -> RunOutcome:
         """Return the outcome with the figures and labels of the mixtures, and what federating brought."""
@@ -132,7 +143,7 @@ class AutoExperiment(Experiment):
             outcome,
             personal=personal,
             class_aurocs=None if areas is None else torch.stack([self.evaluator.by_class(k, ours[k]) for k in tested]),
-            labels=write_labels(folder, self._inferred(known), federation, self.evaluator),
+            labels=write_labels(folder, self._inferred(known), federation, self.evaluator, outcome.temperature.value),
             predictions=self._predictions(ours),
             auto=self._judged(ours, theirs),
         )
@@ -169,7 +180,7 @@ class AutoExperiment(Experiment):
         inferred, federation = self.engine.inferred_labels(), self.data.federation
         if inferred is None:
             return None
-        inferred = federation.labels.tempered(inferred, self.temperature().value).clone()
+        inferred = inferred.clone()
         for k, (a, b) in enumerate(pairwise(federation.starts)):
             weight, site = mixtures[k].weight, self.record.sites[k]
             if weight < 1 and federation.labels.inferable:

@@ -65,10 +65,12 @@ def test_a_site_predicts_with_its_mixture(tmp_path: Path):
     mixture = read_mixture(folder, "s0")
     assert mixture is not None
     for weight in (0.0, 0.5, 1.0):
-        save_mixture(folder, "s0", replace(mixture, weight=weight))
+        mixture = replace(mixture, weight=weight, temperature=2.0, mixture_temperature=0.5)
+        save_mixture(folder, "s0", mixture)
         network = result.model("s0")(result._scale()(x)).detach()
         own = mixture.alone.probabilities(result._scale()(x))
-        expected = weight * torch.softmax(network / mixture.temperature, 1) + (1 - weight) * own
+        mixed = weight * torch.softmax(network / mixture.temperature, 1) + (1 - weight) * own
+        expected = torch.softmax(mixed.log() / mixture.mixture_temperature, 1)
         torch.testing.assert_close(result.predict(x, site="s0"), expected)
 
 
@@ -89,7 +91,7 @@ def test_figures_class_by_class_are_those_of_the_mixtures(tmp_path: Path):
     assert [list(row) for row in found.confusion] == expected
     assert calibration is not None
     assert result.summary.auto is not None
-    assert calibration.temperature == result.summary.auto.temperature
+    assert calibration.temperature == result.summary.auto.mixture_temperature
     assert calibration.rows == result.summary.auto.held_out_rows > 0
     assert calibration.test is not None
     assert calibration.test.n == len(truth)
