@@ -76,6 +76,8 @@ def mixture_temperature(found: Found, held: HeldOut) -> float:
     pairs = []
     for k, (federated, alone) in enumerate(zip(found.federated, found.alone, strict=False)):
         labels = held.at(k)[1]
+        if labels.uncalibrated:
+            return 1.0
         pairs.append((labels.logits(mixed(federated, alone, found.sites[k].weight)), labels))
     return fit_temperature(pairs)
 
