@@ -185,8 +185,12 @@ class AutoExperiment(Experiment):
         inferred = inferred.clone()
         for k, (a, b) in enumerate(pairwise(federation.starts)):
             weight, site = mixtures[k].weight, self.record.sites[k]
-            if weight < 1 and federation.labels.inferable:
-                x, labels = site_rows(federation, k)
+            if not federation.labels.inferable:
+                continue
+            x, labels = site_rows(federation, k)
+            if weight == 1:
+                inferred[a:b] = labels.tempered(inferred[a:b], self.record.temperature)
+            else:
                 own = cross_fitted(own_model(site.alone, site.settings), x, labels, self.config.run.seed)
                 inferred[a:b] = mixed(inferred[a:b], labels.consistent(own), weight)
         return inferred
