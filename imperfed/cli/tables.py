@@ -245,7 +245,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     columns["s per run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
     table = [TableColumn(name, cells, words=name == "method") for name, cells in columns.items()]
     bold = [number for number, line in enumerate(lines) if line.mean == top]
-    print_table(console, table, f"{measured(lines).over}, test rows, {many(len(seeds), 'seed')}", bold)
+    print_table(console, table, f"test {measured(lines).over}, {many(len(seeds), 'seed')}", bold)
     if differs := unlike(lines):
         print_wrapped(console, differs)
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):

@@ -115,7 +115,7 @@ def test_a_comparison(tmp_path: Path) -> None:
     ]
     text = printed(lambda console: compare_table(console, lines, [0, 1], tmp_path))
     assert_fits(text, "accuracy,%", "labelsresolved,%", "diverged", "1of3", "75.00", "1234.5")
-    assert "accuracy, mean over sites, test rows, 2 seeds" in text
+    assert "test accuracy, mean over sites, 2 seeds" in text
 
 
 def test_figures_computed_again() -> None:
