@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "label_audit": {
         "algorithms",
         "census",
+        "cli",
         "core",
         "data",
         "engine",

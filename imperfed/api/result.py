@@ -72,7 +72,8 @@ class RunResult:
 
         An array or tensor [n, ...] has its columns in the order of training and yields a tensor of probabilities.
         Inputs are standardised here. Images of uint8, [n, h, w] or [n, channels, h, w], are divided by 255 as in
-        training; numbers of other types are used unchanged. Where classes do not exclude one another (annotated
+        training; numbers of other types are used unchanged. Where sites held rows out, the probabilities are as sure as
+        these allow (`summary.calibration`). Where classes do not exclude one another (annotated
         labels), it is the probability that each is present.
         """
         return self._predict_table(rows, site) if is_table(rows) else self._predict_array(rows, site)
@@ -161,7 +162,9 @@ class RunResult:
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
         kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
-        return kind.probabilities(logits) if mixture is None else mixture.probabilities(logits, scaled, kind)
+        if mixture is not None:
+            return mixture.probabilities(logits, scaled, kind)
+        return kind.probabilities(logits / self.summary.temperature)
 
     def _scale(self) -> Scale:
         """Return how inputs were standardised."""

@@ -1,10 +1,9 @@
-"""The census on a console, at most a hundred columns wide; of many sites a summary and the extremes."""
+"""The census on a console, at most eighty columns wide; of many sites a summary and the extremes."""
 
 from __future__ import annotations
 
 import io
 import statistics
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,10 +14,11 @@ from rich.table import Table
 from imperfed.census.figures import Census, SiteCensus
 from imperfed.census.inspect import Inspection
 from imperfed.census.value_tables import print_values
+from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.core.labels import ClassCounts
 from imperfed.report.words import count, many
 
-WIDTH = 100
+WIDTH = 80
 MOST_SITES = 20
 """The most sites that are listed one by one."""
 EXTREMES = 3
@@ -34,17 +34,17 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
         _print_guesses(inspection, console)
     classes = many(len(census.classes), "class", "classes")
     held = f"{many(len(census.sites), 'site')}, {many(census.rows, 'row')}, {classes}"
-    console.print(f"{census.name}: {held}; {census.kind.title}", style="bold")
+    print_wrapped(console, f"{census.name}: {held}; {census.kind.title}", style="bold")
     _print_sites(census, console)
-    console.print(_by_class(census))
+    _print_classes(census, console)
     if inspection.values[0].numbers:
         print_values(inspection.values, console)
     for line in _further(census):
-        _print_wrapped(line, console)
+        print_wrapped(console, line)
     if inspection.warnings:
         console.print("\nwarnings:", style="bold")
         for sentence in inspection.warnings:
-            _print_wrapped(sentence, console, "  ")
+            print_wrapped(console, sentence, "  ")
     _print_advice(inspection, console)
     console.print("")
     for what, path in pictures.items():
@@ -70,12 +70,11 @@ def _print_guesses(inspection: Inspection, console: Console) -> None:
         guessed = f"{inspection.declaration.file} was guessed from the files and {done}"
     console.print(f"{guessed}. Please check:", style="bold")
     for sentence in inspection.guessed:
-        _print_wrapped(sentence, console, "  ")
+        print_wrapped(console, sentence, "  ")
     console.print()
     if inspection.unwritten:
-        console.print(
-            "This federation.toml can be used beside a copy of the files, or with their full path in `sites`:"
-        )
+        copy = "This federation.toml can be used beside a copy of the files, or with their full path in `sites`:"
+        print_wrapped(console, copy)
         console.print(f"\n{inspection.unwritten}")
 
 
@@ -85,24 +84,27 @@ def _print_sites(census: Census, console: Console) -> None:
     if len(census.sites) > MOST_SITES:
         rows = [site.rows for site in census.sites]
         sizes = f"{count(min(rows))} to {count(max(rows))} rows per site, median {statistics.median(rows):g}"
-        console.print(f"{sizes}; {_held(census)}. The extremes:")
+        print_wrapped(console, f"{sizes}; {_held(census)}. The extremes:")
         chosen = _extremes(census)
-    table = Table()
-    titles = ["site", "rows", "classes", "largest class", "skew"]
-    more = {"set size": bool(census.sizes()), "ambiguous": any(s.ambiguous for s in census.sites)}
-    more |= {"repeated": any(census.repeats.within), "elsewhere": any(census.repeats.elsewhere)}
-    more |= {"which is": len(census.sites) > MOST_SITES}
-    for title in (*titles, *(name for name, shown in more.items() if shown)):
-        left = title in ("site", "largest class", "which is")
-        table.add_column(title, justify="left" if left else "right", overflow="ellipsis", no_wrap=True, max_width=26)
-    for k, which in chosen:
-        site = census.sites[k]
-        cells = [site.name, count(site.rows), str(int((site.known.weight > 0).sum())), _largest(site), _two(site.skew)]
-        repeats = census.repeats.within[k], census.repeats.elsewhere[k]
-        extra = dict(zip(more, (_mean_size(site), count(site.ambiguous), *map(count, repeats), which), strict=True))
-        table.add_row(*cells, *(extra[name] for name, shown in more.items() if shown))
-    console.print(table)
-    console.print("skew: distance of a site's class shares to those of all sites, 0 alike .. 1 nothing in common\n")
+    sites, repeats = [census.sites[k] for k, _ in chosen], census.repeats
+    columns = [
+        TableColumn("site", [site.name for site in sites], words=True),
+        TableColumn("rows", [count(site.rows) for site in sites]),
+        TableColumn("classes", [str(int((site.known.weight > 0).sum())) for site in sites]),
+        TableColumn("largest class", [_largest(site) for site in sites], words=True),
+        TableColumn("skew", [_two(site.skew) for site in sites]),
+    ]
+    more = [
+        (TableColumn("set size", [_mean_size(site) for site in sites]), bool(census.sizes())),
+        (TableColumn("ambiguous", [count(site.ambiguous) for site in sites]), any(s.ambiguous for s in census.sites)),
+        (TableColumn("repeated", [count(repeats.within[k]) for k, _ in chosen]), any(repeats.within)),
+        (TableColumn("elsewhere", [count(repeats.elsewhere[k]) for k, _ in chosen]), any(repeats.elsewhere)),
+        (TableColumn("which is", [which for _, which in chosen], words=True), len(census.sites) > MOST_SITES),
+    ]
+    print_table(console, [*columns, *(column for column, shown in more if shown)])
+    skew = "skew: distance of a site's class shares to those of all sites, 0 alike .. 1 nothing in common"
+    print_wrapped(console, skew)
+    console.print()
 
 
 def _extremes(census: Census) -> list[tuple[int, str]]:
@@ -124,8 +126,8 @@ def _held(census: Census) -> str:
     return f"{few if few == most else f'{few} to {most}'} {'class' if most == 1 else 'classes'} at a site"
 
 
-def _by_class(census: Census) -> Table:
-    """Return a table of classes by sites if that fits, else of classes and what is known about them overall."""
+def _print_classes(census: Census, console: Console) -> None:
+    """Print a table of classes by sites if that fits, else of classes and what is known about them overall."""
     known = [site.known for site in census.sites]
     cells = [[_cell(census, k, c) for k in known] for c in range(len(census.classes))]
     names = [site.name for site in census.sites]
@@ -133,15 +135,14 @@ def _by_class(census: Census) -> Table:
     wide = sum(widths) + 3 * len(widths) + max(map(len, census.classes)) + 4 > WIDTH or len(names) > MOST_SITES
     title = census.kind.caption
     if wide:
-        names, title = ["with the class", "without it", "not known", "at sites"], ""
+        names, title = ["with the class", "without it", "not known", "at sites"], "rows of all sites"
         cells = _totals(census)
-    table = Table(title=title or None, title_justify="left", title_style="")
-    table.add_column("class", overflow="ellipsis", no_wrap=True, max_width=30)
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    for c in _shown_classes(census):
-        table.add_row(*(("...",) if c is None else (census.classes[c], *cells[c])))
-    return table
+    shown = _shown_classes(census)
+    columns = [TableColumn("class", ["(others)" if c is None else census.classes[c] for c in shown], words=True)]
+    columns += [
+        TableColumn(name, ["" if c is None else cells[c][column] for c in shown]) for column, name in enumerate(names)
+    ]
+    print_table(console, columns, title)
 
 
 def _shown_classes(census: Census) -> list[int | None]:
@@ -185,26 +186,19 @@ def _further(census: Census) -> list[str]:
 def _print_advice(inspection: Inspection, console: Console) -> None:
     """Print what was made for these labels, with one line each; the rest by name."""
     console.print(f"\nmade for {inspection.census.kind.title}:", style="bold")
-    table = Table(show_header=False, box=None, padding=(0, 1), width=WIDTH)
-    for width in (22, 11, 60):
-        table.add_column(width=width)
+    table = Table(show_header=False, box=None, padding=(0, 1))
+    for width in (22, 11, 41):
+        table.add_column(width=width, overflow="fold")
     for entry in inspection.advice:
         if entry.made_for:
             table.add_row(f"  {entry.name}", entry.part, f"{entry.why}{_needs(entry.needs)}")
     console.print(table)
     rest = [f"{entry.name}{_needs(entry.needs)}" for entry in inspection.advice if not entry.made_for]
-    _print_wrapped(f"can learn from them as well, through an objective: {', '.join(rest)}", console)
+    print_wrapped(console, f"can learn from them as well, through an objective: {', '.join(rest)}")
 
 
 def _needs(needs: str) -> str:
     return f" ({needs})" if needs else ""
-
-
-def _print_wrapped(text: str, console: Console, indent: str = "") -> None:
-    """Print a sentence in lines that fit, without breaking names and paths."""
-    wrap = textwrap.TextWrapper(WIDTH, indent, indent + "  ", break_long_words=False, break_on_hyphens=False)
-    for line in wrap.wrap(text):
-        console.print(line)
 
 
 def _largest(site: SiteCensus) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from imperfed.census.input_values import ColumnValues, SiteValues
+from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.report.words import count
 
 MOST_LINES = 36
@@ -22,21 +22,22 @@ def print_values(sites: Sequence[SiteValues], console: Console) -> None:
     names = [*sites[0].numbers]
     by_site = len(names) * len(sites) <= MOST_LINES
     title = "input values" if by_site else "input values over all sites"
-    table = Table(title=title, title_justify="left", title_style="", box=None, padding=(0, 1), header_style="bold")
-    for title in ("column", *(["site"] if by_site else []), *FIGURES):
-        left = title in ("column", "site")
-        table.add_column(title, justify="left" if left else "right", overflow="ellipsis", no_wrap=True, max_width=22)
+    rows: list[list[str]] = []
     for name in names[:MOST_COLUMNS]:
         every = [site.numbers[name] for site in sites]
         if by_site:
-            for k, site in enumerate(sites):
-                table.add_row("" if k else name, site.site, *_figures(every[k]))
+            rows += [["" if k else name, site.site, *_figures(every[k])] for k, site in enumerate(sites)]
         else:
-            table.add_row(name, *_overall(every))
-    console.print(table)
+            rows.append([name, *_overall(every)])
+    headings = ["column", *(["site"] if by_site else []), *FIGURES]
+    cells = zip(headings, zip(*rows, strict=True), strict=True)
+    columns = [TableColumn(heading, column, heading in ("column", "site")) for heading, column in cells]
+    print_table(console, columns, title, framed=False)
     if not by_site:
         more = f"; {len(names) - MOST_COLUMNS} more columns" if len(names) > MOST_COLUMNS else ""
-        console.print(f"  quartiles: the lowest to the highest of a site{more}. Every site: imperfed inspect --json\n")
+        note = f"quartiles: the lowest to the highest of a site{more}. Every site: imperfed inspect --json"
+        print_wrapped(console, note, "  ")
+        console.print()
 
 
 def _figures(column: ColumnValues) -> list[str]:

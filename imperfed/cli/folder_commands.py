@@ -17,7 +17,10 @@ def evaluate(folder: Annotated[Path, typer.Argument(help="A run's folder.")], js
     from imperfed.experiments import experiment
     from imperfed.results.folder import RunFolder
 
-    figures_table(console(), experiment.evaluate(RunFolder.open(folder)), json)
+    opened = RunFolder.open(folder)
+    summary = opened.summary()
+    one_test = summary is not None and summary.facts.common_test
+    figures_table(console(), experiment.evaluate(opened), json, one_test)
 
 
 def predict(

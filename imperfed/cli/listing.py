@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from imperfed.cli.catalogue_cache import read_catalogue
+from imperfed.cli.terminal_table import TableColumn, print_table
 from imperfed.core.errors import UsageError, unknown
 from imperfed.data.stored_files import data_folder, differing
 
@@ -32,13 +32,8 @@ def listing(what: str, as_json: bool, console: Console) -> None:
         return
     for reason in unusable.values():
         print(f"warning: {reason}", file=sys.stderr)
-    table = Table()
     columns = COLUMNS.get(what) or tuple(entries[0] if entries else ("name", "about"))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for entry in entries:
-        table.add_row(*(str(entry[column]) for column in columns))
-    console.print(table)
+    print_table(console, [TableColumn(name, [str(entry[name]) for entry in entries], words=True) for name in columns])
     if what == "datasets":
         console.print(f"Looked for in {data_folder()} (set IMPERFED_DATA to look elsewhere).")
         for entry in entries:

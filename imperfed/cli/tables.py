@@ -8,19 +8,32 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
+from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
 from imperfed.evaluation.fairness import FAIR
-from imperfed.experiments.comparison import ABOUT_ALONE, ALONE, Line, best, brought, further, labels_title, unlike
+from imperfed.experiments.comparison import (
+    ABOUT_ALONE,
+    ALONE,
+    Line,
+    best,
+    brought,
+    further,
+    labels_title,
+    measured,
+    unlike,
+)
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many
 from imperfed.results.defence import sentences
+from imperfed.results.prediction_figures import PredictionSummary
 from imperfed.results.summary import ClassSummary, FilledLabels, OverSites, ResolvedLabels, SiteSummary, Summary
 
 NAMED = 3  # most sites listed by name in a table cell; more are counted
+MOST_CLASSES = 12  # most classes that are listed; of more, the worst
+WORST = 8
 ROUNDING = 1e-9  # rounding error of a mean over sites
 APART = ("annotated, %", "never, %")
 """Titles of the figures over the classes that a site annotates and over those that it never annotates."""
@@ -34,16 +47,18 @@ def per_cent(fraction: float | None) -> str:
 def run_table(console: Console, summary: Summary, folder: Path) -> None:
     """Print a finished run, site by site, and the paths of what it wrote."""
     if summary.auto:
-        console.print(summary.auto.sentence(), style="bold")
+        print_wrapped(console, summary.auto.sentence(), style="bold")
     if not summary.personal.n and summary.common:  # sites without test sets, of which there may be thousands
         rows = sum(row.train for row in summary.sites)
-        console.print(f"{heading(summary)}: {len(summary.sites)} sites, {rows} training rows")
+        print_wrapped(console, f"{heading(summary)}: {len(summary.sites)} sites, {rows} training rows")
     else:
         sites_table(console, summary)
     if summary.by_class:
-        console.print(class_table(summary.by_class, len(summary.sites)))
+        class_table(console, summary.by_class, len(summary.sites))
+    if summary.predictions:
+        predictions_table(console, summary.predictions)
     for line in sentences_of(summary):
-        console.print(line)
+        print_wrapped(console, line)
     took = "" if summary.seconds is None else f"{summary.seconds:.1f} s. "
     console.print(f"{took}Written:")
     written(console, folder)
@@ -59,6 +74,8 @@ def sentences_of(summary: Summary) -> Iterator[str]:
         yield summary.target.sentence()
     if summary.validation:
         yield summary.validation.sentence(summary.rounds)
+    if summary.calibration:
+        yield summary.calibration.sentence()
     if isinstance(summary.labels, FilledLabels):
         yield filled_sentence(summary.labels)
     elif summary.labels and summary.labels.accuracy is not None:
@@ -86,17 +103,20 @@ def sites_table(console: Console, summary: Summary) -> None:
     if title := labels_column(summary):  # a sentence below the table has the share of all rows
         columns[title] = [row.labels for row in summary.sites]
         means.append(None)
-    table = Table(title=heading(summary), title_justify="left")
-    for name in ("site", "training rows", "test rows", *columns):
-        table.add_column(name, justify="left" if name == "site" else "right")
-    for row, *figures in zip(summary.sites, *columns.values(), strict=True):
-        table.add_row(row.site, str(row.train), str(row.test), *map(per_cent, figures))
-    table.add_section()
-    rows = str(sum(row.train for row in summary.sites))
-    table.add_row("mean over sites", rows, str(summary.personal.n), *map(per_cent, means))
-    console.print(table)
+    table = [
+        TableColumn("site", [*(row.site for row in summary.sites), "mean over sites"], words=True),
+        TableColumn("training rows", _with_sum([row.train for row in summary.sites])),
+        TableColumn("test rows", [*(str(row.test) for row in summary.sites), str(summary.personal.n)]),
+    ]
+    for (name, values), over_all in zip(columns.items(), means, strict=True):
+        table.append(TableColumn(name, [per_cent(value) for value in (*values, over_all)]))
+    print_table(console, table, heading(summary), total=True)
     if not summary.personal.n:
         console.print("there are no test rows (they need true labels), so no model was measured")
+
+
+def _with_sum(rows: Sequence[int]) -> list[str]:
+    return list(map(str, (*rows, sum(rows))))
 
 
 def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:
@@ -118,19 +138,41 @@ def mean(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def class_table(classes: Sequence[ClassSummary], sites: int) -> Table:
-    """Return one row per class: which sites annotate it, and its AUROC, split by annotation where models differ."""
+def class_table(console: Console, classes: Sequence[ClassSummary], sites: int) -> None:
+    """Print one row per class: which sites annotate it, and its AUROC, split by annotation where models differ."""
     pairs = [(row.auroc_annotated, row.auroc_never_annotated) for row in classes]
     differ = any(abs(a - b) > ROUNDING for a, b in pairs if a is not None and b is not None)
-    table = Table(title="class by class, mean over sites", title_justify="left")
-    for name in ("class", "annotated at", "positives", "auroc, %", *(APART if differ else ())):
-        table.add_column(name, justify="left" if name in ("class", "annotated at") else "right")
-    for row, pair in zip(classes, pairs, strict=True):
-        count = len(row.annotated_at)
-        where = ", ".join(row.annotated_at) if count <= NAMED else f"{count} of {sites} sites"
-        figures = (row.auroc, *(pair if differ else ()))
-        table.add_row(row.name, where or "nobody", str(row.positives), *map(per_cent, figures))
-    return table
+    where = [
+        ", ".join(row.annotated_at) if len(row.annotated_at) <= NAMED else f"{len(row.annotated_at)} of {sites} sites"
+        for row in classes
+    ]
+    table = [
+        TableColumn("class", [row.name for row in classes], words=True),
+        TableColumn("annotated at", [sites or "nobody" for sites in where], words=True),
+        TableColumn("positives", [str(row.positives) for row in classes]),
+        TableColumn("auroc, %", [per_cent(row.auroc) for row in classes]),
+    ]
+    if differ:
+        table += [TableColumn(name, [per_cent(pair[i]) for pair in pairs]) for i, name in enumerate(APART)]
+    print_table(console, table, "auroc, class by class, mean over sites")
+
+
+def predictions_table(console: Console, predictions: PredictionSummary) -> None:
+    """Print recall and precision of every class, or of the worst ones, and which classes are never predicted."""
+    tested = predictions.worst()
+    shown = tested if len(tested) <= MOST_CLASSES else tested[:WORST]
+    which = "class by class" if shown is tested else f"the {WORST} classes of lowest recall of {len(tested)}"
+    table = [
+        TableColumn("class", [row.name for row in shown], words=True),
+        TableColumn("test rows", [str(row.support) for row in shown]),
+        TableColumn("predicted", [f"{row.predicted:.0f}" for row in shown]),
+        TableColumn("recall, %", [per_cent(row.recall) for row in shown]),
+        TableColumn("precision, %", ["never" if row.precision is None else per_cent(row.precision) for row in shown]),
+        TableColumn("most often taken for", [predictions.taken_for(row.name) for row in shown], words=True),
+    ]
+    print_table(console, table, f"recall and precision on {many(predictions.n, 'test row')}, {which}")
+    for sentence in predictions.sentences():
+        print_wrapped(console, sentence)
 
 
 def resolved_sentence(labels: ResolvedLabels) -> str:
@@ -185,11 +227,11 @@ def written(console: Console, folder: Path) -> None:
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
     """Print methods side by side, the best in bold, what each of them is, and the paths of what was written."""
     if sentence := brought(lines):
-        console.print(sentence, style="bold")
+        print_wrapped(console, sentence, style="bold")
     top = best(lines)
     columns = {
         "method": [line.method for line in lines],
-        "test, %": [per_cent(line.mean) if line.values else "" for line in lines],
+        f"{measured(lines).metric}, %": [per_cent(line.mean) if line.values else "" for line in lines],
     }
     if len(seeds) > 1:
         columns["±"] = [per_cent(line.spread) if line.values else "" for line in lines]
@@ -201,35 +243,32 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
         columns[labels_title(lines)] = [per_cent(statistics.fmean(x.labels)) if x.labels else "" for x in lines]
     columns |= further(lines)
     columns["s per run"] = [f"{line.seconds:.1f}" if line.values else "" for line in lines]
-    table = Table(title=f"test: {lines[0].over}, {len(seeds)} seed{'s' * (len(seeds) > 1)}", title_justify="left")
-    for name in columns:
-        table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
-    for line, *cells in zip(lines, *columns.values(), strict=True):
-        table.add_row(*cells, style="bold" if line.mean == top else None)
-    console.print(table)
+    table = [TableColumn(name, cells, words=name == "method") for name, cells in columns.items()]
+    bold = [number for number, line in enumerate(lines) if line.mean == top]
+    print_table(console, table, f"test {measured(lines).over}, {many(len(seeds), 'seed')}", bold)
     if differs := unlike(lines):
-        console.print(differs)
+        print_wrapped(console, differs)
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
-        console.print(f"diverged: {reason}")
+        print_wrapped(console, f"diverged: {reason}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
-        console.print(f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
+        print_wrapped(console, f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
     console.print("Written:")
     for path in sorted(folder.iterdir()):
         console.print(f"  {path / 'report.html' if path.is_dir() else path}")
 
 
-def figures_table(console: Console, figures: dict[str, Scores], as_json: bool) -> None:
-    """Print figures that were computed again."""
+def figures_table(console: Console, figures: dict[str, Scores], as_json: bool, one_test: bool = False) -> None:
+    """Print figures that were computed again; `one_test`: whether all sites are tested on the same rows."""
     if as_json:
         print(json.dumps({s: {m: {"value": figure(v), "n": n} for m, (v, n) in f.items()} for s, f in figures.items()}))
         return
-    table = Table()
     names = [name for name in next(iter(figures.values())) if not name.startswith(FAIR)]
-    for name in ("site", *(f"{n}, %" for n in names), "n"):
-        table.add_column(name, justify="left" if name == "site" else "right")
-    for site, scores in figures.items():
-        table.add_row(site, *(per_cent(figure(scores[n][0])) for n in names), str(scores[names[0]][1]))
-    table.add_section()
-    overall = [OverSites.of([scores[name] for scores in figures.values()]) for name in names]
-    table.add_row("mean over sites", *(per_cent(one.mean) for one in overall), str(overall[0].n))
-    console.print(table)
+    table = [TableColumn("site", [*figures, "mean over sites"], words=True)]
+    for name in names:
+        values = [figure(scores[name][0]) for scores in figures.values()]
+        overall = OverSites.of([scores[name] for scores in figures.values()]).mean
+        table.append(TableColumn(f"{name}, %", [per_cent(value) for value in (*values, overall)]))
+    rows = [scores[names[0]][1] for scores in figures.values()]
+    total = max(rows) if one_test else sum(rows)
+    table.append(TableColumn("test rows", [*map(str, rows), str(total)]))
+    print_table(console, table, f"{', '.join(names)} on test rows", total=True)

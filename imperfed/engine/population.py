@@ -15,7 +15,7 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels.validity import UNKNOWN, Validity
 from imperfed.core.network import Net
 from imperfed.engine.local_training import SiteData
-from imperfed.engine.site import RunSpec, Site, SiteRuntime, validate
+from imperfed.engine.site import RunSpec, Site, SiteRuntime, logits_of, validate
 from imperfed.engine.state import Groups, State
 
 Scores = dict[str, tuple[float, int]]
@@ -112,6 +112,12 @@ class Population:
         """Return how far a site's model agrees with the labels of the rows that the site holds out."""
         held = self.federation.validation
         return UNKNOWN if held is None else validate(self.load(k, *self.shared_model(k)), held, k)
+
+    def held_out_logits(self, k: int) -> Tensor:
+        """Return the logits of a site's model for the rows that the site holds out, in host memory."""
+        held = self.federation.validation
+        assert held is not None
+        return logits_of(self.load(k, *self.shared_model(k)), held.at(k)[0]).cpu()
 
     def infer_labels(self, k: int) -> Tensor | None:
         """Return the labels that a site infers for its training rows, as probabilities; None if it infers none."""

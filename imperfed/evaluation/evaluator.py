@@ -16,6 +16,7 @@ from imperfed.core.labels import Labels
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.fairness import Between, FairnessSummary
 from imperfed.evaluation.paired import Difference, over_rows, paired_difference
+from imperfed.evaluation.prediction_counts import PredictionCounts, pooled
 
 Scores = dict[str, tuple[float, int]]
 """Figures by name, each with the number of test rows."""
@@ -309,6 +310,34 @@ class Evaluator:
     def by_class(self, site: int, net: Predictor) -> Tensor:
         """Return the AUROC of every class on the test set of one site; NaN where undefined."""
         return class_aurocs(_logits(net, self.oracle.test_x[site]), self.oracle.test_y[site])
+
+    @property
+    def one_class(self) -> bool:
+        """Whether every test row of the sites has exactly one class."""
+        return self.annotated is None and all(
+            y.ndim == 1 or bool((((y == 1).sum(1) == 1) & (y >= 0).all(1)).all()) for y in self.oracle.test_y
+        )
+
+    def predictions(
+        self, nets: Callable[[int], Predictor], kind: type[Labels], temperature: float, alike: bool = False
+    ) -> PredictionCounts | None:
+        """Count what the sites' models (by the number of the site) predict for their test rows, each row once.
+
+        `alike`: whether all sites have the same model, so that rows that they share are predicted once. None where
+        there are no test rows, or where rows have several classes and none is known to be absent.
+        """
+        if not self.one_class and self.annotated is None:
+            return None
+        sites = range(1 if alike and self.one_test else self.sites)
+        return pooled([self.site_predictions(k, nets(k), kind, temperature) for k in sites], self.one_test)
+
+    def site_predictions(self, site: int, net: Predictor, kind: type[Labels], temperature: float) -> PredictionCounts:
+        """Count what a network predicts for the test rows of one site."""
+        logits, y = _logits(net, self.oracle.test_x[site]), self.oracle.test_y[site]
+        probability = kind.probabilities(logits / temperature)
+        if self.annotated is not None:
+            return PredictionCounts.of_cells(probability, y, self.annotated.any(0))
+        return PredictionCounts.of_rows(probability, logits.argmax(1), y if y.ndim == 1 else y.argmax(1))
 
     def filled_in(self, start: int, stop: int, missing: Tensor, belief: Tensor) -> FillingFigures | None:
         """Judge how the missing labels (a mask) of these training rows were filled in; None if no truth is known."""

@@ -61,7 +61,9 @@ class Line:
     filled: bool = False
     """Whether `labels` are the AUROC of missing labels filled in rather than the share of labels resolved."""
     over: str = SITES
-    """What the figures measure."""
+    """What the figures measure: the metric, and over what."""
+    metric: str = ""
+    """The name of the figure."""
     given: str = ""
     """The kind of labels that the method learned from."""
     by_site: tuple[tuple[float | None, ...], ...] = ()
@@ -157,6 +159,7 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
         tuple(diverged),
         any(isinstance(one, FilledLabels) for one in labels),
         over(summaries),
+        next((s.metric for s in summaries), ""),
         next((s.facts.labels for s in summaries), ""),
         tuple(tuple(site.value for site in s.sites) for s in summaries),
     )
@@ -213,7 +216,7 @@ def brought(lines: Sequence[Line]) -> str:
     interval = (
         f"95 % interval {100 * found.low:+.1f} to {100 * found.high:+.1f} points over {len(gains)} sites' figures"
     )
-    against = f"{ours.method} {100 * ours.mean:.1f} % against {100 * theirs.mean:.1f} % ({theirs.method})"
+    against = f"{ours.method} {100 * ours.mean:.1f} % against {100 * theirs.mean:.1f} % ({theirs.method}), {ours.over}"
     if found.low <= 0 <= found.high:
         return f"What federating brings over the best that sites do alone is not clear: {against}; {interval}."
     points = f"{100 * abs(found.first):.1f} points"
@@ -236,8 +239,15 @@ def may_leave(method: str) -> bool:
 
 def over(summaries: Sequence[Summary]) -> str:
     """Return what a run's leading figure measures."""
-    common = bool(summaries) and not summaries[0].personal.n
-    return f"{summaries[0].metric} on the common test set" if common else SITES
+    if not summaries:
+        return SITES
+    metric = summaries[0].metric
+    return f"{metric}, {SITES}" if summaries[0].personal.n else f"{metric} on the common test set"
+
+
+def measured(lines: Sequence[Line]) -> Line:
+    """Return a line whose runs finished, where there is one: it says what all of them measure."""
+    return next((one for one in lines if one.metric), lines[0])
 
 
 def unlike(lines: Sequence[Line]) -> str:
@@ -292,12 +302,12 @@ def _mean_of(values: Sequence[float | None], targets: Sequence[TargetReached], c
 def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     """Return the table in Markdown, as on a results page."""
     top = best(lines)
-    figures = [spread(one.values) for one in lines]
+    figures = [f"**{spread(one.values)}**" if one.mean == top else spread(one.values) for one in lines]
     columns = {
         "method": [one.method for one in lines],
-        f"{lines[0].over}, %": [f"**{f}**" if one.mean == top else f for one, f in zip(lines, figures, strict=True)],
+        f"{measured(lines).over}, %": figures,
     }
-    if any(one.common for one in lines) and lines[0].over == SITES:
+    if any(one.common for one in lines) and SITES in measured(lines).over:
         columns["global model, %"] = [spread(one.common) for one in lines]
     columns["paper, %"] = [f"{one.paper:.2f}" if one.paper is not None else "" for one in lines]
     columns[labels_title(lines)] = [f"{100 * statistics.fmean(x.labels):.2f}" if x.labels else "" for x in lines]

@@ -37,6 +37,7 @@ from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.evaluation.evaluator import Evaluator, Scores
+from imperfed.evaluation.temperature import Temperature
 from imperfed.evaluation.time_to_target import TargetReached, time_taken
 from imperfed.experiments.config import Config, RunConfig, options
 from imperfed.experiments.device import Hardware
@@ -45,6 +46,7 @@ from imperfed.experiments.values import typed
 from imperfed.models import build
 from imperfed.models.own import weights_of
 from imperfed.report import write_report
+from imperfed.results.confidence import fit_confidence
 from imperfed.results.folder import Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.mixture import Predictor, read_mixture
@@ -167,6 +169,10 @@ class Experiment:
         self.config = replace(self.config, rounds=replace(self.config.rounds, rounds=done))
         folder.write("config.toml", anywhere(self.config).toml())
 
+    def temperature(self) -> Temperature:
+        """Return what the logits of the models are divided by, so that they are as sure as they are right."""
+        return fit_confidence(self.engine)
+
     def finished(self, folder: RunFolder, outcome: RunOutcome) -> RunOutcome:
         """Return the outcome of a run that has ended, whose labels and models are written."""
         return outcome
@@ -184,7 +190,8 @@ class Experiment:
             evaluator = make_evaluator(self.config, self.at_sites)  # a repair is about all rows
             federation = self.at_sites.federation
             repair = write_repair(folder, self.config.repair.name, self.repair_result, federation, evaluator)
-        outcome = finish_simulation(folder, self.engine, self.data, self.evaluator, self.config.run)
+        temperature = self.temperature()
+        outcome = finish_simulation(folder, self.engine, self.data, self.evaluator, self.config.run, temperature)
         outcome = self.finished(folder, replace(outcome, seconds=seconds, target=target, repair=repair))
         return write_summary(folder, self.data, self.evaluator, outcome)
 

@@ -7,7 +7,8 @@ import json
 import msgspec
 
 from imperfed.evaluation.evaluator import RepairFigures, SuspectFigures
-from imperfed.results.summary import MixUp, Part
+from imperfed.results.part import Part
+from imperfed.results.summary import MixUp
 
 
 class Suspect(Part, frozen=True):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
+from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.label_audit.audit_summary import AuditSummary
 from imperfed.label_audit.sentences import per_cent
 from imperfed.report.words import count, many
 
-WIDTH = 100
 MOST_SITES = 20
 """The most sites that are listed; of more, the noisiest."""
 MOST_SENTENCES = 8
@@ -22,7 +20,7 @@ MOST_SENTENCES = 8
 def print_audit(console: Console, summary: AuditSummary, folder: Path) -> None:
     """Print the figures of every site, the findings, and where everything was written."""
     console.print(f"{summary.data}: {many(len(summary.sites), 'site')}, {many(summary.rows, 'label')}", style="bold")
-    console.print(site_table(summary))
+    print_table(console, site_columns(summary), "share and number of wrong labels at each site")
     if len(summary.sites) > MOST_SITES:
         console.print(f"the {MOST_SITES} noisiest of {len(summary.sites)} sites")
     for sentence in (*summary.findings[:MOST_SENTENCES], summary.advice):
@@ -36,20 +34,19 @@ def print_audit(console: Console, summary: AuditSummary, folder: Path) -> None:
         console.print(f"  {folder / name}")
 
 
-def site_table(summary: AuditSummary) -> Table:
-    """Return one row per site, the noisiest first."""
-    table = Table()
-    truth = ("wrong in truth",) if summary.truth else ()
-    for title in ("site", "rows", "wrong, estimated", *truth, "suspects", "would change", "unlike all sites"):
-        table.add_column(title, justify="left" if title == "site" else "right")
-    for site in sorted(summary.sites, key=lambda site: -site.noise)[:MOST_SITES]:
-        known = (per_cent(site.truth.suspects.wrong),) if site.truth else ()
-        counts = count(site.suspects), count(site.changes)
-        table.add_row(site.site, count(site.rows), per_cent(site.noise), *known, *counts, per_cent(site.unlike))
-    return table
-
-
-def print_wrapped(console: Console, sentence: str, indent: str = "") -> None:
-    """Print a sentence in lines that fit."""
-    for line in textwrap.wrap(sentence, WIDTH, initial_indent=indent, subsequent_indent=indent + "  "):
-        console.print(line)
+def site_columns(summary: AuditSummary) -> list[TableColumn]:
+    """Return the columns of a table of sites, the noisiest first."""
+    sites = sorted(summary.sites, key=lambda site: -site.noise)[:MOST_SITES]
+    truth = []
+    if summary.truth:
+        cells = [per_cent(site.truth.suspects.wrong) if site.truth else "" for site in sites]
+        truth = [TableColumn("wrong in truth", cells)]
+    return [
+        TableColumn("site", [site.site for site in sites], words=True),
+        TableColumn("rows", [count(site.rows) for site in sites]),
+        TableColumn("wrong, estimated", [per_cent(site.noise) for site in sites]),
+        *truth,
+        TableColumn("suspects", [count(site.suspects) for site in sites]),
+        TableColumn("would change", [count(site.changes) for site in sites]),
+        TableColumn("unlike all sites", [per_cent(site.unlike) for site in sites]),
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 from imperfed.data.files.declaration import called
 from imperfed.report import auto_section as auto
 from imperfed.report import missing_section as missing
+from imperfed.report import prediction_section as predictions
 from imperfed.report import repair_section as repair
 from imperfed.report import sections
 from imperfed.report import validation_section as validation
@@ -38,6 +39,8 @@ def content(run: RunFiles) -> dict[str, Any]:
     own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
     later = (
         auto.section(run),
+        predictions.by_class(run),
+        predictions.calibration(run),
         validation.section(run),
         sections.candidate_sets(run),
         *own,

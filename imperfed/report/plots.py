@@ -101,7 +101,7 @@ def bars(name: str, label: str, lefts: ArrayLike, heights: ArrayLike, width: flo
 def heat_map(
     name: str,
     label: str,
-    counts: Sequence[Sequence[int]],
+    counts: Sequence[Sequence[float]],
     rows: tuple[str, Sequence[str]],
     columns: tuple[str, Sequence[str]],
 ) -> Markup:
@@ -144,7 +144,7 @@ def _numbers(ax: Axes, values: Any) -> None:
     for (i, j), value in np.ndenumerate(values):
         if value:
             colour = "white" if value > DARK * top else INK
-            ax.text(j, i, short(int(value)), ha="center", va="center", fontsize=6.5, color=colour)
+            ax.text(j, i, short(round(value)), ha="center", va="center", fontsize=6.5, color=colour)
 
 
 def render(name: str, label: str, height: float, draw: Callable[[Axes], None]) -> Markup:

@@ -62,6 +62,8 @@ class RunFiles:
     """The name of the leading figure; None if nothing was measured."""
     sites: Sequence[SiteRow]
     overall: OverSites
+    one_test: bool
+    """Whether all sites are tested on the same rows."""
     common: Figure | None
     """The leading figure of the global model on the common test set."""
     sent: Mapping[str, Sequence[int]]
@@ -88,16 +90,19 @@ def read_run(folder: RunFolder) -> RunFiles:
     records = list(folder.records())
     history, summary = by_metric(records), folder.summary()
     metric = summary.metric if summary else leading(history)
+    config = folder.config()
+    shared = summary.facts.common_test if summary else config.split.common_test
     sites = rows_of(summary) if summary else rows_so_far(folder, history.get(f"{PERSONAL}{metric}", {}))
     return RunFiles(
-        config=folder.config(),
+        config=config,
         settings=_text(folder.path / "config.toml"),
         environment=folder.environment(),
         summary=summary,
         history=history,
         metric=metric,
         sites=sites,
-        overall=OverSites.of([(row.value, row.test) for row in sites if row.value is not None]),
+        overall=OverSites.of([(row.value, row.test) for row in sites if row.value is not None], shared),
+        one_test=shared,
         common=kept(history.get(f"{COMMON}{metric}", {}), summary).get("*"),
         sent=summary.sent if summary else sent(records),
         labels=label_files(folder, sites) if summary and isinstance(summary.labels, ResolvedLabels) else None,

@@ -32,8 +32,20 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class ShownTable:
+    """A table of the page, whose first column names its rows."""
+
+    label: str
+    """For readers who cannot see it."""
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    folded: str = ""
+    """What stands in place of the table until it is opened; empty if it is open."""
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading with text, figures and a list."""
+    """A heading with text, figures, a list and a table."""
 
     title: str
     text: str
@@ -41,6 +53,7 @@ class Section:
     lead: str = ""
     """The heading of the list."""
     points: Sequence[str] = ()
+    table: ShownTable | None = None
 
 
 def learning(run: RunFiles) -> Section:
@@ -52,10 +65,10 @@ def learning(run: RunFiles) -> Section:
         what = named(run.metric)
         label = f"{what}, mean over sites in per cent: {from_to(tests)}"
         svg = plots.curves("tests", label, tests, f"{what}, %", "the only site", common)
-        n = sum(n for _, n in course[max(course)].values())
+        tested = [n for _, n in course[max(course)].values()]
+        n = max(tested) if run.one_test else sum(tested)
         also = f"; global model on the common test set, n = {count(run.common[1])}" if run.common else ""
-        shared = run.summary.facts.common_test if run.summary else run.config.split.common_test
-        rows = "the common test set" if shared else "their own test rows"
+        rows = "the common test set" if run.one_test else "their own test rows"
         pictures.append(Picture(svg, f"Test {what} of the sites' models on {rows}, n = {count(n)}{also}."))
     elif course := run.course(COMMON):
         what, tests = named(run.metric), in_per_cent(course)

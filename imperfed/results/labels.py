@@ -28,12 +28,13 @@ class LabelOutcome:
 
 
 def write_labels(
-    folder: RunFolder, inferred: Tensor | None, federation: Federation, evaluator: Evaluator
+    folder: RunFolder, inferred: Tensor | None, federation: Federation, evaluator: Evaluator, temperature: float = 1.0
 ) -> LabelOutcome:
     """Write `labels/<site>.parquet` for labels of a kind that leaves something to infer."""
     labels = federation.labels
     if inferred is None or not labels.inferable:
         return LabelOutcome(None, [None] * len(federation.sites))
+    inferred = labels.tempered(inferred, temperature)
     learned = None if evaluator.annotated is None else evaluator.annotated.any(0)
     for site, (a, b) in zip(federation.sites, pairwise(federation.starts), strict=True):
         table = labels.between(a, b).label_table(federation.ids[a:b], federation.classes, inferred[a:b], learned)

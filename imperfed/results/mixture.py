@@ -14,6 +14,7 @@ from imperfed.core.labels import Labels
 from imperfed.results.folder import RunFolder
 
 FOLDER = "alone"
+NUMBERS = ("weight", "temperature", "mixture_temperature")
 Predictor = Callable[[Tensor], Tensor]
 """From inputs, scaled as in training, to logits."""
 
@@ -26,21 +27,24 @@ class Mixture:
     weight: float
     temperature: float = 1.0
     """What the federated model's logits are divided by before they are mixed."""
+    mixture_temperature: float = 1.0
+    """What the logits of the mixture are divided by."""
 
     def probabilities(self, federated: Tensor, x: Tensor, kind: type[Labels]) -> Tensor:
         """Return mixed probabilities; `federated`: the logits of the federated model for the inputs `x`."""
-        if self.weight == 1:
-            return kind.probabilities(federated)
-        own = kind.normalised(self.alone.probabilities(x))
-        return self.weight * kind.probabilities(federated / self.temperature) + (1 - self.weight) * own
+        return kind.probabilities(self.logits(federated, x, kind))
+
+    def logits(self, federated: Tensor, x: Tensor, kind: type[Labels]) -> Tensor:
+        """Return the logits of the mixture; at weight 1 those of the federated model, at their temperatures."""
+        shared = federated / self.temperature
+        if self.weight < 1:
+            own = kind.normalised(self.alone.probabilities(x))
+            shared = kind.logits(self.weight * kind.probabilities(shared) + (1 - self.weight) * own)
+        return shared / self.mixture_temperature
 
     def beside(self, model: Predictor, kind: type[Labels]) -> Predictor:
         """Return the mixture with a federated model, as logits."""
-
-        def predict(x: Tensor) -> Tensor:
-            return kind.logits(self.probabilities(model(x).cpu(), x.cpu(), kind))
-
-        return model if self.weight == 1 else predict
+        return lambda x: self.logits(model(x).cpu(), x.cpu(), kind)
 
     def by_itself(self, kind: type[Labels]) -> Predictor:
         """Return the site's own model, as logits."""
@@ -50,7 +54,7 @@ class Mixture:
 def save_mixture(folder: RunFolder, site: str, mixture: Mixture) -> None:
     """Write `alone/<site>.safetensors`: the site's own model as plain numbers, and the weight."""
     tree: Tree = {name: t.contiguous() for name, t in mixture.alone.tensors().items()}
-    numbers = {name: torch.tensor(getattr(mixture, name)) for name in ("weight", "temperature")}
+    numbers = {name: torch.tensor(getattr(mixture, name)) for name in NUMBERS}
     folder.save_tensors(f"{FOLDER}/{site}.safetensors", tree | numbers)
 
 
@@ -59,4 +63,4 @@ def read_mixture(folder: RunFolder, site: str) -> Mixture | None:
     if not (folder.path / FOLDER / f"{site}.safetensors").exists():
         return None
     tree = folder.load_tensors(folder.path / FOLDER / f"{site}.safetensors")
-    return Mixture(SiteModel.of(tree), float(tree["weight"]), float(tree["temperature"]))
+    return Mixture(SiteModel.of(tree), *(float(tree[name]) for name in NUMBERS))

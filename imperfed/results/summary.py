@@ -13,16 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
 from imperfed.evaluation.evaluator import RepairFigures
 from imperfed.evaluation.fairness import FairnessSummary
 from imperfed.evaluation.time_to_target import TargetReached
-
-
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a summary: immutable; reading refuses unknown keys."""
-
+from imperfed.results.part import Part
+from imperfed.results.prediction_figures import CalibrationSummary, PredictionSummary
 
 # -- figures -----------------------------------------------------------------------------------------------------------
 
@@ -35,11 +32,14 @@ class OverSites(Part, frozen=True):
     """The mean weighted by test rows."""
     worst: float | None
     n: int
-    """The number of test rows."""
+    """The number of test rows, each counted once."""
 
     @classmethod
-    def of(cls, scores: Sequence[tuple[float, int]]) -> OverSites:
-        """Combine the values of sites, each with its number of test rows; values that are not finite are skipped."""
+    def of(cls, scores: Sequence[tuple[float, int]], same_rows: bool = False) -> OverSites:
+        """Combine the values of sites, each with its number of test rows; values that are not finite are skipped.
+
+        `same_rows`: whether all sites are tested on the same rows, which count once.
+        """
         measured = [(value, n) for value, n in scores if math.isfinite(value)]
         if not measured:
             return cls(None, None, None, 0)
@@ -48,7 +48,7 @@ class OverSites(Part, frozen=True):
             mean=math.fsum(value for value, _ in measured) / len(measured),
             weighted=math.fsum(value * n for value, n in measured) / total,
             worst=min(value for value, _ in measured),
-            n=total,
+            n=max(n for _, n in measured) if same_rows else total,
         )
 
 
@@ -392,13 +392,17 @@ class AutoSummary(Part, frozen=True):
     held_out: float
     """The share of its rows that each site held out during the search; the models delivered are trained on all."""
     temperature: float
-    """What the federated model's logits are divided by where they are mixed with a site's own model."""
+    """What the federated model's logits are divided by before they are mixed with a site's own model."""
     trials: tuple[TrialSummary, ...]
     sites: tuple[SiteMixture, ...]
     gain: Gain | None = None
     """None if nothing can be compared."""
     alone_left_out: str = ""
     """Why sites fitted no models alone."""
+    held_out_rows: int = 0
+    """The rows held out at all sites together."""
+    mixture_temperature: float = 1.0
+    """What the logits of the mixtures are divided by, fitted on the same rows."""
     cut_short: bool = False
     """Whether an emergency limit on time ended the search, so that another run may choose otherwise."""
 
@@ -417,9 +421,9 @@ class AutoSummary(Part, frozen=True):
             own = "the network that it trains alone" if not self.federated else "the model that it fits to its own rows"
             return (
                 f"Sites do best alone: federating brought nothing on rows held out, and every site is given {own} "
-                f"({gain.figure} {100 * gain.delivered:.1f} %, n = {gain.n} {gain.rows})."
+                f"({gain.figure}, mean over sites, {100 * gain.delivered:.1f} %, n = {gain.n} {gain.rows})."
             )
-        against = f"{gain.figure} {100 * gain.delivered:.1f} % against {100 * gain.alone:.1f} %"
+        against = f"{gain.figure}, mean over sites, {100 * gain.delivered:.1f} % against {100 * gain.alone:.1f} %"
         interval = f"95 % interval {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points, n = {gain.n} {gain.rows}"
         points = 100 * (gain.delivered - gain.alone)
         if not gain.clear:
@@ -468,12 +472,20 @@ class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
     facts: DataFacts
     labels: LabelSummary | None = None
     by_class: tuple[ClassSummary, ...] = ()
+    predictions: PredictionSummary | None = None
+    """Class by class, where test rows have one class each."""
+    calibration: CalibrationSummary | None = None
     target: TargetReached | None = None
     validation: ValidationSummary | None = None
     repair: RepairSummary | None = None
     suspicions: DefenceSummary | None = None
     fairness: FairnessSummary | None = None
     auto: AutoSummary | None = None
+
+    @property
+    def temperature(self) -> float:
+        """What the logits of the models are divided by before they are probabilities; 1 where it is not fitted."""
+        return 1.0 if self.calibration is None else self.calibration.temperature or 1.0
 
     @property
     def headline(self) -> float | None:

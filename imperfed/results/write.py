@@ -7,18 +7,23 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
 from imperfed.data.sparse import width
 from imperfed.engine.engine import Engine
 from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, Evaluator, Scores, figure
+from imperfed.evaluation.prediction_counts import PredictionCounts
+from imperfed.evaluation.temperature import UNFITTED, Temperature
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.config import RunConfig
+from imperfed.results.confidence import README, readme
 from imperfed.results.defence import write_verdicts
 from imperfed.results.folder import RunFolder
 from imperfed.results.labels import LabelOutcome, write_labels
 from imperfed.results.metrics import sent
 from imperfed.results.missing import by_class, class_aurocs_of
 from imperfed.results.models import write_models
+from imperfed.results.prediction_figures import CalibrationSummary, PredictionSummary
 from imperfed.results.summary import (
     AutoSummary,
     DataFacts,
@@ -44,6 +49,9 @@ class RunOutcome:
     labels: LabelOutcome
     class_aurocs: Tensor | None
     """The AUROC of every class at every site, [K, C], if labels are missing."""
+    temperature: Temperature = UNFITTED
+    predictions: PredictionCounts | None = None
+    """For the test rows of all sites."""
     account: dict[str, float] = field(default_factory=dict)
     seconds: float | None = None
     target: TargetReached | None = None
@@ -53,11 +61,16 @@ class RunOutcome:
 
 
 def finish_simulation(
-    folder: RunFolder, engine: Engine, data: FederatedData, evaluator: Evaluator, run: RunConfig
+    folder: RunFolder,
+    engine: Engine,
+    data: FederatedData,
+    evaluator: Evaluator,
+    run: RunConfig,
+    temperature: Temperature,
 ) -> RunOutcome:
     """Evaluate a run that has finished its rounds, and write its labels and models."""
     personal, common = engine.evaluate()
-    labels = write_labels(folder, engine.inferred_labels(), data.federation, evaluator)
+    labels = write_labels(folder, engine.inferred_labels(), data.federation, evaluator, temperature.value)
     write_models(folder, engine, data)
     spec = engine.population.spec
     return RunOutcome(
@@ -68,9 +81,23 @@ def finish_simulation(
         common=common,
         labels=labels,
         class_aurocs=class_aurocs_of(engine, evaluator),
+        temperature=temperature,
+        predictions=predictions_of(engine, data, evaluator, temperature),
         account=spec.algorithm.figures(engine.state.servers[0]),
         validation=judged_by_validation(engine),
     )
+
+
+def predictions_of(
+    engine: Engine, data: FederatedData, evaluator: Evaluator, temperature: Temperature
+) -> PredictionCounts | None:
+    """Count what the sites' models predict for their test rows; None where the rows are elsewhere."""
+    population = engine.population
+    if data.federation.elsewhere:
+        return None
+    at_device, kind = evaluator.to(population.runtime.net.row.device), type(data.federation.labels)
+    with one_thread():
+        return at_device.predictions(population.predictor, kind, temperature.value, not engine.personalised)
 
 
 def judged_by_validation(engine: Engine) -> ValidationSummary | None:
@@ -101,7 +128,7 @@ def write_summary(folder: RunFolder, data: FederatedData, evaluator: Evaluator, 
         seconds=outcome.seconds,
         rounds=outcome.rounds,
         metric=evaluator.metric,
-        personal=OverSites.of([scores[evaluator.metric] for scores in outcome.personal.values()]),
+        personal=OverSites.of([one[evaluator.metric] for one in outcome.personal.values()], evaluator.one_test),
         common={name: GlobalFigure(figure(value), n) for name, (value, n) in outcome.common.items()},
         sites=site_summaries(data, evaluator.metric, outcome),
         sent=sent(folder.records()),
@@ -113,6 +140,8 @@ def write_summary(folder: RunFolder, data: FederatedData, evaluator: Evaluator, 
         facts=facts,
         labels=outcome.labels.summary,
         by_class=by_class(outcome.class_aurocs, federation, evaluator),
+        predictions=PredictionSummary.of(outcome.predictions, federation.classes),
+        calibration=CalibrationSummary.of(outcome.temperature, outcome.predictions),
         target=outcome.target,
         validation=outcome.validation,
         repair=outcome.repair,
@@ -120,6 +149,8 @@ def write_summary(folder: RunFolder, data: FederatedData, evaluator: Evaluator, 
         fairness=evaluator.fairness(list(outcome.personal.values()), run.seed),
         auto=outcome.auto,
     )
+    if summary.labels is not None:
+        folder.write(README, readme(summary.labels, type(federation.labels), summary.calibration))
     folder.write("summary.json", summary.to_json())
     return summary
 

@@ -165,7 +165,7 @@ def test_no_such_path(wards: Path) -> None:
 
 
 @pytest.mark.parametrize(("sites", "classes"), [(4, 14), (200, 14), (4, 60), (30, 3)])
-def test_nothing_is_wider_than_a_hundred_columns(tmp_path: Path, sites: int, classes: int) -> None:
+def test_nothing_is_wider_than_eighty_columns(tmp_path: Path, sites: int, classes: int) -> None:
     names = [f"a finding with a long name {c}"[-20:] for c in range(classes)]
     for k in range(sites):
         rows = "".join(
@@ -174,10 +174,10 @@ def test_nothing_is_wider_than_a_hundred_columns(tmp_path: Path, sites: int, cla
         path = tmp_path / "sites" / f"the-clinic-number-{k}.csv"
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"w,{','.join(names)}\n{rows}")
-    console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False, width=100)
+    console = Console(soft_wrap=True, markup=False, emoji=False, highlight=False, width=80)
     with console.capture() as captured:
         print_inspection(inspect(tmp_path), console, {"sites x classes": Path("census.png")})
     lines = [line for line in captured.get().splitlines() if str(tmp_path) not in line]
-    assert max(map(len, lines)) <= 100
+    assert max(map(len, lines)) <= 80
     assert len(lines) < 120
     assert not any("\N{HORIZONTAL ELLIPSIS}" in line for line in lines)

@@ -35,6 +35,7 @@ def test_the_folder_holds_what_is_promised_and_nothing_else(finished: Path) -> N
         "models/global.safetensors",
         *(f"models/{site}.safetensors" for site in SITES),
         *(f"labels/{site}.parquet" for site in SITES),
+        "labels/README.txt",
     }
     assert finished.name.startswith("pfedpll-digits-")
 

@@ -129,6 +129,13 @@ def test_both_sides_say_which_round_is_kept(tmp_path: Path, monkeypatch: pytest.
     assert own is not None
     assert own.validation is not None
     assert (own.validation.round, own.validation.early, own.validation.rows, own.rounds) == (2, True, 3, 5)
+    assert summary.predictions is None
+    assert summary.calibration is not None
+    assert summary.calibration.sentence().endswith("in the report that each site writes for itself")
+    assert own.predictions is not None
+    assert own.predictions.n == own.sites[0].test > 0
+    assert own.calibration is not None
+    assert "real sites keep theirs" in own.calibration.sentence()
     assert own.facts.held_out_rows == (3,)
     assert own.facts.rows == (9,)
 

@@ -138,6 +138,7 @@ def test_a_site_without_a_figure_does_not_count() -> None:
     over = OverSites.of([(0.5, 10), (float("nan"), 0), (0.8, 30)])
     assert over == OverSites(mean=0.65, weighted=0.725, worst=0.5, n=40)
     assert OverSites.of([(float("nan"), 0)]) == OverSites(None, None, None, 0)
+    assert OverSites.of([(0.5, 30), (0.8, 30)], same_rows=True).n == 30  # each row counts once
 
 
 def test_the_headline_is_the_global_models_where_sites_have_no_figure() -> None:

@@ -51,6 +51,12 @@ class Annotated(Labels):
         """Return the label where a cell is annotated."""
         return torch.where(self.values >= 0, (self.values == 1).to(probability.dtype), probability)
 
+    def tempered(self, belief: Tensor, temperature: float) -> Tensor:
+        if temperature == 1:
+            return belief
+        logits = torch.logit(belief.double(), eps=torch.finfo(torch.float32).eps)
+        return self.consistent(self.probabilities(logits / temperature).to(belief.dtype))
+
     def log_likelihood(self, probability: Tensor) -> Tensor:
         """Return the mean log-likelihood over the annotated cells of each row; 0 where there are none."""
         known = self.values >= 0

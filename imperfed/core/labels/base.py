@@ -50,6 +50,8 @@ class Labels(ABC):
     """Whether a site may leave out classes altogether, so that blank cells and missing columns have a meaning."""
     inferable: ClassVar[bool] = False
     """Whether a run infers what these labels leave open and writes it to a label file."""
+    uncalibrated: ClassVar[str] = ""
+    """Why rows held out cannot tell how sure a model may be, after "since"; empty where they can."""
     from_cells: ClassVar[bool] = False
     """Whether one column of a user's file can hold the labels: `read_cell`."""
     from_columns: ClassVar[bool] = False
@@ -117,6 +119,13 @@ class Labels(ABC):
         """Return the probabilities given each row's label: 0 for classes that it rules out."""
         mentions = self.mentions()
         return probability if mentions is None else self.normalised(probability.clamp(min=RAREST) * mentions)
+
+    def tempered(self, belief: Tensor, temperature: float) -> Tensor:
+        """Return the probabilities that were inferred given each row's label, at a temperature; their order stays."""
+        if temperature == 1:
+            return belief
+        logits = belief.double().clamp(min=torch.finfo(torch.float32).tiny).log()
+        return self.consistent(self.probabilities(logits / temperature).to(belief.dtype))
 
     def log_likelihood(self, probability: Tensor) -> Tensor:
         """Return the log-likelihood of each row's label under these probabilities, [n]: that one of its classes holds.

@@ -22,6 +22,7 @@ class Positive(OneClass):
     title: ClassVar[str] = "positives only, one per row"
     several: ClassVar[bool] = True
     ranked: ClassVar[bool] = True
+    uncalibrated: ClassVar[str] = Positives.uncalibrated
 
     @classmethod
     def validity_name(cls) -> str:

@@ -24,6 +24,7 @@ class Positives(Labels):
     dtype: ClassVar[torch.dtype] = torch.bool
     several: ClassVar[bool] = True
     ranked: ClassVar[bool] = True
+    uncalibrated: ClassVar[str] = "positives never say that a class is absent"
     from_cells: ClassVar[bool] = True
     from_columns: ClassVar[bool] = True
 

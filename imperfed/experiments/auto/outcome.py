@@ -10,9 +10,12 @@ import torch
 from torch import Tensor
 
 from imperfed.core.labels import Labels
+from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
 from imperfed.evaluation.evaluator import figure
 from imperfed.evaluation.paired import Difference
+from imperfed.evaluation.prediction_counts import PredictionCounts
+from imperfed.evaluation.temperature import Temperature
 from imperfed.experiments.auto.alone_search import cross_fitted, own_model, site_rows
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.search import Found
@@ -36,6 +39,8 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         TrialSummary(t.method, t.model, dict(t.settings), t.rounds, t.best_round, t.score, t.failure)
         for t in found.trials
     ]
+    held_out = federation.validation
+    assert held_out is not None
     return AutoSummary(
         method=candidate.method,
         model=candidate.model,
@@ -51,6 +56,8 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         sites=tuple(_site(name, choice) for name, choice in zip(federation.sites, found.sites, strict=True)),
         gain=gain_of(found.difference, federation.labels.validity_name(), HELD_ROWS),
         alone_left_out=found.alone_left_out,
+        held_out_rows=held_out.starts[-1],
+        mixture_temperature=found.mixture_temperature,
         cut_short=found.cut_short,
     )
 
@@ -75,6 +82,10 @@ class AutoExperiment(Experiment):
         super().__init__(config, data)
         self.record = record
 
+    def temperature(self) -> Temperature:
+        """Return what the logits of the models delivered are divided by, fitted in the search."""
+        return temperature_of(self.record, type(self.data.federation.labels))
+
     def finished(self, folder: RunFolder, outcome: RunOutcome) -> RunOutcome:
         """Return the outcome with the figures and labels of the mixtures, and what federating brought."""
         federation = self.data.federation
@@ -91,9 +102,14 @@ class AutoExperiment(Experiment):
             outcome,
             personal=personal,
             class_aurocs=None if areas is None else torch.stack([self.evaluator.by_class(k, ours[k]) for k in tested]),
-            labels=write_labels(folder, self._inferred(), federation, self.evaluator),
+            labels=write_labels(folder, self._inferred(), federation, self.evaluator, outcome.temperature.value),
+            predictions=self._predictions(ours),
             auto=self._judged(ours, theirs),
         )
+
+    def _predictions(self, ours: list[Predictor]) -> PredictionCounts | None:
+        with one_thread():  # the temperature is in the mixtures already
+            return self.evaluator.predictions(lambda k: ours[k], type(self.data.federation.labels), 1.0)
 
     def _delivered(self, mixtures: list[Mixture]) -> list[Predictor]:
         """Return what every site predicts with; each loads its own numbers into the one network when it is asked."""
@@ -122,18 +138,29 @@ class AutoExperiment(Experiment):
         if inferred is None:
             return None
         parts = [
-            mixed_labels(inferred[a:b], self.record.sites[k], *site_rows(federation, k), self.config.run.seed)
+            mixed_labels(inferred[a:b], self.record, k, *site_rows(federation, k), self.config.run.seed)
             for k, (a, b) in enumerate(pairwise(federation.starts))
         ]
         return torch.cat(parts)
 
 
-def mixed_labels(inferred: Tensor, site: SiteMixture, x: Tensor, labels: Labels, seed: int) -> Tensor:
+def temperature_of(record: AutoSummary, kind: type[Labels]) -> Temperature:
+    """Return what the logits of the models delivered are divided by, fitted in the search."""
+    if kind.uncalibrated:
+        return Temperature(1.0, reason=kind.uncalibrated)
+    mixtures = any(site.alone for site in record.sites)
+    return Temperature(record.mixture_temperature if mixtures else record.temperature, record.held_out_rows)
+
+
+def mixed_labels(inferred: Tensor, record: AutoSummary, k: int, x: Tensor, labels: Labels, seed: int) -> Tensor:
     """Return the labels that a site's mixture infers for the site's rows; `inferred`: by the federated model.
 
-    The part of its own model is by one that has not seen the row.
+    `k`: the number of the site in the record. The part of its own model is by one that has not seen the row.
     """
-    if site.weight == 1 or not labels.inferable:
+    site = record.sites[k]
+    if not labels.inferable:
         return inferred
+    if site.weight == 1:
+        return labels.tempered(inferred, record.temperature)
     own = cross_fitted(own_model(site.alone, site.settings), x, labels, seed)
     return mixed(inferred, labels.consistent(own), site.weight)

@@ -150,7 +150,8 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
         with closing(make_pool(context, min(base.rounds.workers or cores(), len(kinds)))) as pool:
             models = fit_sites(pool, kinds)
         for site, model in zip(record.sites, models, strict=True):
-            save_mixture(folder, site.site, Mixture(model, site.weight, record.temperature))
+            temperatures = record.temperature, record.mixture_temperature
+            save_mixture(folder, site.site, Mixture(model, site.weight, *temperatures))
     keep_choice(folder, record, found.candidate.config)
     return run_chosen(folder, watch, data, request.objects)
 

@@ -12,13 +12,14 @@ from imperfed.data.federate import FederatedData
 from imperfed.data.sparse import width
 from imperfed.engine.failures import Failure
 from imperfed.evaluation.paired import Difference
+from imperfed.evaluation.temperature import most_likely
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.alone_search import families, left_out
 from imperfed.experiments.auto.combinations import Candidate, candidates
 from imperfed.experiments.auto.halving import halve
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.auto.search_sites import SearchSites, SiteChoice
-from imperfed.experiments.auto.site_choice import common_option, temperature
+from imperfed.experiments.auto.search_sites import SearchSites, Settled, SiteChoice
+from imperfed.experiments.auto.site_choice import common_option
 from imperfed.experiments.auto.trials import Progress, TrialRecord
 from imperfed.experiments.auto.work import RUNGS, SearchPlan, plan
 from imperfed.experiments.experiment import Interrupted
@@ -47,6 +48,8 @@ class Found:
     candidate: Candidate
     temperature: float
     """What the logits of its models are divided by before they are mixed."""
+    mixture_temperature: float
+    """What the logits of the mixtures are divided by: calibrated models do not make a calibrated mixture."""
     difference: Difference | None
     """Between the mixtures and the sites' own models, on the rows held out."""
 
@@ -124,24 +127,25 @@ class Search:
     def found(self, best: int) -> Found:
         """Return the outcome: the best trial, and for each site its own model and the weight of the mixture."""
         federation, progress = self.held.federation, self.done[best]
-        heat = temperature(self.sites.calibrate(best, progress))
-        choices, difference = [SiteChoice(None, 1.0, None) for _ in federation.sites], None
+        heat = most_likely([sums.tolist() for sums in self.sites.calibrate(best, progress)])
+        settled = Settled([SiteChoice(None, 1.0, None) for _ in federation.sites], None, [])
         reason = left_out(federation, width(federation.x) or self.request.base.model.features)
         if not reason:
             kinds = families(federation, self.request.budget)
             family = common_option(self.sites.fit_alone(kinds, self.fitted))
-            weight = common_option(self.sites.mix(family, heat))
-            choices, difference = self.sites.settle(weight)
+            settled = self.sites.settle(common_option(self.sites.mix(family, heat)))
+        calibrated = not federation.labels.uncalibrated
         return Found(
             self.plan,
             len(self.candidates),
             tuple(trials.records(self.candidates, self.done, self.failed)),
             best,
             progress.best or progress.round,
-            tuple(choices),
+            tuple(settled.choices),
             reason,
             self.cut_short,
             self.candidates[best],
             heat,
-            difference,
+            most_likely([sums.tolist() for sums in settled.sums]) if calibrated else 1.0,
+            settled.difference,
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from imperfed.alone import AloneModel
@@ -16,6 +17,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.engine.backends.task_pool import InlinePool, Task, TaskPool, cores, make_pool
 from imperfed.engine.failures import Failure
 from imperfed.evaluation.paired import Difference, Figure, over_rows, paired_difference
+from imperfed.evaluation.temperature import likelihoods
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, OwnModels, fit_families
 from imperfed.experiments.auto.combinations import Candidate
@@ -25,7 +27,6 @@ from imperfed.experiments.auto.site_choice import (
     mixture_table,
     own_option,
     sums_of,
-    temperature_table,
 )
 from imperfed.experiments.auto.trials import Progress
 from imperfed.experiments.config import Config
@@ -44,6 +45,17 @@ class SiteChoice:
     weight: float
     validity: float | None
     """The score of its own model on the rows that it holds out."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What sites have chosen."""
+
+    choices: Sequence[SiteChoice]
+    difference: Difference | None
+    """Between their mixtures and their own models, on the rows held out."""
+    sums: Sequence[Tensor]
+    """Each site's sums at all temperatures of its mixture."""
 
 
 class SearchSites(Protocol):
@@ -70,7 +82,7 @@ class SearchSites(Protocol):
     def mix(self, family: int, temperature: float) -> list[Tensor]:
         """Let each site choose its own model, given the common family; return its sums under all mixtures."""
 
-    def settle(self, weight: int) -> tuple[list[SiteChoice], Difference | None]:
+    def settle(self, weight: int) -> Settled:
         """Let each site choose its weight, given the number of the common one; compare mixtures and own models."""
 
     def close(self) -> None:
@@ -131,7 +143,7 @@ class SitesHere:
         with one_thread():
             self.logits = trials.held_out_logits(self.candidates[number], self.held, progress)
             pairs = zip(self._labels(), self.logits, strict=True)
-            return [sums_of(temperature_table(labels, logits)) for labels, logits in pairs]
+            return [told_at_temperatures(labels, logits) for labels, logits in pairs]
 
     def fit_alone(self, kinds: Sequence[AloneModel], tell: Tell) -> list[Tensor]:
         self.fitted = fit_families(self.pool, self.held.federation, kinds, tell)
@@ -149,19 +161,27 @@ class SitesHere:
         three = zip(self._labels(), self.federated, self.own, strict=True)
         return [mixture_table(labels, federated, own.probability) for labels, federated, own in three]
 
-    def settle(self, weight: int) -> tuple[list[SiteChoice], Difference | None]:
+    def settle(self, weight: int) -> Settled:
         options = [own_option(table, weight) for table in self._tables()]
         choices = [
             SiteChoice(own.kind, WEIGHTS[option], own.score) for own, option in zip(self.own, options, strict=True)
         ]
-        pairs = [
-            figures_on_held_out(labels, federated, own.probability, choice.weight)
-            for labels, federated, own, choice in zip(self._labels(), self.federated, self.own, choices, strict=True)
-        ]
-        return choices, paired_difference(pairs, self.base.run.seed)
+        sites = list(zip(self._labels(), self.federated, self.own, choices, strict=True))
+        pairs = [figures_on_held_out(labels, one, own.probability, choice.weight) for labels, one, own, choice in sites]
+        with one_thread():
+            sums = [
+                told_at_temperatures(labels, labels.logits(mixed(one, own.probability, choice.weight)))
+                for labels, one, own, choice in sites
+            ]
+        return Settled(choices, paired_difference(pairs, self.base.run.seed), sums)
 
     def close(self) -> None:
         self.pool.close()
+
+
+def told_at_temperatures(labels: Labels, logits: Tensor) -> Tensor:
+    """Return the log-likelihood of all these labels at each temperature: all that a site tells of them."""
+    return torch.tensor(likelihoods(logits, labels), dtype=torch.float64)
 
 
 def figures_on_held_out(labels: Labels, federated: Tensor, alone: Tensor, weight: float) -> tuple[int, Figure, Figure]:

@@ -21,19 +21,6 @@ FEWEST_ROWS = 10
 """Rows below which a site's own standard error is itself mostly noise, so that it keeps the common choice."""
 ERRORS = 1.0
 """Standard errors by which a site's own rows must prefer another choice."""
-TEMPERATURES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
-"""What logits of the federated model may be divided by before they are mixed: networks are too sure, or not enough."""
-
-
-def temperature_table(labels: Labels, logits: Tensor) -> Tensor:
-    """Return the log-likelihood of each row's label at every temperature, [rows, temperatures]."""
-    return torch.stack([labels.log_likelihood(labels.probabilities(logits / t)) for t in TEMPERATURES], 1)
-
-
-def temperature(sums: Sequence[Tensor]) -> float:
-    """Return the temperature of the federated model that fits all rows held out best, from every site's sums."""
-    fits = added(sums).tolist()
-    return TEMPERATURES[fits.index(max(fits))]
 
 
 def mixed(federated: Tensor, alone: Tensor, weight: float) -> Tensor:

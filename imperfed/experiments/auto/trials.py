@@ -18,7 +18,6 @@ from imperfed.engine.backends.task_pool import portable
 from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.population import Scores
 from imperfed.engine.schedule import RoundReport
-from imperfed.engine.site import logits_of
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
@@ -146,9 +145,7 @@ def held_out_logits(candidate: Candidate, data: FederatedData, progress: Progres
     try:
         restore(engine, progress)
         engine.return_to_best()
-        population, device = engine.population, engine.population.runtime.net.row.device
-        models = ((k, population.load(k, *population.shared_model(k))) for k in range(len(population.sizes)))
-        return [logits_of(net, held.at(k)[0].to(device)).cpu() for k, net in models]
+        return [engine.population.held_out_logits(k) for k in range(len(held.sizes()))]
     finally:
         engine.close()
 

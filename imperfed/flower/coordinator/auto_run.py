@@ -14,8 +14,9 @@ from imperfed.core.errors import DataError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.engine import MakeBackend
 from imperfed.evaluation.paired import combined
+from imperfed.evaluation.temperature import Temperature
 from imperfed.experiments.auto.combinations import Candidate
-from imperfed.experiments.auto.outcome import TEST_ROWS, gain_of, record_of
+from imperfed.experiments.auto.outcome import TEST_ROWS, gain_of, record_of, temperature_of
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.run import TRIALS, keep_choice, read_choice, search
 from imperfed.experiments.auto.search import Search
@@ -77,7 +78,10 @@ class AutoRun:
 
         # Messages take time that is not work: how long a search takes is left to the sites.
         found = search(folder, Search(request, held, make_sites, watch.search, watch.stop, emergency=math.inf))
-        keep_choice(folder, record_of(found, request, held, base.split.validation), found.candidate.config)
+        record = record_of(found, request, held, base.split.validation)
+        if not record.alone_left_out:
+            SitesElsewhere(sites, (), base, checkpoint).keep(record.temperature, record.mixture_temperature)
+        keep_choice(folder, record, found.candidate.config)
         checkpoint.forget()
 
     def binned(self, sites: GatheredSites, base: Config) -> GatheredSites:
@@ -100,6 +104,10 @@ class ServedAuto(Experiment):
     def __init__(self, config: Config, data: FederatedData, make_backend: MakeBackend, record: AutoSummary) -> None:
         super().__init__(config, data, make_backend)
         self.record = record
+
+    def temperature(self) -> Temperature:
+        """Return what the logits of the models delivered are divided by, fitted in the search."""
+        return temperature_of(self.record, type(self.data.federation.labels))
 
     def finished(self, folder: RunFolder, outcome: RunOutcome) -> RunOutcome:
         """Return the outcome with the figures of the mixtures, and what federating brought."""

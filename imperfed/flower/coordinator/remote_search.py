@@ -18,10 +18,11 @@ from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.population import Population
 from imperfed.engine.validate import REFUSED
 from imperfed.evaluation.paired import Difference, combined
+from imperfed.evaluation.temperature import TEMPERATURES
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.combinations import Candidate
-from imperfed.experiments.auto.search_sites import SiteChoice, Tell
-from imperfed.experiments.auto.site_choice import TEMPERATURES, WEIGHTS
+from imperfed.experiments.auto.search_sites import Settled, SiteChoice, Tell
+from imperfed.experiments.auto.site_choice import WEIGHTS
 from imperfed.experiments.auto.trials import PATIENCE, Progress
 from imperfed.experiments.config import Config
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
@@ -120,17 +121,25 @@ class SitesElsewhere:
         words = family_words(self.kinds) | {"family": family, "temperature": temperature}
         return self._ask("query.mix", self._payloads(words), "mixtures", self._likelihoods(len(WEIGHTS)))
 
-    def settle(self, weight: int) -> tuple[list[SiteChoice], Difference | None]:
+    def settle(self, weight: int) -> Settled:
         words = family_words(self.kinds) | {"weight": weight, "temperature": self.temperature}
         classes, held = len(self.data.federation.classes), self._held()
+        likelihoods = self._likelihoods(len(TEMPERATURES))
 
-        def read(k: int, reply: Payload) -> tuple[SiteChoice, Difference | None]:
+        def read(k: int, reply: Payload) -> tuple[SiteChoice, Difference | None, Tensor]:
             kind = self.kinds[option_of(reply, "family", len(self.kinds))]
             share = WEIGHTS[option_of(reply, "weight", len(WEIGHTS))]
-            return SiteChoice(kind, share, score_of(reply, "score", classes)), difference_of(reply, held[k], classes)
+            choice = SiteChoice(kind, share, score_of(reply, "score", classes))
+            return choice, difference_of(reply, held[k], classes), likelihoods(k, reply)
 
         answers = self._ask("query.settle", self._payloads(words), "the choice", read)
-        return [choice for choice, _ in answers], combined([one for _, one in answers if one is not None])
+        choices, differences, sums = zip(*answers, strict=True)
+        return Settled(choices, combined([one for one in differences if one is not None]), sums)
+
+    def keep(self, temperature: float, mixture_temperature: float) -> None:
+        """Let each site fit its own model to all its rows, and keep the mixture."""
+        words: dict[str, Word] = {"temperature": temperature, "mixture temperature": mixture_temperature}
+        self._ask("query.keep", self._payloads(words), "models alone on all rows", lambda k, reply: None)
 
     def close(self) -> None:
         """Do nothing: the sites forget a search when it has ended."""

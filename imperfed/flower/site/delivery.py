@@ -10,8 +10,9 @@ from torch import Tensor
 from imperfed.core.network import Net
 from imperfed.evaluation.evaluator import figure
 from imperfed.evaluation.paired import Difference
+from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature
 from imperfed.experiments.auto.alone_search import site_rows
-from imperfed.experiments.auto.outcome import TEST_ROWS, gain_of, mixed_labels
+from imperfed.experiments.auto.outcome import TEST_ROWS, gain_of, mixed_labels, temperature_of
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.search_figures import MixtureFigures
@@ -47,13 +48,19 @@ class SiteDelivery:
             else self.mixture.beside(self.net, type(self.remote.data.federation.labels))
         )
 
-    def labels(self) -> Tensor | None:
-        """Return the labels inferred for the site's own rows."""
+    def labels(self, record: AutoSummary | None) -> Tensor | None:
+        """Return the labels inferred for the site's own rows; `record`: of the search, if there was one."""
         inferred = self.remote.runtime.infer_labels(self.remote.site, self.net)
-        if inferred is None or self.choice is None:
+        if inferred is None or record is None or self.choice is None:
             return inferred
         federation = self.remote.data.federation
-        return mixed_labels(inferred, self.choice, *site_rows(federation, 0), self.remote.config.run.seed)
+        return mixed_labels(inferred, record, 0, *site_rows(federation, 0), self.remote.config.run.seed)
+
+    def temperature(self, record: AutoSummary | None) -> Temperature:
+        """Return what the logits of the model delivered are divided by."""
+        if record is None:
+            return Temperature(1.0, reason=AT_REAL_SITES)
+        return temperature_of(record, type(self.remote.data.federation.labels))
 
     def figures(self) -> MixtureFigures:
         """Return the figures of the mixture on the site's test rows, and how its own model compares."""

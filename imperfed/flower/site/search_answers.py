@@ -16,9 +16,9 @@ from imperfed.core.federation import HeldOut
 from imperfed.core.labels import Labels
 from imperfed.engine.site import logits_of
 from imperfed.evaluation.paired import paired_difference
-from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, fit_alone, fit_and_judge, site_rows
-from imperfed.experiments.auto.search_sites import figures_on_held_out
-from imperfed.experiments.auto.site_choice import WEIGHTS, mixture_table, own_option, sums_of, temperature_table
+from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, fit_alone, fit_and_judge, own_model, site_rows
+from imperfed.experiments.auto.search_sites import figures_on_held_out, told_at_temperatures
+from imperfed.experiments.auto.site_choice import WEIGHTS, mixed, mixture_table, own_option, sums_of
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.search_figures import (
@@ -48,7 +48,7 @@ def calibrate(place: LocalSite, payload: Payload) -> Payload:
     x, labels = held.at(0)
     logits = logits_of(remote.load(payload.trees["model"]), x)
     place.store(run_info.run).keep(LOGITS, {"logits": logits})
-    return Payload(likelihood_words(sums_of(temperature_table(labels, logits))))
+    return Payload(likelihood_words(told_at_temperatures(labels, logits)))
 
 
 def fit_family(place: LocalSite, payload: Payload) -> Payload:
@@ -74,22 +74,33 @@ def mix(place: LocalSite, payload: Payload) -> Payload:
 
 
 def settle(place: LocalSite, payload: Payload) -> Payload:
-    """Choose the weight of the mixture, given the common one; fit the site's own model to all its rows, and keep it."""
+    """Choose the weight of the mixture, given the common one; tell how it compares, and how sure it is."""
     run_info, store, labels = _opened(place, payload)
-    config, temperature = run_info.config(), payload.real("temperature")
     family = int(_kept(store, OWN)["family"])
     own, federated = _family(store, family, payload), _federated(store, labels, payload)
     option = own_option(mixture_table(labels, federated, own.probability), payload.number("weight"))
     weight = WEIGHTS[option]
-    difference = paired_difference([figures_on_held_out(labels, federated, own.probability, weight)], config.run.seed)
-    all_rows = own_data(place, run_info, replace(config, split=replace(config.split, validation=0.0))).federation
-    model = fit_alone(own.kind, *site_rows(all_rows, 0), config.run.seed)
-    folder = RunFolder(store.path)
-    save_mixture(folder, place.name, Mixture(model, weight, temperature))
+    figures = figures_on_held_out(labels, federated, own.probability, weight)
     choice = SiteMixture(place.name, weight, own.kind.name, asdict(own.kind), own.score)
-    folder.write(CHOICE, msgspec.json.encode(choice).decode())
-    words = {"family": family, "weight": option} | score_words("score", own.score) | difference_words(difference)
-    return Payload(words)
+    RunFolder(store.path).write(CHOICE, msgspec.json.encode(choice).decode())
+    words = {"family": family, "weight": option} | score_words("score", own.score)
+    words |= difference_words(paired_difference([figures], run_info.config().run.seed))
+    mixture = labels.logits(mixed(federated, own.probability, weight))
+    return Payload(words | likelihood_words(told_at_temperatures(labels, mixture)))
+
+
+def keep(place: LocalSite, payload: Payload) -> Payload:
+    """Fit the site's own model to all its rows, and keep it with what it is mixed with."""
+    run_info = RunInfo.of(payload)
+    config, folder = run_info.config(), RunFolder(place.store(run_info.run).path)
+    choice = read_own_choice(folder)
+    if choice is None:
+        raise DataError(f"{folder.path}: what the site has chosen in this search is missing ({CHOICE})")
+    all_rows = own_data(place, run_info, replace(config, split=replace(config.split, validation=0.0))).federation
+    model = fit_alone(own_model(choice.alone, choice.settings), *site_rows(all_rows, 0), config.run.seed)
+    temperatures = payload.real("temperature"), payload.real("mixture temperature")
+    save_mixture(folder, place.name, Mixture(model, choice.weight, *temperatures))
+    return Payload({"done": 1})
 
 
 def forget_search(place: LocalSite, run: str) -> None:

@@ -50,7 +50,12 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
     """Write the inferred labels and the summary of this site alone."""
     evaluator, delivered = remote.evaluator, SiteDelivery.of(folder, remote, net)
     personal = {0: evaluator.site(0, delivered.predictor)} if evaluator.sites else {}
-    labels = write_labels(folder, delivered.labels(), data.federation, evaluator)
+    record, kind = delivered.record(payload), type(data.federation.labels)
+    temperature = delivered.temperature(record)
+    labels = write_labels(folder, delivered.labels(record), data.federation, evaluator, temperature.value)
+    # A mixture has its temperature already.
+    rest = 1.0 if delivered.mixture is not None else temperature.value
+    predictions = evaluator.predictions(lambda k: delivered.predictor, kind, rest)
     aurocs = None
     if evaluator.annotated is not None:
         aurocs = evaluator.by_class(0, delivered.predictor)[None] if evaluator.sites else None
@@ -63,9 +68,11 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
         common={},
         labels=labels,
         class_aurocs=aurocs,
+        temperature=temperature,
+        predictions=predictions,
         seconds=None,  # only the coordinator times the run
         validation=ending(remote, net, payload),
-        auto=delivered.record(payload),
+        auto=record,
     )
     write_summary(folder, data, evaluator, outcome)
 

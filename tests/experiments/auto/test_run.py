@@ -8,18 +8,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from sklearn.metrics import confusion_matrix
 
 import imperfed
 from imperfed.alone import alone_models
 from imperfed.core.errors import UsageError
+from imperfed.core.labels import Candidates
 from imperfed.experiments.auto import run as auto_run
 from imperfed.experiments.auto import work
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.experiment import Interrupted, Watch
+from imperfed.experiments.experiment import Interrupted, Watch, load_data
 from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import read_mixture, save_mixture
 from imperfed.results.summary import AutoSummary, Gain, SiteMixture
 from tests.experiments.auto.conftest import federation
+from tests.support.terminal import write
 
 SMALL = {"rounds": 3, "workers": 1, "progress": False, "device": "cpu"}
 
@@ -62,12 +65,36 @@ def test_a_site_predicts_with_its_mixture(tmp_path: Path):
     mixture = read_mixture(folder, "s0")
     assert mixture is not None
     for weight in (0.0, 0.5, 1.0):
-        save_mixture(folder, "s0", replace(mixture, weight=weight))
+        mixture = replace(mixture, weight=weight, temperature=2.0, mixture_temperature=0.5)
+        save_mixture(folder, "s0", mixture)
         network = result.model("s0")(result._scale()(x)).detach()
         own = mixture.alone.probabilities(result._scale()(x))
-        heat = 1.0 if weight == 1 else mixture.temperature
-        expected = weight * torch.softmax(network / heat, 1) + (1 - weight) * own
+        mixed = weight * torch.softmax(network / mixture.temperature, 1) + (1 - weight) * own
+        expected = torch.softmax(mixed.log() / mixture.mixture_temperature, 1)
         torch.testing.assert_close(result.predict(x, site="s0"), expected)
+
+
+def test_figures_class_by_class_are_those_of_the_mixtures(tmp_path: Path):
+    result = imperfed.run(data=write(tmp_path / "mine.npz"), out=tmp_path, partition="iid", sites=2, **SMALL)
+    folder = RunFolder(result.folder)
+    oracle = load_data(folder.config()).oracle
+    predicted = []
+    for site, x in zip(result.sites, oracle.test_x, strict=True):
+        mixture = read_mixture(folder, site)
+        assert mixture is not None
+        with torch.no_grad():
+            predicted.append(mixture.beside(result.model(site), Candidates)(x).argmax(1))
+    found, calibration = result.summary.predictions, result.summary.calibration
+    assert found is not None
+    truth = torch.cat(oracle.test_y)
+    expected = confusion_matrix(truth, torch.cat(predicted), labels=range(3)).tolist()
+    assert [list(row) for row in found.confusion] == expected
+    assert calibration is not None
+    assert result.summary.auto is not None
+    assert calibration.temperature == result.summary.auto.mixture_temperature
+    assert calibration.rows == result.summary.auto.held_out_rows > 0
+    assert calibration.test is not None
+    assert calibration.test.n == len(truth)
 
 
 def test_a_search_that_was_stopped_begins_again(tmp_path: Path):
