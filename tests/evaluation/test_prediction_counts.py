@@ -136,6 +136,8 @@ def test_an_evaluator_counts_own_test_rows(temperature: float) -> None:
     assert alike is not None
     assert alike.confusion is not None
     assert asked == [0]
+    no_sites = Evaluator(Oracle(None, (), (), logits, y, one_test=True))
+    assert no_sites.predictions(lambda k: lambda x: x, Candidates, 1.0, alike=True) is None
     assert torch.equal(alike.confusion, once.confusion)
 
 
