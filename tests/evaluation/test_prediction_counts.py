@@ -170,5 +170,5 @@ def test_what_a_confidence_is_worth_in_words() -> None:
         "(n = 100 cells, calibration error 33.0 points)"
     )
     assert CalibrationSummary.of(Temperature(2.0, 40), None).sentence() == (
-        "confidence fitted on the labels of 40 rows held out (temperature 2); no test rows tell how often it is right"
+        "confidence fitted on the labels of 40 rows held out (temperature 2); how often it is right was not measured"
     )
