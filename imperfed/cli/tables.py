@@ -148,7 +148,7 @@ def class_table(console: Console, classes: Sequence[ClassSummary], sites: int) -
     ]
     table = [
         TableColumn("class", [row.name for row in classes], words=True),
-        TableColumn("annotated at", [sites or "nobody" for sites in where], words=True),
+        TableColumn("annotated at", [names or "nobody" for names in where], words=True),
         TableColumn("positives", [str(row.positives) for row in classes]),
         TableColumn("auroc, %", [per_cent(row.auroc) for row in classes]),
     ]

@@ -328,7 +328,7 @@ class Evaluator:
         """
         if not self.one_class and self.annotated is None:
             return None
-        sites = range(1 if alike and self.one_test else self.sites)
+        sites = range(self.sites)[: 1 if alike and self.one_test else None]
         return pooled([self.site_predictions(k, nets(k), kind, temperature) for k in sites], self.one_test)
 
     def site_predictions(self, site: int, net: Predictor, kind: type[Labels], temperature: float) -> PredictionCounts:

@@ -160,7 +160,7 @@ class CalibrationSummary(Part, frozen=True, omit_defaults=True):
         if self.test is None and self.reason == AT_REAL_SITES:
             return "how sure the models are, and figures class by class: in the report that each site writes for itself"
         if self.test is None:
-            return f"{fit}; no test rows tell how often it is right"
+            return f"{fit}; how often it is right was not measured"
         test = self.test
         return (
             f"{fit}: {100 * test.confidence:.0f} % sure, {100 * test.right:.0f} % right on the test rows "

@@ -136,6 +136,8 @@ def test_an_evaluator_counts_own_test_rows(temperature: float) -> None:
     assert alike is not None
     assert alike.confusion is not None
     assert asked == [0]
+    no_sites = Evaluator(Oracle(None, (), (), logits, y, one_test=True))
+    assert no_sites.predictions(lambda k: lambda x: x, Candidates, 1.0, alike=True) is None
     assert torch.equal(alike.confusion, once.confusion)
 
 
@@ -168,5 +170,5 @@ def test_what_a_confidence_is_worth_in_words() -> None:
         "(n = 100 cells, calibration error 33.0 points)"
     )
     assert CalibrationSummary.of(Temperature(2.0, 40), None).sentence() == (
-        "confidence fitted on the labels of 40 rows held out (temperature 2); no test rows tell how often it is right"
+        "confidence fitted on the labels of 40 rows held out (temperature 2); how often it is right was not measured"
     )
