@@ -30,7 +30,7 @@ def weights(n: int) -> Any:
 @pytest.mark.parametrize("k", [2, 4])
 def test_a_stored_forest_predicts_as_scikit_learn_does(k: int) -> None:
     x, y = rows(k=k)
-    ours = Forest(trees=7).fit(x.double().numpy(), y.numpy(), weights(len(x)), seed=3)
+    ours = Forest(trees=7).fit_examples(x.double().numpy(), y.numpy(), weights(len(x)), seed=3)
     model = RandomForestClassifier(7, random_state=3).fit(x.numpy(), y.numpy(), sample_weight=weights(len(x)))
     np.testing.assert_allclose(ours.probabilities(x).numpy(), model.predict_proba(x.numpy()), atol=1e-6)
 
@@ -38,7 +38,7 @@ def test_a_stored_forest_predicts_as_scikit_learn_does(k: int) -> None:
 @pytest.mark.parametrize("k", [2, 4])
 def test_stored_boosting_predicts_as_scikit_learn_does(k: int) -> None:
     x, y = rows(k=k)
-    ours = Boosting(rounds=9).fit(x.double().numpy(), y.numpy(), weights(len(x)), seed=3)
+    ours = Boosting(rounds=9).fit_examples(x.double().numpy(), y.numpy(), weights(len(x)), seed=3)
     model = HistGradientBoostingClassifier(
         max_iter=9, min_samples_leaf=len(x) // 20, early_stopping=False, random_state=3
     ).fit(x.double().numpy(), y.numpy(), sample_weight=weights(len(x)))
@@ -50,7 +50,7 @@ def test_stored_boosting_predicts_as_scikit_learn_does(k: int) -> None:
 def test_stored_logistic_regression_predicts_as_scikit_learn_does(k: int) -> None:
     x, y = rows(k=k)
     x = torch.cat([30 + 7 * x, torch.full((len(x), 1), 4.0)], 1)  # other units, and a constant column
-    ours = Logistic(penalty=2.0).fit(x.double().numpy(), y.numpy(), np.ones(len(x)), seed=0)
+    ours = Logistic(penalty=2.0).fit_examples(x.double().numpy(), y.numpy(), np.ones(len(x)), seed=0)
     scaled = ((x - x.mean(0)) / x.std(0, correction=0).clamp(min=1e-9)).double().numpy()
     model = LogisticRegression(C=0.5, max_iter=300).fit(scaled, y.numpy())
     np.testing.assert_allclose(ours.probabilities(x).numpy(), model.predict_proba(scaled), atol=1e-4)
