@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"core", "data", "evaluation", "experiments", "results"},
     "experiments": {"core", "alone", "data", "engine", "evaluation", "models", "report", "results", *METHODS},
     "census": {"core", "cli", "data", "engine", "experiments", "models", "report", *METHODS},
-    "flower": {"core", "data", "engine", "evaluation", "experiments", "repairs", "report", "results"},
+    "flower": {"core", "alone", "data", "engine", "evaluation", "experiments", "repairs", "report", "results"},
     "label_audit": {
         "algorithms",
         "census",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imperfed.cli import completion
-from imperfed.cli.options import Model, Rounds, Seed, Set
+from imperfed.cli.options import Budget, Model, Rounds, Seed, Set
 from imperfed.cli.screen import console
 from imperfed.cli.typed_words import assigned, given
 
@@ -38,11 +38,14 @@ def keys(
 
 def serve(
     federation: Annotated[Path, typer.Argument(help="A federation.toml: labels and columns, the same for all sites.")],
-    method: Annotated[str, typer.Argument(help="A method's name.", autocompletion=completion.methods)],
+    method: Annotated[
+        str, typer.Argument(help="A method's name; default: search for one.", autocompletion=completion.methods)
+    ] = "auto",
     rounds: Rounds = None,
     model: Model = None,
     seed: Seed = None,
     settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
+    budget: Budget = None,
     sites: Annotated[str, typer.Option("--sites", help="Sites that take part; default: all declared by name.")] = "",
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port to listen on.")] = 8443,
@@ -53,21 +56,27 @@ def serve(
         Path, typer.Option("--out", help="Where the run's folder is created, or the folder of a run to continue.")
     ] = Path("runs"),
 ) -> None:
-    """Coordinate a run with real sites: wait for them, train, and write the run's folder."""
+    """Coordinate a run with real sites: wait for them, train, and write the run's folder.
+
+    Without a method's name, search with the sites for the best model that can be had (`auto`).
+    """
     from imperfed.data.files.declaration import read_declaration
-    from imperfed.experiments.config import resolve
+    from imperfed.experiments.auto.request import AutoRequest
+    from imperfed.experiments.auto.run import settings_of
     from imperfed.flower.coordinator.serving import Service, begin, named
     from imperfed.flower.processes.keys import CoordinatorKeys
 
     declaration = read_declaration(federation)
     # No row leaves a site; images are standardised as declared.
     words = {"split.public": "0", "split.standardise": str(bool(declaration.inputs.standardise))}
-    words |= assigned(settings) | given(rounds=rounds, model=model, seed=seed)
-    config = resolve(words=words | {"method": method, "data": str(federation)})
+    words |= assigned(settings) | given(rounds=rounds, model=model, seed=seed, budget=budget)
+    words |= {"method": method, "data": str(federation)}
+    request = AutoRequest.of(None, words)
+    config = settings_of(None, words) if request is None else request.base
     names = named(declaration, _names(sites), CoordinatorKeys.read(keys) if keys else None)
     key_folder = str(keys.resolve()) if keys else ""
     service = Service(str(federation.resolve()), names, host, port, key_folder, insecure, patience)
-    serve_on(begin(out, config, service))
+    serve_on(begin(out, config, service, request))
 
 
 def serve_on(folder: RunFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -60,6 +61,26 @@ def _means(sites: Sequence[tuple[int, Figure, Figure]], rows: Sequence[Tensor]) 
     pairs = [(first(own), second(own)) for (_, first, second), own in zip(sites, rows, strict=True)]
     known = [pair for pair in pairs if pair[0] == pair[0] and pair[1] == pair[1]]
     return (fmean(a for a, _ in known), fmean(b for _, b in known)) if known else None
+
+
+def combined(sites: Sequence[Difference]) -> Difference | None:
+    """Combine what sites tell each about its own rows, which are different ones; None if none tells anything.
+
+    The mean's distance to either end of its interval is the root of the sum of squares of the sites' distances, by
+    their number: it needs no rows, and keeps intervals that are not symmetric.
+    """
+    if not sites:
+        return None
+    gains = [site.first - site.second for site in sites]
+    down, up = (
+        math.hypot(*(max(0.0, side) for side in sides)) / len(sites)
+        for sides in (
+            [gain - site.low for gain, site in zip(gains, sites, strict=True)],
+            [site.high - gain for gain, site in zip(gains, sites, strict=True)],
+        )
+    )
+    first, second = fmean(site.first for site in sites), fmean(site.second for site in sites)
+    return Difference(first, second, fmean(gains) - down, fmean(gains) + up, sum(site.n for site in sites))
 
 
 def over_rows(figure: Callable[[Tensor, Any], float], logits: Tensor, truth: Any) -> Figure:

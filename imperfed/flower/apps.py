@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -16,10 +17,13 @@ from rich.console import Console
 
 from imperfed.core.errors import ImperfedError
 from imperfed.data.site_files import SiteFiles
+from imperfed.experiments.auto.run import read_request
 from imperfed.experiments.config import Config
 from imperfed.experiments.progress import Show
+from imperfed.flower.coordinator.auto_run import AutoRun
 from imperfed.flower.coordinator.coordinator import Coordinator
-from imperfed.flower.coordinator.serving import Service, home_of
+from imperfed.flower.coordinator.serving import Service, home_of, searched_settings
+from imperfed.flower.messages.run_info import TRIAL
 from imperfed.flower.messages.transport import Timeouts
 from imperfed.flower.processes.child import alone
 from imperfed.flower.processes.supernode import SITE
@@ -41,7 +45,8 @@ def place_of(node: Mapping[str, object]) -> LocalSite:
     test = Path(described["test"]) if described["test"] else None
 
     def files(config: Config, declaration: str) -> SiteFiles:
-        sources, about = (data, *([test] if test else [])), f"{declaration}\n{config.split}\n{config.run.data_seed}"
+        split = replace(config.split, validation=0.0)  # rows are held out after they are read
+        sources, about = (data, *([test] if test else [])), f"{declaration}\n{split}\n{config.run.data_seed}"
         read = partial(read_files, name, data, test, config, declaration)
         return read_once(state, sources, f"{name}\n{about}", read)
 
@@ -57,7 +62,8 @@ class Aloud(Coordinator):
 
     def say(self, line: str) -> None:
         super().say(line)
-        print(line, flush=True)
+        if not line.startswith(TRIAL):  # a search has hundreds of these, and says itself how far it is
+            print(line, flush=True)
 
 
 class Spoken(RunFolder):
@@ -93,6 +99,9 @@ def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str,
     show = Show(Console(soft_wrap=True, markup=False, emoji=False, highlight=False, force_terminal=False))
     timeouts = Timeouts(gather=float("inf"), answer=service.answer_timeout)
     central, declared = central_of(declaration), declaration.toml()
-    coordinator = Aloud(grid, folder.config(), central, service.sites, folder, declared, timeouts)
+    request = read_request(folder)
+    config = folder.config() if request is None else searched_settings(request)
+    coordinator = Aloud(grid, config, central, service.sites, folder, declared, timeouts)
     coordinator.transport.admitted = admitted or None
-    coordinator.run(show.watch())
+    run: Coordinator | AutoRun = coordinator if request is None else AutoRun(coordinator, request)
+    run.run(show.watch())

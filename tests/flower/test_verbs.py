@@ -25,6 +25,8 @@ from typer.testing import CliRunner
 from imperfed.api.runs import load
 from imperfed.cli.app import app
 from imperfed.core.errors import DataError, ImperfedError, UsageError
+from imperfed.experiments.auto.request import AutoRequest
+from imperfed.flower.coordinator.serving import Service, begin
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.control import Control
 from imperfed.flower.processes.keys import SiteKeys, make_keys
@@ -181,6 +183,23 @@ def test_what_serve_refuses(tmp_path: Path) -> None:
     assert "--insecure" in str(refused(data, "pfedpll", "--sites", "a", "--host", "192.0.2.1"))
     assert "do not give rows away" in str(refused(data, "pfedpll", "--keys", own, "--set", "split.public=0.5"))
     assert "unknown" in str(refused(data, "pfedpl", "--keys", own))
+    assert "this run names its method" in str(refused(data, "pfedpll", "--keys", own, "--budget", 1))
+    assert "auto with real sites does not repair labels" in str(refused(data, "--keys", own, "-s", "repair=posterior"))
+
+
+def test_the_folder_of_a_search_is_continued_with_the_same_request(tmp_path: Path) -> None:
+    data = write_federation(tmp_path / "data") / "federation.toml"
+    service = Service(str(data), SITES, "127.0.0.1", 1)
+    words = {"method": "auto", "data": str(data), "split.public": "0"}
+    one, other = (AutoRequest.of(None, words | {"budget": budget}) for budget in (1.0, 2.0))
+    assert one is not None
+    assert other is not None
+    folder = begin(tmp_path / "runs", one.base, service, one)
+    assert folder.path.name.startswith("auto-data-")
+    assert begin(folder.path, one.base, service, one) == folder
+    for request in (other, None):
+        with pytest.raises(UsageError, match="holds a run with other settings"):
+            begin(folder.path, one.base, service, request)
 
 
 def test_what_join_refuses(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from tests.support.rehearsal import Apart
 
 CARD = {"name", "rows", "kind", "classes", "shape", "features", "tests", "several", "held out"}
 FIGURES = {"loss", "validation", "metrics", "values", "counts"}
-SAID = CARD | FIGURES | {"done"}
+SEARCH = {"likelihood", "family", "weight", "score", "alone", "difference"}
+SAID = CARD | FIGURES | SEARCH | {"done"}
 """All words that a site ever says."""
 
 

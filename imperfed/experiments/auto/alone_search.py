@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +16,9 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.core.labels.validity import UNKNOWN
 from imperfed.data.federate import FederatedData
-from imperfed.data.sparse import width
 from imperfed.engine.backends.task_pool import TaskPool, portable
 from imperfed.engine.failures import Failure
-from imperfed.experiments.auto.site_choice import choose
+from imperfed.experiments.auto.site_choice import common_option, own_option, sums_of
 from imperfed.experiments.auto.work import CORES, fitting_seconds
 
 MANY = 100
@@ -39,7 +39,7 @@ class AloneContext:
 
 @dataclass(frozen=True)
 class OwnModel:
-    """The family that a site has chosen for itself."""
+    """A family of models, fitted to a site's rows."""
 
     kind: AloneModel
     probability: Tensor
@@ -48,38 +48,62 @@ class OwnModel:
     """There."""
 
 
-def choose_alone(
-    pool: TaskPool, federation: Federation, budget: float, tell: Callable[[int, int], None] = lambda done, of: None
-) -> list[OwnModel]:
-    """Return each site's own model, chosen by the log-likelihood of the labels that it holds out.
+@dataclass(frozen=True)
+class OwnModels:
+    """All families that were fitted to one site's rows, and the labels that it holds out."""
 
-    The context of the pool is an `AloneContext`; `tell` is called with the number of models fitted, and of all.
+    models: Sequence[OwnModel]
+    labels: Labels
+
+    def table(self) -> Tensor:
+        """Return the log-likelihood of each label held out under every family, [rows, families]."""
+        return torch.stack([self.labels.log_likelihood(one.probability) for one in self.models], 1)
+
+    def chosen(self, common: int) -> int:
+        """Return the number of the site's own family: that of all sites, unless its rows say otherwise."""
+        return own_option(self.table(), common)
+
+
+def fit_families(
+    pool: TaskPool, federation: Federation, kinds: Sequence[AloneModel], tell: Callable[[int, int], None]
+) -> list[OwnModels]:
+    """Fit all families at every site. The context of the pool is an `AloneContext`.
+
+    `tell` is called with the number of models fitted, and of all.
     """
-    some, held, sites = families(federation, budget), federation.validation, range(len(federation.sites))
+    held, sites = federation.validation, range(len(federation.sites))
     assert held is not None
-    pairs = [(k, kind) for k in sites for kind in some]
-    results: dict[tuple[int, AloneModel], OwnModel] = {}
+    pairs = [(k, kind) for k in sites for kind in kinds]
+    fitted: dict[tuple[int, AloneModel], OwnModel] = {}
     for number, result in pool.run([(_judge, pair) for pair in pairs]):
         if isinstance(result, Failure):
             raise ImperfedError(f"{federation.sites[pairs[number][0]]} alone: {result.reason}")
         probability, score = result
-        results[pairs[number]] = OwnModel(pairs[number][1], torch.from_numpy(probability), score)
-        tell(len(results), len(pairs))
-    tables = [
-        torch.stack([held.at(k)[1].log_likelihood(results[k, kind].probability) for kind in some], 1) for k in sites
-    ]
-    return [results[k, some[option]] for k, option in zip(sites, choose(tables), strict=True)]
+        fitted[pairs[number]] = OwnModel(pairs[number][1], torch.from_numpy(probability), score)
+        tell(len(fitted), len(pairs))
+    return [OwnModels([fitted[k, kind] for kind in kinds], held.at(k)[1]) for k in sites]
+
+
+def choose_alone(pool: TaskPool, federation: Federation, budget: float) -> list[OwnModel]:
+    """Return each site's own model, chosen by the log-likelihood of the labels that it holds out."""
+    fitted = fit_families(pool, federation, families(federation, budget), lambda done, of: None)
+    common = common_option([sums_of(own.table()) for own in fitted])
+    return [own.models[own.chosen(common)] for own in fitted]
 
 
 def _judge(context: AloneContext, site: int, kind: AloneModel) -> tuple[Any, float | None]:
-    """Fit a family to a site's rows; return its probabilities for the rows held out, and its score there."""
-    federation = context.held.federation
+    own = fit_and_judge(context.held.federation, site, kind, context.seed)
+    return own.probability.numpy(), own.score
+
+
+def fit_and_judge(federation: Federation, site: int, kind: AloneModel, seed: int) -> OwnModel:
+    """Fit a family to a site's rows, and judge it by the rows that the site holds out."""
     assert federation.validation is not None
     x, labels = federation.validation.at(site)
-    model = fit_alone(kind, *site_rows(federation, site), context.seed)
+    model = fit_alone(kind, *site_rows(federation, site), seed)
     probability = probabilities(model, x, labels)
     validity = labels.validity(labels.logits(probability)) if len(x) else UNKNOWN
-    return probability.numpy(), validity.score if validity.known else None
+    return OwnModel(kind, probability, validity.score if validity.known else None)
 
 
 def fit_sites(pool: TaskPool, kinds: Sequence[AloneModel]) -> list[SiteModel]:
@@ -97,9 +121,12 @@ def _fit(context: AloneContext, site: int, kind: AloneModel) -> dict[str, Any]:
     return portable(fit_alone(kind, *rows, context.seed).tensors())
 
 
-def left_out(federation: Federation) -> str:
-    """Return why no model is fitted at the sites alone; empty if nothing stands against it."""
-    if width(federation.x):
+def left_out(federation: Federation, features: int) -> str:
+    """Return why no model is fitted at the sites alone; empty if nothing stands against it.
+
+    `features`: those of sparse inputs; 0 if they are not sparse.
+    """
+    if features:
         return "inputs are sparse, which the models that sites fit alone do not read"
     if federation.labels.several and len(federation.classes) > MANY:
         return f"rows may have several of {len(federation.classes)} classes: one model each is too much"
@@ -118,10 +145,15 @@ def families(federation: Federation, budget: float) -> list[AloneModel]:
 
 
 def _work(some: Sequence[AloneModel], federation: Federation) -> float:
-    columns, classes = federation.x[:1].numel(), len(federation.classes)
+    columns, classes = math.prod(federation.x.shape[1:]), len(federation.classes)
     models, classes = (classes, 2) if federation.labels.several else (1, classes)
     each = [fitting_seconds(kind, n, columns, classes, models) for kind in some for n in federation.sizes()]
     return sum(each) + max(each, default=0.0) * len(federation.sizes())  # the chosen one is fitted again
+
+
+def own_model(family: str, settings: Mapping[str, Any]) -> AloneModel:
+    """Return a family with its settings."""
+    return alone_models()[family](**settings)
 
 
 def site_rows(federation: Federation, site: int) -> tuple[Tensor, Labels]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 
 import msgspec
 import torch
 from torch import Tensor
 
-from imperfed.core.federation import HeldOut
 from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
 from imperfed.evaluation.evaluator import figure
-from imperfed.evaluation.paired import Difference, over_rows, paired_difference
-from imperfed.experiments.auto.alone_search import cross_fitted, site_rows
+from imperfed.evaluation.paired import Difference
+from imperfed.experiments.auto.alone_search import cross_fitted, own_model, site_rows
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.auto.search import Found, SiteChoice
+from imperfed.experiments.auto.search import Found
+from imperfed.experiments.auto.search_sites import SiteChoice
 from imperfed.experiments.auto.site_choice import mixed
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
@@ -36,7 +36,6 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         TrialSummary(t.method, t.model, dict(t.settings), t.rounds, t.best_round, t.score, t.failure)
         for t in found.trials
     ]
-    assert federation.validation is not None
     return AutoSummary(
         method=candidate.method,
         model=candidate.model,
@@ -50,11 +49,7 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         temperature=found.temperature,
         trials=tuple(trials),
         sites=tuple(_site(name, choice) for name, choice in zip(federation.sites, found.sites, strict=True)),
-        gain=gain_of(
-            held_out_difference(found, federation.validation, request.base.run.seed),
-            federation.labels.validity_name(),
-            HELD_ROWS,
-        ),
+        gain=gain_of(found.difference, federation.labels.validity_name(), HELD_ROWS),
         alone_left_out=found.alone_left_out,
         cut_short=found.cut_short,
     )
@@ -64,31 +59,6 @@ def _site(name: str, choice: SiteChoice) -> SiteMixture:
     if choice.alone is None:
         return SiteMixture(name, choice.weight)
     return SiteMixture(name, choice.weight, choice.alone.name, asdict(choice.alone), choice.validity)
-
-
-def held_out_difference(found: Found, held: HeldOut, seed: int) -> Difference | None:
-    """Compare the mixtures with the sites' own models on the rows held out."""
-    sites = []
-    for k, (federated, alone) in enumerate(zip(found.federated, found.alone, strict=False)):
-        labels = held.at(k)[1]
-        pair = (mixed(federated, alone, found.sites[k].weight), alone)
-        ours, own = (over_rows(_validity, labels.logits(one), _Rows(labels)) for one in pair)
-        sites.append((len(labels), ours, own))
-    return paired_difference(sites, seed)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Labels from which rows are taken by their numbers."""
-
-    labels: Labels
-
-    def __getitem__(self, rows: Tensor) -> Labels:
-        return self.labels.take(rows)
-
-
-def _validity(logits: Tensor, labels: Labels) -> float:
-    return labels.validity(logits).score
 
 
 def gain_of(difference: Difference | None, name: str, rows: str) -> Gain | None:
@@ -121,7 +91,7 @@ class AutoExperiment(Experiment):
             outcome,
             personal=personal,
             class_aurocs=None if areas is None else torch.stack([self.evaluator.by_class(k, ours[k]) for k in tested]),
-            labels=write_labels(folder, self._inferred(known), federation, self.evaluator),
+            labels=write_labels(folder, self._inferred(), federation, self.evaluator),
             auto=self._judged(ours, theirs),
         )
 
@@ -146,18 +116,24 @@ class AutoExperiment(Experiment):
             sites = tuple(msgspec.structs.replace(site, value=value) for site, value in pairs)
         return msgspec.structs.replace(self.record, gain=gain_of(difference, name, TEST_ROWS), sites=sites)
 
-    def _inferred(self, mixtures: list[Mixture]) -> Tensor | None:
-        """Return the labels inferred by the mixtures; for a site's own model, by one that has not seen the row."""
-        from imperfed.experiments.auto.run import own_model
-
+    def _inferred(self) -> Tensor | None:
+        """Return the labels inferred by the mixtures."""
         inferred, federation = self.engine.inferred_labels(), self.data.federation
         if inferred is None:
             return None
-        inferred = inferred.clone()
-        for k, (a, b) in enumerate(pairwise(federation.starts)):
-            weight, site = mixtures[k].weight, self.record.sites[k]
-            if weight < 1 and federation.labels.inferable:
-                x, labels = site_rows(federation, k)
-                own = cross_fitted(own_model(site.alone, site.settings), x, labels, self.config.run.seed)
-                inferred[a:b] = mixed(inferred[a:b], labels.consistent(own), weight)
+        parts = [
+            mixed_labels(inferred[a:b], self.record.sites[k], *site_rows(federation, k), self.config.run.seed)
+            for k, (a, b) in enumerate(pairwise(federation.starts))
+        ]
+        return torch.cat(parts)
+
+
+def mixed_labels(inferred: Tensor, site: SiteMixture, x: Tensor, labels: Labels, seed: int) -> Tensor:
+    """Return the labels that a site's mixture infers for the site's rows; `inferred`: by the federated model.
+
+    The part of its own model is by one that has not seen the row.
+    """
+    if site.weight == 1 or not labels.inferable:
         return inferred
+    own = cross_fitted(own_model(site.alone, site.settings), x, labels, seed)
+    return mixed(inferred, labels.consistent(own), site.weight)

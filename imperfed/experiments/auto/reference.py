@@ -6,6 +6,7 @@ from contextlib import closing
 
 from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import hold_out
+from imperfed.data.sparse import width
 from imperfed.engine.backends.task_pool import cores, make_pool
 from imperfed.evaluation.evaluator import Scores
 from imperfed.experiments.auto.alone_search import AloneContext, choose_alone, fit_sites, left_out
@@ -26,7 +27,7 @@ def alone_scores(config: Config, data: FederatedData) -> dict[int, Scores] | str
     """
     at_sites, _ = as_trained(config, data)
     federation, evaluator = at_sites.federation, make_evaluator(config, at_sites)
-    if reason := left_out(federation):
+    if reason := left_out(federation, width(federation.x)):
         return reason
     if not evaluator.sites:
         return "sites have no test rows of their own"

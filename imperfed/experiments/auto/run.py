@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from imperfed.alone import AloneModel, alone_models
 from imperfed.core.errors import UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
@@ -19,10 +18,12 @@ from imperfed.data.held_out import hold_out
 from imperfed.data.partitions.base import RowPartition
 from imperfed.engine.backends.task_pool import cores, make_pool
 from imperfed.experiments import experiment
-from imperfed.experiments.auto.alone_search import AloneContext, fit_sites
+from imperfed.experiments.auto.alone_search import AloneContext, fit_sites, own_model
+from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.auto.outcome import AutoExperiment, record_of
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
-from imperfed.experiments.auto.search import Search
+from imperfed.experiments.auto.search import Found, Search
+from imperfed.experiments.auto.search_sites import SitesHere
 from imperfed.experiments.config import AUTO, Config, resolve
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import InMemory, Interrupted, Watch
@@ -75,10 +76,15 @@ def start_any(
     request = AutoRequest.of(file, words, objects)
     if request is not None:
         return start(request, out, watch, *load(request.base))
+    config = settings_of(file, words, objects)
+    return experiment.start(config, out, watch, *load(config))
+
+
+def settings_of(file: Mapping[str, Any] | None, words: Mapping[str, Any], objects: Objects = NO_OBJECTS) -> Config:
+    """Return the settings of a run that names its method."""
     if "budget" in words or "auto.budget" in words:
         raise UsageError("budget bounds the search of auto, but this run names its method; leave it out")
-    config = resolve(file, words, objects)
-    return experiment.start(config, out, watch, *load(config))
+    return resolve(file, words, objects)
 
 
 def resume(
@@ -99,13 +105,20 @@ def resume(
         watch.prepare(config)
     if (folder.path / TRIALS).exists():
         return run_chosen(folder, watch, data or experiment.load_data(config), objects)
-    request = AutoRequest.read(parse(folder.path / REQUEST, json.loads, "start a new run"), objects)
+    request = read_request(folder, objects)
+    assert request is not None
     if track:
         request = request.tracked_by(track)
         folder.write(REQUEST, json.dumps(request.plain(), indent=2))
     data = data or experiment.load_data(request.base)
     experiment.refuse_other_rows(folder, data.federation)
     return search_and_run(folder, request, watch, data)
+
+
+def read_request(folder: RunFolder, objects: Objects = NO_OBJECTS) -> AutoRequest | None:
+    """Return what `auto` was asked for in a run's folder; None if the run is of a method."""
+    path = folder.path / REQUEST
+    return AutoRequest.read(parse(path, json.loads, "start a new run"), objects) if path.exists() else None
 
 
 def refuse_unsearchable(base: Config) -> None:
@@ -124,11 +137,11 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
     share = base.split.validation or HELD_OUT
     held = at_sites if at_sites.federation.validation else hold_out(at_sites, share, base.run.data_seed)
     watch.begin(replace(base, run=replace(base.run, method=AUTO)), held, 0)
-    try:
-        found = Search(request, held, watch.search, watch.stop).go()
-    except Interrupted:
-        folder.log("interrupted in the search")
-        raise Interrupted(f"interrupted in the search; begin it again with: imperfed resume {folder.path}") from None
+
+    def sites(candidates: Sequence[Candidate]) -> SitesHere:
+        return SitesHere(held, candidates, base)
+
+    found = search(folder, Search(request, held, sites, watch.search, watch.stop))
     record = record_of(found, request, held, share)
     kinds = [own_model(site.alone, site.settings) for site in record.sites if site.alone]
     if kinds:
@@ -137,18 +150,36 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
             models = fit_sites(pool, kinds)
         for site, model in zip(record.sites, models, strict=True):
             save_mixture(folder, site.site, Mixture(model, site.weight, record.temperature))
-    chosen = found.candidate.config
+    keep_choice(folder, record, found.candidate.config)
+    return run_chosen(folder, watch, data, request.objects)
+
+
+def search(folder: RunFolder, searching: Search) -> Found:
+    """Search; if that is interrupted, say how to begin again."""
+    try:
+        return searching.go()
+    except Interrupted:
+        folder.log("interrupted in the search")
+        raise Interrupted(f"interrupted in the search; begin it again with: imperfed resume {folder.path}") from None
+
+
+def keep_choice(folder: RunFolder, record: AutoSummary, chosen: Config) -> None:
+    """Write what a search found, and the settings of the run that follows: on all rows, up to the best round."""
     config = replace(
         chosen,
         split=replace(chosen.split, validation=0.0),
-        rounds=replace(chosen.rounds, rounds=found.rounds, patience=0),
+        rounds=replace(chosen.rounds, rounds=record.rounds, patience=0),
     )
     folder.write("config.toml", experiment.anywhere(config).toml())
     folder.write("env.json", json.dumps(folder.environment() | environment(config), indent=2))  # now with its plug-ins
     folder.write(TRIALS, json.dumps(msgspec.to_builtins(record), indent=2, allow_nan=False))
     for line in search_lines(record):
         folder.log(line)
-    return run_chosen(folder, watch, data, request.objects)
+
+
+def read_choice(folder: RunFolder) -> AutoSummary:
+    """Return what a search found."""
+    return parse(folder.path / TRIALS, lambda text: msgspec.json.decode(text, type=AutoSummary), "delete it")
 
 
 def search_lines(record: AutoSummary) -> list[str]:
@@ -165,15 +196,9 @@ def search_lines(record: AutoSummary) -> list[str]:
     return lines
 
 
-def own_model(family: str, settings: dict[str, Any]) -> AloneModel:
-    """Return a family with its settings."""
-    return alone_models()[family](**settings)
-
-
 def run_chosen(folder: RunFolder, watch: Watch, data: FederatedData, objects: Objects) -> Summary:
     """Run what the search has chosen on all rows, from its last checkpoint if there is one."""
-    record = parse(folder.path / TRIALS, lambda text: msgspec.json.decode(text, type=AutoSummary), "delete it")
-    config = folder.config(objects)
+    record, config = read_choice(folder), folder.config(objects)
     with folder.naming_missing_plugins(objects), closing(AutoExperiment(config, data, record)) as running:
         experiment.refuse_other_rows(folder, running.data.federation)
         if folder.checkpoint.exists():

@@ -4,41 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
-from imperfed.alone import AloneModel
 from imperfed.core.errors import ImperfedError
 from imperfed.data.federate import FederatedData
-from imperfed.engine.backends.task_pool import InlinePool, Task, TaskPool, cores, make_pool
+from imperfed.data.sparse import width
 from imperfed.engine.failures import Failure
+from imperfed.evaluation.paired import Difference
 from imperfed.experiments.auto import trials
-from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, choose_alone, left_out
+from imperfed.experiments.auto.alone_search import families, left_out
 from imperfed.experiments.auto.combinations import Candidate, candidates
 from imperfed.experiments.auto.halving import halve
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.auto.site_choice import WEIGHTS, choose, mixture_table, temperature
+from imperfed.experiments.auto.search_sites import SearchSites, SiteChoice
+from imperfed.experiments.auto.site_choice import common_option, temperature
 from imperfed.experiments.auto.trials import Progress, TrialRecord
 from imperfed.experiments.auto.work import RUNGS, SearchPlan, plan
-from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import Interrupted
 
 TRAINING = 0.7
 """The share of a search, roughly, that trials take; models alone take the rest."""
 EMERGENCY = 4.0
 """A search that takes so many times its budget is cut short, which is recorded: its choice is then not repeatable."""
-
-
-@dataclass(frozen=True)
-class SiteChoice:
-    """What one site does: its own model, and the weight of the federated one beside it."""
-
-    alone: AloneModel | None
-    """None: sites fit no models alone here."""
-    weight: float
-    validity: float | None
-    """The score of its own model on the rows that it holds out."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +47,8 @@ class Found:
     candidate: Candidate
     temperature: float
     """What the logits of its models are divided by before they are mixed."""
-    federated: tuple[Tensor, ...] = ()
-    """The calibrated probabilities of the chosen trial's models for each site's rows held out."""
-    alone: tuple[Tensor, ...] = ()
-    """The probabilities of each site's own model for them."""
-
-
-@dataclass(frozen=True)
-class SearchContext(AloneContext):
-    """What the processes of a search see."""
-
-    candidates: Sequence[Candidate]
-
-
-def _advance(context: SearchContext, number: int, progress: Progress, rounds: int, last: bool) -> Progress:
-    return trials.advance(context.candidates[number], context.held, progress, rounds, last)
+    difference: Difference | None
+    """Between the mixtures and the sites' own models, on the rows held out."""
 
 
 @dataclass
@@ -82,45 +57,37 @@ class Search:
 
     request: AutoRequest
     held: FederatedData
+    """The data with rows held out; they may be elsewhere."""
+    make_sites: Callable[[Sequence[Candidate]], SearchSites]
     tell: Callable[[str, float], None]
     """Shows what is being done, and the share of the work that is done."""
     stop: Callable[[], bool]
+    emergency: float = EMERGENCY
     done: dict[int, Progress] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     cut_short: bool = False
 
     def go(self) -> Found:
         """Search, and return what was found."""
-        federation, base = self.held.federation, self.request.base
+        base = self.request.base
         self.began = time.perf_counter()
         self.candidates = candidates(self.request, self.held)
         limit = base.rounds.rounds if "rounds.rounds" in self.request.fixed else RUNGS[-1]
-        self.plan = plan(self.candidates, federation, self.request.budget, limit)
+        self.plan = plan(self.candidates, self.held.federation, self.request.budget, limit)
         self.finished, self.work = 0.0, self.plan.seconds
-        context = SearchContext(self.held, base.run.seed, self.candidates)
-        on_cpu = Hardware.of(base.run).device.type == "cpu"
-        workers = base.rounds.workers or cores()
-        import sklearn.ensemble  # noqa: F401 (here, before the processes are forked, rather than in each of them)
-
-        self.pool: TaskPool = make_pool(context, workers) if on_cpu else InlinePool(context)
-        try:
+        self.sites = self.make_sites(self.candidates)
+        with closing(self.sites):
             order = halve(self.plan.trials, self.plan.rungs, self.advance)
             if not order:
                 raise ImperfedError(f"auto: every trial failed; the first one: {next(iter(self.failed.values()))}")
-            reason = left_out(federation)
-            alone = [] if reason else choose_alone(self.pool, federation, self.request.budget, self.fitted)
-        finally:
-            self.pool.close()
-        return self.found(order[0], alone, reason)
+            return self.found(order[0])
 
     def advance(self, alive: Sequence[int], rounds: int, last: bool) -> Mapping[int, float]:
         """Train trials up to a round and return their scores."""
         if self.late():
             return {t: self.done[t].score for t in alive}
-        tasks: list[Task] = [(_advance, (t, self.done.get(t, Progress()), rounds, last)) for t in alive]
         scores = {}
-        for place, result in self.pool.run(tasks):
-            number = alive[place]
+        for number, result in self.sites.advance(alive, self.done, rounds, last):
             if isinstance(result, Failure):
                 self.failed[number] = result.reason
             else:
@@ -131,7 +98,7 @@ class Search:
 
     def late(self) -> bool:
         """Stop if asked to; note if the emergency limit is passed."""
-        limit = EMERGENCY * 60 * self.request.budget
+        limit = self.emergency * 60 * self.request.budget
         self.cut_short = self.cut_short or (bool(self.done) and time.perf_counter() - self.began > limit)
         return self.cut_short
 
@@ -154,31 +121,27 @@ class Search:
         if self.stop():
             raise Interrupted("interrupted in the search")
 
-    def found(self, best: int, alone: Sequence[OwnModel], reason: str) -> Found:
+    def found(self, best: int) -> Found:
         """Return the outcome: the best trial, and for each site its own model and the weight of the mixture."""
-        candidate, progress, federation = self.candidates[best], self.done[best], self.held.federation
-        held = federation.validation
-        assert held is not None
-        logits = trials.held_out_logits(candidate, self.held, progress)
-        pairs = [(one, held.at(k)[1]) for k, one in enumerate(logits)]
-        heat = temperature(pairs)
-        federated = tuple(labels.probabilities(one / heat) for one, labels in pairs)
-        sites = tuple(SiteChoice(None, 1.0, None) for _ in federation.sites)
-        if alone:
-            tables = [mixture_table(held.at(k)[1], federated[k], own.probability) for k, own in enumerate(alone)]
-            options = zip(choose(tables), alone, strict=True)
-            sites = tuple(SiteChoice(own.kind, WEIGHTS[option], own.score) for option, own in options)
+        federation, progress = self.held.federation, self.done[best]
+        heat = temperature(self.sites.calibrate(best, progress))
+        choices, difference = [SiteChoice(None, 1.0, None) for _ in federation.sites], None
+        reason = left_out(federation, width(federation.x) or self.request.base.model.features)
+        if not reason:
+            kinds = families(federation, self.request.budget)
+            family = common_option(self.sites.fit_alone(kinds, self.fitted))
+            weight = common_option(self.sites.mix(family, heat))
+            choices, difference = self.sites.settle(weight)
         return Found(
             self.plan,
             len(self.candidates),
             tuple(trials.records(self.candidates, self.done, self.failed)),
             best,
             progress.best or progress.round,
-            sites,
+            tuple(choices),
             reason,
             self.cut_short,
-            candidate,
+            self.candidates[best],
             heat,
-            federated,
-            tuple(own.probability for own in alone),
+            difference,
         )

@@ -21,18 +21,18 @@ FEWEST_ROWS = 10
 """Rows below which a site's own standard error is itself mostly noise, so that it keeps the common choice."""
 ERRORS = 1.0
 """Standard errors by which a site's own rows must prefer another choice."""
-
-
 TEMPERATURES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
 """What logits of the federated model may be divided by before they are mixed: networks are too sure, or not enough."""
 
 
-def temperature(held: Sequence[tuple[Tensor, Labels]]) -> float:
-    """Return the temperature of the federated model: the best over all rows held out (logits, labels)."""
-    fits = [
-        sum(float(labels.log_likelihood(labels.probabilities(logits / t)).sum()) for logits, labels in held)
-        for t in TEMPERATURES
-    ]
+def temperature_table(labels: Labels, logits: Tensor) -> Tensor:
+    """Return the log-likelihood of each row's label at every temperature, [rows, temperatures]."""
+    return torch.stack([labels.log_likelihood(labels.probabilities(logits / t)) for t in TEMPERATURES], 1)
+
+
+def temperature(sums: Sequence[Tensor]) -> float:
+    """Return the temperature of the federated model that fits all rows held out best, from every site's sums."""
+    fits = added(sums).tolist()
     return TEMPERATURES[fits.index(max(fits))]
 
 
@@ -41,21 +41,29 @@ def mixed(federated: Tensor, alone: Tensor, weight: float) -> Tensor:
     return weight * federated + (1 - weight) * alone
 
 
-def choose(tables: Sequence[Tensor]) -> list[int]:
-    """Return each site's option; `tables`: one per site, [rows, options], the log-likelihood of each row's label.
+def sums_of(table: Tensor) -> Tensor:
+    """Return the log-likelihood of all labels of a site under every option, float64 [options]; `table`: by row.
 
-    The common option has the highest mean over all rows; ties go to the last one.
+    It is all that the choice for all sites needs to know of a site.
     """
-    options = tables[0].shape[1]
-    rows = torch.cat(list(tables))
-    if not len(rows):
-        return [options - 1] * len(tables)
-    common = _last_best(rows.sum(0))
-    return [_own(table, common) for table in tables]
+    return table.double().sum(0)
 
 
-def _own(table: Tensor, common: int) -> int:
-    """Return the option of one site: the common one, unless its rows prefer another one clearly."""
+def added(sums: Sequence[Tensor]) -> Tensor:
+    """Add up the sums of all sites, in their order: the result does not depend on where they were computed."""
+    return torch.stack(list(sums)).sum(0)
+
+
+def common_option(sums: Sequence[Tensor]) -> int:
+    """Return the option that is best over the rows of all sites, from every site's sums; ties go to the last one."""
+    return _last_best(added(sums))
+
+
+def own_option(table: Tensor, common: int) -> int:
+    """Return the option of one site: the common one, unless its rows prefer another one clearly.
+
+    `table`: the log-likelihood of each row's label under every option, [rows, options].
+    """
     if len(table) < FEWEST_ROWS:
         return common
     gain = (table - table[:, common : common + 1]).double()

@@ -15,11 +15,12 @@ from imperfed.core.labels.validity import UNKNOWN, Validity
 from imperfed.core.network import Net
 from imperfed.data.federate import FederatedData
 from imperfed.engine.backends.task_pool import portable
-from imperfed.engine.engine import Engine
+from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.population import Scores
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import logits_of
 from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import choose_objective, make_network, shape_of
 
@@ -62,14 +63,20 @@ class Progress:
     seconds: float = 0.0
 
 
-def make_engine(candidate: Candidate, data: FederatedData, rounds: int, patience: int) -> Engine:
-    """Return the engine of a trial, which holds its rows out and computes in this process or on its GPU."""
-    config = candidate.config
+def trial_config(config: Config, rounds: int, patience: int) -> Config:
+    """Return the settings of a trial up to a round; it is judged after each one, and computes in one process."""
+    return replace(config, rounds=replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1))
+
+
+def make_engine(config: Config, data: FederatedData, make_backend: MakeBackend | None = None) -> Engine:
+    """Return the engine of a trial, which holds its rows out and computes in this process or on its GPU.
+
+    `make_backend`: where the sites are elsewhere.
+    """
     hardware = Hardware.of(config.run)
     hardware.prepare()
     network = make_network(config, *shape_of(data.federation))
     network.halved = hardware.precision == "bf16"
-    settings = replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1)
     return Engine(
         config.method,
         choose_objective(config, data),
@@ -77,10 +84,10 @@ def make_engine(candidate: Candidate, data: FederatedData, rounds: int, patience
         data.federation,
         NoTests(),
         config.local,
-        settings,
+        config.rounds,
         config.run.seed,
         config.defence,
-        hardware.make_backend,
+        make_backend or hardware.make_backend,
         hardware.device,
     )
 
@@ -101,8 +108,13 @@ def restore(engine: Engine, progress: Progress) -> None:
 
 def advance(candidate: Candidate, data: FederatedData, progress: Progress, rounds: int, last: bool) -> Progress:
     """Train a trial up to this round, in the last rung until it gets no better."""
+    config = trial_config(candidate.config, rounds, PATIENCE if last else 0)
+    return train(make_engine(config, data), progress)
+
+
+def train(engine: Engine, progress: Progress) -> Progress:
+    """Train a trial from where it stopped to the last round of its engine, which is then closed."""
     began = time.perf_counter()
-    engine = make_engine(candidate, data, rounds, PATIENCE if last else 0)
     try:
         restore(engine, progress)
         engine.run(_ignore, lambda: False, None)
@@ -128,8 +140,9 @@ def _ignore(report: RoundReport) -> None:
 
 def held_out_logits(candidate: Candidate, data: FederatedData, progress: Progress) -> list[Tensor]:
     """Return the logits of every site's model of the best round for the rows that the site holds out."""
-    engine, held = make_engine(candidate, data, progress.round, 0), data.federation.validation
+    held = data.federation.validation
     assert held is not None
+    engine = make_engine(trial_config(candidate.config, progress.round, 0), data)
     try:
         restore(engine, progress)
         engine.return_to_best()

@@ -73,7 +73,8 @@ def seconds_per_round(candidate: Candidate, federation: Federation) -> float:
     """Return the work of one round at all sites."""
     config = candidate.config
     network = config.method.build(make_network(config, *shape_of(federation)))
-    per_row = 3 * products(network, federation.x[:1]) / PRODUCTS
+    one_row = torch.zeros(1, *federation.x.shape[1:], dtype=federation.x.dtype)  # the rows may be elsewhere
+    per_row = 3 * products(network, one_row) / PRODUCTS
     steps = sum(config.local.steps_of(n) for n in federation.sizes())
     return steps * (STEP + config.local.batch * per_row)
 

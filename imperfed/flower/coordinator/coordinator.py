@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-import torch
 from flwr.serverapp import Grid
 
 from imperfed.core.atomic import append_lines
-from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError
+from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import ServerFiles, SiteInfo
-from imperfed.engine.engine import questions
+from imperfed.data.site_files import ServerFiles
+from imperfed.engine.engine import MakeBackend, questions
 from imperfed.engine.population import Population
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
 from imperfed.experiments.plugins import refuse_what_stays_here
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
+from imperfed.flower.coordinator.gathered_sites import GatheredSites
 from imperfed.flower.coordinator.remote_repair import repair_at_sites
+from imperfed.flower.messages.ending import ending_words
+from imperfed.flower.messages.payload import Word
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.site_info import read_site_infos, write_site_infos
 from imperfed.flower.messages.transport import Timeouts, Transport
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
+MakeExperiment = Callable[[Config, FederatedData, MakeBackend], Experiment]
 MESSAGE_LOG = "messages.txt"
 """The file in a run's folder that says which sites were asked, which answered, and how long it took."""
 
@@ -48,34 +51,43 @@ class Coordinator:
     timeouts: Timeouts = field(default_factory=Timeouts)
 
     def __post_init__(self) -> None:
-        if self.config.method.pools_data:
-            raise UsageError(f"{self.config.run.method} brings all rows to one place, but real sites keep theirs")
-        if self.config.attack is not None and self.declaration:
-            raise UsageError("attacks are simulated on named datasets; no real site is asked to attack")
-        refuse_what_stays_here(self.config, "every real site imports the parts of its run")
-        if self.config.run.device == "cuda":
-            raise UsageError("real sites compute on the CPU; set device to auto or cpu")
-        self.config = replace(self.config, run=replace(self.config.run, device="cpu"))
+        self.config = self.accept(self.config)
         greeting = RunInfo("", self.config.toml(), self.declaration, 0, Scale.none(), {})
         self.transport = Transport(self.grid, tuple(self.sites), greeting, self.timeouts, self.say)
+
+    def accept(self, config: Config) -> Config:
+        """Return settings as real sites follow them; refuse those that they cannot follow."""
+        if config.method.pools_data:
+            raise UsageError(f"{config.run.method} brings all rows to one place, but real sites keep theirs")
+        if config.attack is not None and self.declaration:
+            raise UsageError("attacks are simulated on named datasets; no real site is asked to attack")
+        refuse_what_stays_here(config, "every real site imports the parts of its run")
+        if config.run.device == "cuda":
+            raise UsageError("real sites compute on the CPU; set device to auto or cpu")
+        return replace(config, run=replace(config.run, device="cpu"))
 
     def run(self, watch: Watch) -> Summary:
         """Train to the end, from the last checkpoint if there is one, and write the results."""
         watch.prepare(self.config)
-        try:
-            with closing(self.experiment()) as experiment:
-                summary = experiment.go(self.folder, watch)
-                for k, why in self.backend.leave(summary.validation).items():
-                    self.folder.log(f"{self.sites[k]} did not write its own report: {why}")
-        finally:
-            self.count()
+        with self.counted(), closing(self.experiment()) as experiment:
+            return self.conduct(experiment, watch, lambda k: {})
+
+    def conduct(self, experiment: Experiment, watch: Watch, words: Callable[[int], dict[str, Word]]) -> Summary:
+        """Train to the end, write the results, and let each site write its own; `words`: what else it is told."""
+        summary = experiment.go(self.folder, watch)
+        ending = ending_words(summary.validation)
+        for k, why in self.backend.leave(lambda k: ending | words(k)).items():
+            self.folder.log(f"{self.sites[k]} did not write its own report: {why}")
         return summary
 
     def experiment(self) -> Experiment:
         """Return the run, as soon as every site is connected; its sites answer by message."""
-        infos = self.gather()
-        scale = self.central.scale(infos)
-        run_infos = self.run_infos(infos, scale)
+        return self.begin(self.gather(), Experiment)
+
+    def begin(self, sites: GatheredSites, make: MakeExperiment) -> Experiment:
+        """Return the run with these sites, at its last checkpoint if there is one."""
+        self.config = sites.fitting(self.config)
+        run_infos = sites.told(self.config)
         # A site or the coordinator may be killed at any time: no more than one round is ever lost.
         config = replace(self.config, rounds=replace(self.config.rounds, checkpoint_every=1))
 
@@ -83,17 +95,17 @@ class Coordinator:
             self.backend = FlowerBackend(self.transport, run_infos, population, on_duty)
             return self.backend
 
-        data = self.central.data(infos, scale)
+        data = sites.data()
         if config.repair is not None:
             data = repair_at_sites(config.repair, data, self.transport, run_infos, wanted_labels(config))
-        experiment = Experiment(config, data, make_backend)
+        experiment = make(config, data, make_backend)
         if self.folder.checkpoint.exists():
             experiment.engine.state.restore(self.folder.checkpoint)
             self.folder.forget_from(experiment.engine.state.round)
             self.folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment
 
-    def gather(self) -> list[SiteInfo]:
+    def gather(self) -> GatheredSites:
         """Return what the sites reported when the run began, so that a resumed run has the same scale and sizes."""
         kept_in = self.folder.checkpoint.parent
         self.transport.infos = read_site_infos(kept_in)
@@ -104,7 +116,15 @@ class Coordinator:
         infos = self.transport.gather(None if all_needed else quorum)
         if not begun:
             write_site_infos(kept_in, infos)
-        return infos
+        return GatheredSites(self.transport, self.central, tuple(infos), self.folder.path.name, self.declaration)
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Count the bytes to and from every site at the end, however it comes."""
+        try:
+            yield
+        finally:
+            self.count()
 
     def count(self) -> None:
         """Write `traffic.json`: bytes to and from every site, over all processes that took part in the run."""
@@ -118,17 +138,3 @@ class Coordinator:
     def say(self, line: str) -> None:
         """Add a line to `messages.txt`."""
         append_lines(self.folder.path / MESSAGE_LOG, [f"{datetime.now().isoformat(timespec='seconds')} {line}"])
-
-    def run_infos(self, infos: Sequence[SiteInfo], scale: Scale) -> list[RunInfo]:
-        """Return what each site is told about the run, which every message repeats."""
-        features = self.config.model.features or max(info.features for info in infos)
-        self.config = replace(self.config, model=replace(self.config.model, features=features))
-        annotated = anybody(infos)
-        settings, run = self.config.toml(), self.folder.path.name
-        return [RunInfo(run, settings, self.declaration, k, scale, annotated) for k in range(len(infos))]
-
-
-def anybody(infos: Sequence[SiteInfo]) -> Tree:
-    """Return which classes any site annotates, where labels may be missing."""
-    known = [info.annotated["classes"] for info in infos if info.annotated]
-    return {"classes": torch.stack(known).any(0)} if known else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -18,12 +18,10 @@ from imperfed.engine.population import Population, Scores
 from imperfed.engine.seeds import on_duty_in
 from imperfed.engine.site import OPENING
 from imperfed.engine.validate import REFUSED, check_answer
-from imperfed.flower.messages.ending import ending_words
 from imperfed.flower.messages.payload import NO_EXCHANGE, Payload, RefusedError, Word, scores_of, validity_of
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.transport import Transport
 from imperfed.flower.site.store import FIRST
-from imperfed.results.summary import ValidationSummary
 
 ANSWERED = "answered"
 """In the coordinator's checkpoint: the exchange of each site's last accepted answer, [K, 2]."""
@@ -93,18 +91,21 @@ class FlowerBackend:
     def close(self) -> None:
         """Do nothing: a run does not shut down its sites."""
 
-    def leave(self, ending: ValidationSummary | None) -> dict[int, str]:
+    def leave(self, words: Callable[[int], dict[str, Word]]) -> dict[int, str]:
         """Send every site its final model, for its own report; return why some could not write one.
 
-        `ending`: which round the model is from, where the sites hold rows out.
+        `words`: what else a site is told, by its number.
         """
+        replies = self.transport.send("query.leave", self.with_models(words), "the end")
+        return {k: reply.reason for k, reply in replies.items() if isinstance(reply, Failure)}
+
+    def with_models(self, words: Callable[[int], dict[str, Word]]) -> dict[int, Payload]:
+        """Return a message to every site that has its present model, and says to which of its states this belongs."""
         payloads = {}
         for k, run_info in enumerate(self.run_infos):
-            words: dict[str, Word] = {"round": self.population.state.round, "from": self._answered(k)}
-            words |= ending_words(ending)
-            payloads[k] = run_info.payload(words, {"model": self._model(k)})
-        replies = self.transport.send("query.leave", payloads, "the end")
-        return {k: reply.reason for k, reply in replies.items() if isinstance(reply, Failure)}
+            own: dict[str, Word] = {"round": self.population.state.round, "from": self._answered(k)}
+            payloads[k] = run_info.payload(own | words(k), {"model": self._model(k)})
+        return payloads
 
     # -- messages -------------------------------------------------------------------------------------------------
 
@@ -115,7 +116,7 @@ class FlowerBackend:
         self._turn(round)
         payloads = {k: self._payload(k, round, 0 if k in duty else NO_EXCHANGE, evaluate=True) for k in range(K)}
         about = f"round {round + 1}" if duty else "the end"
-        replies = self.transport.send("train" if duty else "evaluate", payloads, about)
+        replies = self.transport.send("train" if duty else "evaluate", payloads, self.run_infos[0].about(about))
         # A site that is away now may be back when the round begins, and is asked again then.
         self.early = {(round, 0): {k: replies[k] for k in duty if not isinstance(replies[k], Away)}}
         metrics, self.validity = {}, {}
@@ -142,7 +143,8 @@ class FlowerBackend:
         payloads = {k: self._payload(k, round, number) for k in sites if k not in answers}
         trains = isinstance(self.population.spec.exchange(round, number), Train)
         about = "before round 1" if round == OPENING else f"round {round + 1}"
-        return answers | self.transport.send("train" if trains else "query.answer", payloads, about)
+        kind, about = "train" if trains else "query.answer", self.run_infos[0].about(about)
+        return answers | self.transport.send(kind, payloads, about)
 
     def _payload(self, site: int, round: int, number: int, evaluate: bool = False) -> Payload:
         words: dict[str, Word] = {

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.data.files.declaration import Declaration, parse, read_declaration
 from imperfed.data.files.rules import name_trouble
-from imperfed.experiments.config import Config
+from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
+from imperfed.experiments.auto.run import REQUEST, read_request, refuse_unsearchable
+from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
 from imperfed.flower.processes.child import Stopped, alone, orderly
 from imperfed.flower.processes.control import Settings
@@ -77,23 +79,40 @@ def named(declaration: Declaration, names: Sequence[str], keys: CoordinatorKeys 
     raise UsageError("the sites are not named: give --sites, or a [sites] table in the federation.toml")
 
 
-def begin(out: Path, config: Config, service: Service) -> RunFolder:
-    """Return a new run folder, or `out` itself if it already holds the same run."""
+def begin(out: Path, config: Config, service: Service, request: AutoRequest | None = None) -> RunFolder:
+    """Return a new run folder, or `out` itself if it already holds the same run.
+
+    `request`: what `auto` is asked for; `config` then has the settings before anything is chosen.
+    """
     # Refuse mistakes before anything is written.
     declaration = read_declaration(service.federation)
     service.stand().keys_of(service.sites)
     refuse(config, declaration)
     central_of(declaration)
+    if request is not None:
+        searched_settings(request)
     if (out / "serve.json").is_file():
         folder = RunFolder.open(out)
-        if folder.config() != config or Service.of(folder).sites != service.sites:
+        same = read_request(folder) == request and (request is not None or folder.config() == config)
+        if not same or Service.of(folder).sites != service.sites:
             raise UsageError(f"{out} holds a run with other settings; `imperfed resume {out}` continues it with those")
         return folder
     run = config.run
-    folder = RunFolder.create(out, config, Hardware.of(run).described())
+    folder = RunFolder.create(out, config, Hardware.of(run).described(), "" if request is None else AUTO)
+    if request is not None:
+        folder.write(REQUEST, json.dumps(request.plain(), indent=2))
     folder.write("federation.toml", declaration.toml())
     folder.write("serve.json", json.dumps(asdict(service), indent=2))
     return folder
+
+
+def searched_settings(request: AutoRequest) -> Config:
+    """Return the settings of a search before anything is chosen; its sites hold rows out."""
+    base = request.base
+    refuse_unsearchable(base)
+    if base.repair is not None:
+        raise UsageError(f"auto with real sites does not repair labels; name a method beside {base.repair.name}")
+    return replace(base, split=replace(base.split, validation=base.split.validation or HELD_OUT))
 
 
 def serve(folder: RunFolder, tell: Callable[[str], None]) -> Summary:

@@ -13,6 +13,11 @@ from imperfed.data.site_files import SiteInfo
 from imperfed.experiments.config import Config, resolve
 from imperfed.flower.messages.payload import Payload, RefusedError, Word
 
+NO_TRIAL = -1
+"""In place of a trial's number: the message is about the run itself."""
+TRIAL = "trial "
+"""How the subject of a message about a trial begins."""
+
 
 @dataclass(frozen=True)
 class RunInfo:
@@ -29,6 +34,14 @@ class RunInfo:
     scale: Scale
     annotated: Tree
     """Which classes any site annotates, where labels may be missing."""
+    trial: int = NO_TRIAL
+    """The number of the trial in the search of `auto` that the message is about."""
+    alive: tuple[int, ...] = ()
+    """In a search, the trials that may go on; a site removes the states of all others."""
+
+    def about(self, what: str) -> str:
+        """Return the subject of a message, for the logs."""
+        return what if self.trial == NO_TRIAL else f"{TRIAL}{self.trial + 1}, {what}"
 
     def config(self) -> Config:
         """Return the settings, typed."""
@@ -42,6 +55,8 @@ class RunInfo:
             "declaration": self.declaration,
             "index": self.index,
         }
+        if self.trial != NO_TRIAL:
+            own |= {"trial": self.trial, "alive": list(self.alive)}
         return Payload(own | (words or {}), {"scale": self.scale.tree(), "annotated": self.annotated} | (trees or {}))
 
     @classmethod
@@ -54,6 +69,8 @@ class RunInfo:
             payload.number("index"),
             Scale.of_tree(payload.trees.get("scale", {})),
             payload.trees.get("annotated", {}),
+            payload.number("trial") if "trial" in payload.words else NO_TRIAL,
+            tuple(map(int, payload.several("alive"))) if "trial" in payload.words else (),
         )
 
 

@@ -57,20 +57,24 @@ class Transport:
         `enough`: how many sites suffice to resume a run if the others do not reconnect within `timeouts.back`.
         """
         began, reported = time.monotonic(), [""]
-        while missing := [name for name in self.names if name not in self.nodes]:
+        while missing := self.missing():
             waited = time.monotonic() - began
             if missing != reported:
                 self.tell(f"waiting for {', '.join(missing)}")
                 reported = missing
-            if enough is not None and len(self.nodes) >= enough and waited > self.timeouts.back:
+            if enough is not None and len(self.names) - len(missing) >= enough and waited > self.timeouts.back:
                 self.tell(f"continuing without {', '.join(missing)}")
                 break
             if waited > self.timeouts.gather:
                 raise QuorumError(f"{', '.join(missing)} did not connect within {self.timeouts.gather:g} s")
             self.look()
-            if any(name not in self.nodes for name in missing):
+            if self.missing():
                 time.sleep(self.timeouts.poll)
         return [self.infos[name] for name in self.names]
+
+    def missing(self) -> list[str]:
+        """Return the sites that were not connected at the last look."""
+        return [name for name in self.names if self.nodes.get(name) not in self.online]
 
     def look(self) -> set[int]:
         """Return the nodes that are online now; ask those not yet known which site they are."""

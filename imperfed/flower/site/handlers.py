@@ -34,10 +34,12 @@ from imperfed.flower.messages.payload import (
     unpack,
     validity_words,
 )
-from imperfed.flower.messages.run_info import RunInfo, info_payload
+from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
+from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, rows_held_out
+from imperfed.flower.site.search_answers import calibrate, fit_family, mix, settle
 from imperfed.flower.site.site_results import finish
-from imperfed.flower.site.store import Key
+from imperfed.flower.site.store import key_in
 from imperfed.results.folder import RunFolder
 from imperfed.results.metrics import metrics
 
@@ -72,10 +74,13 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     round, number = payload.number("round"), payload.number("exchange")
     if round == REPAIR:
         return repair(place, run_info, number, bool(payload.number("trusted")), payload.trees.get("down", {}))
-    remote, store = open_site(place, run_info, _key(payload, "from")), place.store(run_info.run)
+    is_trial = run_info.trial != NO_TRIAL
+    place.forget_trials(run_info.run, run_info.alive)  # when the run itself begins, all of them
+    remote, store = open_site(place, run_info, key_in(payload, "from")), place.states(run_info)
     words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
-        report = measure(remote, payload.trees.get("model") or payload.trees["down"], round - 1)
+        # A search chooses by the rows held out; it never sees test rows.
+        report = measure(remote, payload.trees.get("model") or payload.trees["down"], round - 1, tests=not is_trial)
         words |= scores_words(report.personal.get(0, {})) | validity_words(report.validation)
         keep_figures(place, run_info, report, remote)
     if number != NO_EXCHANGE:
@@ -87,14 +92,17 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
             report.losses[0] = update.loss
         report.sent = {name: tuple(t.shape) for name, t in update.up.items() if t.numel()}
         keep_figures(place, run_info, report, remote)
-    store.forget_before(_key(payload, "base"), _key(payload, "best"))
+    store.forget_before(key_in(payload, "base"), key_in(payload, "best"))
     return Payload(words, trees)
 
 
-def measure(remote: RemoteSite, model: Tree, round: int) -> RoundReport:
-    """Return the figures of a model on the site's test rows and on the rows that it holds out, where there are such."""
+def measure(remote: RemoteSite, model: Tree, round: int, tests: bool = True) -> RoundReport:
+    """Return the figures of a model on the rows that the site holds out and on its test rows, where there are such.
+
+    `tests`: whether test rows may be looked at.
+    """
     net, report = remote.load(model), RoundReport(round, (), {}, {})
-    if remote.evaluator.sites:
+    if remote.evaluator.sites and tests:
         report.personal = {0: remote.evaluator.site(0, net)}
     if (held := remote.data.federation.validation) is not None:
         report.validation = validate(net, held, 0)
@@ -141,7 +149,12 @@ def repair(place: LocalSite, run_info: RunInfo, number: int, trusted: bool, down
 
 
 def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remote: RemoteSite) -> None:
-    """Add the site's own lines to its `metrics.jsonl`; if an exchange is repeated, its last lines count."""
+    """Add the site's own lines to its `metrics.jsonl`; if an exchange is repeated, its last lines count.
+
+    The rounds of a trial are not rounds of the run.
+    """
+    if run_info.trial != NO_TRIAL:
+        return
     folder, names = RunFolder(place.state / run_info.run), (place.name,)
     folder.path.mkdir(parents=True, exist_ok=True)
     lines = metrics(report, names, names, figure=remote.data.federation.labels.validity_name())
@@ -150,12 +163,7 @@ def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remot
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
     """End a run: write the site's own results."""
-    return finish(place, RunInfo.of(payload), _key(payload, "from"), payload)
-
-
-def _key(payload: Payload, name: str) -> Key:
-    round, number = payload.several(name)
-    return int(round), int(number)
+    return finish(place, RunInfo.of(payload), key_in(payload, "from"), payload)
 
 
 HANDLERS: dict[str, Handler] = {
@@ -163,6 +171,11 @@ HANDLERS: dict[str, Handler] = {
     "query.answer": answer,
     "train": answer,
     "evaluate": answer,
+    "query.calibrate": calibrate,
+    "query.alone": fit_family,
+    "query.mix": mix,
+    "query.settle": settle,
+    "query.judge": judge,
     "query.leave": leave,
 }
 

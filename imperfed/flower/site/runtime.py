@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,11 +26,13 @@ from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
 from imperfed.flower.messages.payload import RefusedError
-from imperfed.flower.messages.run_info import RunInfo
+from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo
 from imperfed.flower.site.store import Key, Store
 
 REPAIRED = "repaired"
 """The name under which a site keeps the labels decided in a repair."""
+TRIALS = "trials"
+"""The folder of a site's states in the trials of a search."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,28 @@ class LocalSite:
             raise RefusedError(f"{run!r} cannot be the name of a run")
         return Store(self.state / run)
 
+    def states(self, run_info: RunInfo) -> Store:
+        """Return where the states that a message is about are kept: a trial's are apart from those of the run."""
+        store = self.store(run_info.run)
+        return store if run_info.trial == NO_TRIAL else Store(trial_folder(store.path, run_info.trial))
+
+    def forget_trials(self, run: str, alive: tuple[int, ...] = ()) -> None:
+        """Remove the states of all trials that will not go on."""
+        everything = self.store(run).path / TRIALS
+        kept = {trial_folder(self.store(run).path, trial) for trial in alive}
+        for path in everything.glob("*") if kept else (everything,):
+            if path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
     def log(self, line: str) -> None:
         """Add a line to the site's own log."""
         self.state.mkdir(parents=True, exist_ok=True)
         append_lines(self.state / "log.txt", [line])
+
+
+def trial_folder(run: Path, trial: int) -> Path:
+    """Return the folder of one trial's states."""
+    return run / TRIALS / f"{trial:04}"
 
 
 @dataclass(frozen=True)
@@ -114,7 +135,7 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
         tree |= {f"memory/{name}": t for name, t in config.method.init_site(setup).items()}
         return tree | {f"rows/{name}": t for name, t in objective.init_rows(federation.labels).items()}
 
-    kept = place.store(run_info.run).load(start, fresh)
+    kept = place.states(run_info).load(start, fresh)
     run, rounds = config.run, config.rounds.rounds
     asked = questions(config.defence, federation.attribute)
     spec = RunSpec(config.method, objective, layout, config.local, run.seed, place.secret, rounds, asked)

@@ -14,8 +14,10 @@ from imperfed.engine.site import validate
 from imperfed.flower.messages.ending import ending_of
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
+from imperfed.flower.site.delivery import SiteDelivery
 from imperfed.flower.site.rows_cache import forget
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site
+from imperfed.flower.site.search_answers import forget_search
 from imperfed.flower.site.store import Key
 from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
@@ -40,17 +42,18 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, payload: Payload) ->
     write_repaired(folder, place, run_info, data)
     write_report(folder)
     forget(place.state)
+    forget_search(place, run_info.run)
     return Payload({"done": 1})
 
 
 def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, net: Net, payload: Payload) -> None:
     """Write the inferred labels and the summary of this site alone."""
-    evaluator = remote.evaluator
-    personal = {0: evaluator.site(0, net)} if evaluator.sites else {}
-    labels = write_labels(folder, remote.runtime.infer_labels(remote.site, net), data.federation, evaluator)
+    evaluator, delivered = remote.evaluator, SiteDelivery.of(folder, remote, net)
+    personal = {0: evaluator.site(0, delivered.predictor)} if evaluator.sites else {}
+    labels = write_labels(folder, delivered.labels(), data.federation, evaluator)
     aurocs = None
     if evaluator.annotated is not None:
-        aurocs = evaluator.by_class(0, net)[None] if evaluator.sites else None
+        aurocs = evaluator.by_class(0, delivered.predictor)[None] if evaluator.sites else None
         evaluator = replace(evaluator, annotated=evaluator.annotated[:1])  # without what is known about other sites
     outcome = RunOutcome(
         run=remote.config.run,
@@ -62,6 +65,7 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
         class_aurocs=aurocs,
         seconds=None,  # only the coordinator times the run
         validation=ending(remote, net, payload),
+        auto=delivered.record(payload),
     )
     write_summary(folder, data, evaluator, outcome)
 

@@ -16,11 +16,18 @@ from pathlib import Path
 from imperfed.core.atomic import write_durably
 from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
+from imperfed.flower.messages.payload import Payload
 
 Key = tuple[int, int]
 """A round, and the number of an exchange in it."""
 FIRST: Key = (-1, 0)
 """Before round 0. This state is not stored: it follows from the settings and the site's own rows."""
+
+
+def key_in(payload: Payload, name: str) -> Key:
+    """Return the state that a message names."""
+    round, number = payload.several(name)
+    return int(round), int(number)
 
 
 @dataclass(frozen=True)

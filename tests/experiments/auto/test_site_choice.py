@@ -5,7 +5,19 @@ from __future__ import annotations
 import torch
 
 from imperfed.core.labels import Annotated, Candidates, Exact, Positives
-from imperfed.experiments.auto.site_choice import choose, mixture_table, temperature
+from imperfed.experiments.auto.site_choice import (
+    common_option,
+    mixture_table,
+    own_option,
+    sums_of,
+    temperature,
+    temperature_table,
+)
+
+
+def choose(tables: list[torch.Tensor]) -> list[int]:
+    common = common_option([sums_of(table) for table in tables])
+    return [own_option(table, common) for table in tables]
 
 
 def table(rows: int, better: int, by: float, noise: float = 0.0) -> torch.Tensor:
@@ -37,7 +49,7 @@ def test_a_mixture_beats_two_models_that_err_in_turn():
 def test_an_overconfident_network_is_cooled():
     labels = Exact(torch.tensor([0, 1, 1, 1]), 2)
     logits = torch.tensor([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0], [0.0, 9.0]])
-    assert temperature([(logits, labels)]) > 4
+    assert temperature([sums_of(temperature_table(labels, logits))]) > 4
 
 
 def test_the_likelihood_of_every_kind():

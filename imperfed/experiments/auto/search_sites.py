@@ -1,0 +1,185 @@
+"""The sites of a search: what it asks of them, and how they answer where all of them are in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from imperfed.alone import AloneModel
+from imperfed.core.federation import HeldOut
+from imperfed.core.labels import Labels
+from imperfed.core.threads import one_thread
+from imperfed.data.federate import FederatedData
+from imperfed.engine.backends.task_pool import InlinePool, Task, TaskPool, cores, make_pool
+from imperfed.engine.failures import Failure
+from imperfed.evaluation.paired import Difference, Figure, over_rows, paired_difference
+from imperfed.experiments.auto import trials
+from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, OwnModels, fit_families
+from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.site_choice import (
+    WEIGHTS,
+    mixed,
+    mixture_table,
+    own_option,
+    sums_of,
+    temperature_table,
+)
+from imperfed.experiments.auto.trials import Progress
+from imperfed.experiments.config import Config
+from imperfed.experiments.device import Hardware
+
+Tell = Callable[[int, int], None]
+"""Is told how much is done, and of how much."""
+
+
+@dataclass(frozen=True)
+class SiteChoice:
+    """What one site does: its own model, and the weight of the federated one beside it."""
+
+    alone: AloneModel | None
+    """None: sites fit no models alone here."""
+    weight: float
+    validity: float | None
+    """The score of its own model on the rows that it holds out."""
+
+
+class SearchSites(Protocol):
+    """The sites of a search, which are asked in this order.
+
+    What is common to all sites is chosen from sums over the rows that each holds out, one tensor per site. Where a site
+    departs from it, the site decides by itself.
+    """
+
+    def advance(
+        self, alive: Sequence[int], done: Mapping[int, Progress], rounds: int, last: bool
+    ) -> Iterator[tuple[int, Progress | Failure]]:
+        """Train trials up to a round, each from where it stopped; yield how far each has come, or why it failed.
+
+        `last`: whether this is the last rung, in which a trial ends once it gets no better.
+        """
+
+    def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
+        """Return each site's sums at all temperatures of a trial's model of its best round."""
+
+    def fit_alone(self, kinds: Sequence[AloneModel], tell: Tell) -> list[Tensor]:
+        """Fit these families to each site's own rows; return each site's sums under all of them."""
+
+    def mix(self, family: int, temperature: float) -> list[Tensor]:
+        """Let each site choose its own model, given the common family; return its sums under all mixtures."""
+
+    def settle(self, weight: int) -> tuple[list[SiteChoice], Difference | None]:
+        """Let each site choose its weight, given the number of the common one; compare mixtures and own models."""
+
+    def close(self) -> None:
+        """Free what the search needed."""
+
+
+@dataclass(frozen=True)
+class SearchContext(AloneContext):
+    """What the processes of a search see."""
+
+    candidates: Sequence[Candidate]
+
+
+def _advance(context: SearchContext, number: int, progress: Progress, rounds: int, last: bool) -> Progress:
+    return trials.advance(context.candidates[number], context.held, progress, rounds, last)
+
+
+@dataclass
+class SitesHere:
+    """All sites in this process, or in worker processes beside it."""
+
+    held: FederatedData
+    candidates: Sequence[Candidate]
+    base: Config
+    logits: list[Tensor] = field(default_factory=list)
+    """Of the chosen trial's models for each site's rows held out."""
+    fitted: list[OwnModels] = field(default_factory=list)
+    own: list[OwnModel] = field(default_factory=list)
+    """The model that each site has chosen."""
+    federated: list[Tensor] = field(default_factory=list)
+    """The calibrated probabilities of the chosen trial's models."""
+
+    def __post_init__(self) -> None:
+        import sklearn.ensemble  # noqa: F401 (here, before the processes are forked, rather than in each of them)
+
+        context = SearchContext(self.held, self.base.run.seed, self.candidates)
+        on_cpu = Hardware.of(self.base.run).device.type == "cpu"
+        workers = self.base.rounds.workers or cores()
+        self.pool: TaskPool = make_pool(context, workers) if on_cpu else InlinePool(context)
+
+    @property
+    def _held(self) -> HeldOut:
+        held = self.held.federation.validation
+        assert held is not None
+        return held
+
+    def _labels(self) -> list[Labels]:
+        return [self._held.at(k)[1] for k in range(len(self.held.federation.sites))]
+
+    def advance(
+        self, alive: Sequence[int], done: Mapping[int, Progress], rounds: int, last: bool
+    ) -> Iterator[tuple[int, Progress | Failure]]:
+        tasks: list[Task] = [(_advance, (t, done.get(t, Progress()), rounds, last)) for t in alive]
+        for place, result in self.pool.run(tasks):
+            yield alive[place], result
+
+    def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
+        with one_thread():
+            self.logits = trials.held_out_logits(self.candidates[number], self.held, progress)
+            pairs = zip(self._labels(), self.logits, strict=True)
+            return [sums_of(temperature_table(labels, logits)) for labels, logits in pairs]
+
+    def fit_alone(self, kinds: Sequence[AloneModel], tell: Tell) -> list[Tensor]:
+        self.fitted = fit_families(self.pool, self.held.federation, kinds, tell)
+        return [sums_of(own.table()) for own in self.fitted]
+
+    def mix(self, family: int, temperature: float) -> list[Tensor]:
+        self.own = [fitted.models[fitted.chosen(family)] for fitted in self.fitted]
+        self.federated = [
+            labels.probabilities(logits / temperature)
+            for labels, logits in zip(self._labels(), self.logits, strict=True)
+        ]
+        return [sums_of(table) for table in self._tables()]
+
+    def _tables(self) -> list[Tensor]:
+        three = zip(self._labels(), self.federated, self.own, strict=True)
+        return [mixture_table(labels, federated, own.probability) for labels, federated, own in three]
+
+    def settle(self, weight: int) -> tuple[list[SiteChoice], Difference | None]:
+        options = [own_option(table, weight) for table in self._tables()]
+        choices = [
+            SiteChoice(own.kind, WEIGHTS[option], own.score) for own, option in zip(self.own, options, strict=True)
+        ]
+        pairs = [
+            figures_on_held_out(labels, federated, own.probability, choice.weight)
+            for labels, federated, own, choice in zip(self._labels(), self.federated, self.own, choices, strict=True)
+        ]
+        return choices, paired_difference(pairs, self.base.run.seed)
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+def figures_on_held_out(labels: Labels, federated: Tensor, alone: Tensor, weight: float) -> tuple[int, Figure, Figure]:
+    """Return how many rows a site holds out, and the figures of its mixture and of its own model over any of them."""
+    pair = (mixed(federated, alone, weight), alone)
+    ours, own = (over_rows(_validity, labels.logits(one), _Rows(labels)) for one in pair)
+    return len(labels), ours, own
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Labels from which rows are taken by their numbers."""
+
+    labels: Labels
+
+    def __getitem__(self, rows: Tensor) -> Labels:
+        return self.labels.take(rows)
+
+
+def _validity(logits: Tensor, labels: Labels) -> float:
+    return labels.validity(logits).score

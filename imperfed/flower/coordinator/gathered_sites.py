@@ -1,0 +1,67 @@
+"""The sites of a run once all of them have said what they hold: what the coordinator knows, and what each is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+
+from imperfed.core.batch import Tree
+from imperfed.data.federate import FederatedData
+from imperfed.data.scale import Scale
+from imperfed.data.site_files import ServerFiles, SiteInfo
+from imperfed.experiments.config import Config
+from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo
+from imperfed.flower.messages.transport import Transport
+
+
+@dataclass(frozen=True)
+class GatheredSites:
+    """The sites of one run; several engines may ask them, one after the other."""
+
+    transport: Transport
+    central: ServerFiles
+    """The coordinator's own data."""
+    infos: tuple[SiteInfo, ...]
+    run: str
+    """The name of the run."""
+    declaration: str
+
+    @cached_property
+    def scale(self) -> Scale:
+        """The scale of the inputs, from the sums of all sites."""
+        return self.central.scale(self.infos)
+
+    def data(self) -> FederatedData:
+        """Return the federation as the coordinator knows it: sizes and no rows."""
+        return self.central.data(self.infos, self.scale)
+
+    def with_all_rows(self) -> GatheredSites:
+        """Return the same sites, which hold no rows out any more."""
+        infos = (replace(info, rows=info.rows + info.held_out, held_out=0) for info in self.infos)
+        return replace(self, infos=tuple(infos))
+
+    @property
+    def features(self) -> int:
+        """The number of features of sparse inputs; 0 if they are not sparse."""
+        return max(info.features for info in self.infos)
+
+    def fitting(self, config: Config) -> Config:
+        """Return settings that say how many features sparse inputs have: a site may not know them all."""
+        return replace(config, model=replace(config.model, features=config.model.features or self.features))
+
+    def told(self, config: Config, trial: int = NO_TRIAL, alive: Sequence[int] = ()) -> list[RunInfo]:
+        """Return what each site is told about the run, which every message repeats; `trial`, `alive`: in a search."""
+        settings, annotated = config.toml(), anybody(self.infos)
+        return [
+            RunInfo(self.run, settings, self.declaration, k, self.scale, annotated, trial, tuple(alive))
+            for k in range(len(self.infos))
+        ]
+
+
+def anybody(infos: Sequence[SiteInfo]) -> Tree:
+    """Return which classes any site annotates, where labels may be missing."""
+    known = [info.annotated["classes"] for info in infos if info.annotated]
+    return {"classes": torch.stack(known).any(0)} if known else {}

@@ -1,0 +1,130 @@
+"""A site's answers in a search: it fits models to its own rows and keeps them; what leaves it are sums and figures.
+
+Between two messages of a search the site keeps what it has worked out in its store, as it keeps its states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import msgspec
+import torch
+from torch import Tensor
+
+from imperfed.core.errors import DataError
+from imperfed.core.federation import HeldOut
+from imperfed.core.labels import Labels
+from imperfed.engine.site import logits_of
+from imperfed.evaluation.paired import paired_difference
+from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, fit_alone, fit_and_judge, site_rows
+from imperfed.experiments.auto.search_sites import figures_on_held_out
+from imperfed.experiments.auto.site_choice import WEIGHTS, mixture_table, own_option, sums_of, temperature_table
+from imperfed.flower.messages.payload import Payload
+from imperfed.flower.messages.run_info import RunInfo
+from imperfed.flower.messages.search_figures import (
+    difference_words,
+    families_of,
+    likelihood_words,
+    score_words,
+)
+from imperfed.flower.site.runtime import LocalSite, open_site, own_data
+from imperfed.flower.site.store import Store, key_in
+from imperfed.results.folder import RunFolder
+from imperfed.results.mixture import Mixture, save_mixture
+from imperfed.results.summary import SiteMixture
+
+LOGITS, FAMILY, OWN = "search-logits", "search-family", "search-own"
+"""What a site keeps during a search: the federated model's logits, a family's probabilities, and the family chosen."""
+CHOICE = "choice.json"
+"""What the site has chosen for itself, in its folder of the run."""
+
+
+def calibrate(place: LocalSite, payload: Payload) -> Payload:
+    """Apply the model of the best trial to the rows held out; tell how likely their labels are at each temperature."""
+    run_info = RunInfo.of(payload)
+    remote = open_site(place, run_info, key_in(payload, "from"))
+    held = remote.data.federation.validation
+    assert held is not None
+    x, labels = held.at(0)
+    logits = logits_of(remote.load(payload.trees["model"]), x)
+    place.store(run_info.run).keep(LOGITS, {"logits": logits})
+    return Payload(likelihood_words(sums_of(temperature_table(labels, logits))))
+
+
+def fit_family(place: LocalSite, payload: Payload) -> Payload:
+    """Fit one family of models to the site's own rows; tell how likely it makes the labels held out."""
+    run_info = RunInfo.of(payload)
+    config, number, (kind,) = run_info.config(), payload.number("number"), families_of(payload)
+    federation = own_data(place, run_info, config).federation
+    assert federation.validation is not None
+    own = fit_and_judge(federation, 0, kind, config.run.seed)
+    score = torch.tensor([] if own.score is None else [own.score], dtype=torch.float64)
+    place.store(run_info.run).keep(f"{FAMILY}-{number:03}", {"probability": own.probability, "score": score})
+    return Payload(likelihood_words(sums_of(OwnModels([own], federation.validation.at(0)[1]).table())))
+
+
+def mix(place: LocalSite, payload: Payload) -> Payload:
+    """Choose the site's own family, given the common one; tell how likely each mixture makes the labels held out."""
+    _, store, labels = _opened(place, payload)
+    models = [_family(store, number, payload) for number in range(len(families_of(payload)))]
+    chosen = OwnModels(models, labels).chosen(payload.number("family"))
+    store.keep(OWN, {"family": torch.tensor(chosen)})
+    table = mixture_table(labels, _federated(store, labels, payload), models[chosen].probability)
+    return Payload(likelihood_words(sums_of(table)))
+
+
+def settle(place: LocalSite, payload: Payload) -> Payload:
+    """Choose the weight of the mixture, given the common one; fit the site's own model to all its rows, and keep it."""
+    run_info, store, labels = _opened(place, payload)
+    config, temperature = run_info.config(), payload.real("temperature")
+    family = int(_kept(store, OWN)["family"])
+    own, federated = _family(store, family, payload), _federated(store, labels, payload)
+    option = own_option(mixture_table(labels, federated, own.probability), payload.number("weight"))
+    weight = WEIGHTS[option]
+    difference = paired_difference([figures_on_held_out(labels, federated, own.probability, weight)], config.run.seed)
+    all_rows = own_data(place, run_info, replace(config, split=replace(config.split, validation=0.0))).federation
+    model = fit_alone(own.kind, *site_rows(all_rows, 0), config.run.seed)
+    folder = RunFolder(store.path)
+    save_mixture(folder, place.name, Mixture(model, weight, temperature))
+    choice = SiteMixture(place.name, weight, own.kind.name, asdict(own.kind), own.score)
+    folder.write(CHOICE, msgspec.json.encode(choice).decode())
+    words = {"family": family, "weight": option} | score_words("score", own.score) | difference_words(difference)
+    return Payload(words)
+
+
+def forget_search(place: LocalSite, run: str) -> None:
+    """Remove what is no longer needed once a search has ended."""
+    place.store(run).drop("search-*")
+    place.forget_trials(run)
+
+
+def read_own_choice(folder: RunFolder) -> SiteMixture | None:
+    """Return what a site has chosen in a search; None if it was not asked to."""
+    path = folder.path / CHOICE
+    return msgspec.json.decode(path.read_bytes(), type=SiteMixture) if path.exists() else None
+
+
+def _opened(place: LocalSite, payload: Payload) -> tuple[RunInfo, Store, Labels]:
+    """Return the run, the site's store and the labels that it holds out."""
+    run_info = RunInfo.of(payload)
+    held: HeldOut | None = own_data(place, run_info, run_info.config()).federation.validation
+    assert held is not None
+    return run_info, place.store(run_info.run), held.at(0)[1]
+
+
+def _family(store: Store, number: int, payload: Payload) -> OwnModel:
+    kept = _kept(store, f"{FAMILY}-{number:03}")
+    score = kept["score"].tolist()
+    return OwnModel(families_of(payload)[number], kept["probability"], score[0] if score else None)
+
+
+def _federated(store: Store, labels: Labels, payload: Payload) -> Tensor:
+    """Return the calibrated probabilities of the federated model for the rows held out."""
+    return labels.probabilities(_kept(store, LOGITS)["logits"] / payload.real("temperature"))
+
+
+def _kept(store: Store, name: str) -> dict[str, Tensor]:
+    tree = store.kept(name)
+    if tree is None:
+        raise DataError(f"{store.path}: what the site worked out earlier in this search is missing ({name})")
+    return tree
