@@ -401,6 +401,8 @@ class AutoSummary(Part, frozen=True):
     """Why sites fitted no models alone."""
     cut_short: bool = False
     """Whether an emergency limit on time ended the search, so that another run may choose otherwise."""
+    consensus: bool = False
+    """Whether trials were judged by what all of them agree on: candidate sets follow the inputs and tell too little."""
 
     @property
     def alone_only(self) -> bool:

@@ -134,7 +134,7 @@ def left_out(federation: Federation, features: int) -> str:
 
 
 def families(federation: Federation, budget: float) -> list[AloneModel]:
-    """Return the models to fit at every site: all settings of all families, or their first ones, or the cheaper ones."""
+    """Return the models to fit at every site: all settings of all families, or their first ones, or the cheapest."""
     kind, shape = type(federation.labels), tuple(federation.x.shape[1:])
     grids = [grid for family in alone_models().values() if (grid := family.grid(kind, shape))]
     every: list[AloneModel] = [setting for grid in grids for setting in grid]

@@ -52,6 +52,7 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         gain=gain_of(found.difference, federation.labels.validity_name(), HELD_ROWS),
         alone_left_out=found.alone_left_out,
         cut_short=found.cut_short,
+        consensus=found.consensus,
     )
 
 
