@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": {"core", "nn"},
     **{name: {"core", "nn"} for name in METHODS},
     "engine": {"core", "nn", "models"},
-    "alone": {"core"},
+    "alone": {"core", "algorithms", "engine", "models"},
     "data": {"core", "nn"},
     "evaluation": {"core", "data", "engine"},
     "results": {"core", "alone", "data", "engine", "evaluation", "experiments", "api"},

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.labels import Labels
 
 Real = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
@@ -38,16 +39,28 @@ class Fitted(ABC):
 
 
 @dataclass(frozen=True)
+class ModelPart:
+    """A fitted model and the classes that its columns stand for; `present`: the first column means absent."""
+
+    fitted: Fitted
+    classes: Tensor
+    present: bool
+
+
+@dataclass(frozen=True)
 class AloneModel(ABC):
     """A family of models as a practitioner would set it up. Its fields are its settings."""
 
     name: ClassVar[str]
 
     @abstractmethod
-    def fit(self, x: Real, y: Whole, weight: Real, seed: int) -> Fitted:
-        """Fit weighted examples whose classes are 0 .. k - 1, each of which occurs, with k >= 2."""
+    def fit(self, x: Tensor, labels: Labels, seed: int) -> tuple[ModelPart, ...]:
+        """Fit one site's rows, whose labels name at least one class; together the parts cover what can be said."""
 
     @classmethod
-    def grid(cls) -> tuple[Any, ...]:
-        """Return the settings among which a practitioner would choose on held-out rows."""
+    def grid(cls, kind: type[Labels], shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """Return the settings among which a practitioner would choose on held-out rows; the most usual one first.
+
+        `kind`: of the labels; `shape`: of an input.
+        """
         return (cls(),)

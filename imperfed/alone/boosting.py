@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from imperfed.alone.base import AloneModel, Fitted, Real, Whole
+from imperfed.alone.base import Fitted, Real, Whole
+from imperfed.alone.examples import ExampleModel
 from imperfed.alone.trees import BoostedTrees, joined
 
 
 @dataclass(frozen=True)
-class Boosting(AloneModel):
+class Boosting(ExampleModel):
     """Gradient boosting of scikit-learn, on histograms."""
 
     name: ClassVar[str] = "boosting"
@@ -22,7 +23,7 @@ class Boosting(AloneModel):
     leaves: int = 31
     leaf: int = 20  # fewest rows in a leaf; on small sites a twentieth of the rows
 
-    def fit(self, x: Real, y: Whole, weight: Real, seed: int) -> Fitted:
+    def fit_examples(self, x: Real, y: Whole, weight: Real, seed: int) -> Fitted:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         model = HistGradientBoostingClassifier(

@@ -8,12 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from imperfed.alone.base import AloneModel, Fitted, Real, Whole
+from imperfed.alone.base import Fitted, Real, Whole
+from imperfed.alone.examples import ExampleModel
 from imperfed.alone.trees import AveragedTrees, joined
+from imperfed.core.labels import Labels
 
 
 @dataclass(frozen=True)
-class Forest(AloneModel):
+class Forest(ExampleModel):
     """A random forest of scikit-learn."""
 
     name: ClassVar[str] = "forest"
@@ -21,10 +23,10 @@ class Forest(AloneModel):
     leaf: int = 1  # fewest rows in a leaf
 
     @classmethod
-    def grid(cls) -> tuple[Any, ...]:
+    def grid(cls, kind: type[Labels], shape: tuple[int, ...]) -> tuple[Any, ...]:
         return (cls(leaf=1), cls(leaf=5))
 
-    def fit(self, x: Real, y: Whole, weight: Real, seed: int) -> Fitted:
+    def fit_examples(self, x: Real, y: Whole, weight: Real, seed: int) -> Fitted:
         from sklearn.ensemble import RandomForestClassifier
 
         model = RandomForestClassifier(self.trees, min_samples_leaf=self.leaf, random_state=seed)

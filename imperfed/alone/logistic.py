@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from imperfed.alone.base import AloneModel, Fitted, Real, Whole
+from imperfed.alone.base import Fitted, Real, Whole
+from imperfed.alone.examples import ExampleModel
+from imperfed.core.labels import Labels
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Linear(Fitted):
 
 
 @dataclass(frozen=True)
-class Logistic(AloneModel):
+class Logistic(ExampleModel):
     """Multinomial logistic regression with an L2 penalty, on inputs of mean 0 and deviation 1."""
 
     name: ClassVar[str] = "logistic"
@@ -33,10 +35,10 @@ class Logistic(AloneModel):
     steps: int = 300
 
     @classmethod
-    def grid(cls) -> tuple[Any, ...]:
+    def grid(cls, kind: type[Labels], shape: tuple[int, ...]) -> tuple[Any, ...]:
         return (cls(0.1), cls(1.0), cls(10.0))
 
-    def fit(self, x: Real, y: Whole, weight: Real, seed: int) -> Fitted:
+    def fit_examples(self, x: Real, y: Whole, weight: Real, seed: int) -> Fitted:
         from sklearn.linear_model import LogisticRegression
 
         mean = np.average(x, axis=0, weights=weight)

@@ -28,6 +28,11 @@ def text(auto: AutoSummary) -> str:
     ]
     if auto.alone_left_out:
         parts.append(f"Sites fitted no models alone: {auto.alone_left_out}.")
+    if auto.consensus:
+        parts.append(
+            "Most trials stayed inside most candidate sets and yet contradicted one another, so they were judged by "
+            "what all of them agree on rather than by the sets."
+        )
     if auto.cut_short:
         parts.append("The search took far too long and was cut short: another run may choose otherwise.")
     return " ".join(parts)

@@ -405,6 +405,8 @@ class AutoSummary(Part, frozen=True):
     """What the logits of the mixtures are divided by, fitted on the same rows."""
     cut_short: bool = False
     """Whether an emergency limit on time ended the search, so that another run may choose otherwise."""
+    consensus: bool = False
+    """Whether trials were judged by what all of them agree on: candidate sets follow the inputs and tell too little."""
 
     @property
     def alone_only(self) -> bool:

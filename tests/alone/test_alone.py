@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load, save
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
@@ -30,7 +31,7 @@ def weights(n: int) -> Any:
 @pytest.mark.parametrize("k", [2, 4])
 def test_a_stored_forest_predicts_as_scikit_learn_does(k: int) -> None:
     x, y = rows(k=k)
-    ours = Forest(trees=7).fit(x.double().numpy(), y.numpy(), weights(len(x)), seed=3)
+    ours = Forest(trees=7).fit_examples(x.double().numpy(), y.numpy(), weights(len(x)), seed=3)
     model = RandomForestClassifier(7, random_state=3).fit(x.numpy(), y.numpy(), sample_weight=weights(len(x)))
     np.testing.assert_allclose(ours.probabilities(x).numpy(), model.predict_proba(x.numpy()), atol=1e-6)
 
@@ -38,7 +39,7 @@ def test_a_stored_forest_predicts_as_scikit_learn_does(k: int) -> None:
 @pytest.mark.parametrize("k", [2, 4])
 def test_stored_boosting_predicts_as_scikit_learn_does(k: int) -> None:
     x, y = rows(k=k)
-    ours = Boosting(rounds=9).fit(x.double().numpy(), y.numpy(), weights(len(x)), seed=3)
+    ours = Boosting(rounds=9).fit_examples(x.double().numpy(), y.numpy(), weights(len(x)), seed=3)
     model = HistGradientBoostingClassifier(
         max_iter=9, min_samples_leaf=len(x) // 20, early_stopping=False, random_state=3
     ).fit(x.double().numpy(), y.numpy(), sample_weight=weights(len(x)))
@@ -50,7 +51,7 @@ def test_stored_boosting_predicts_as_scikit_learn_does(k: int) -> None:
 def test_stored_logistic_regression_predicts_as_scikit_learn_does(k: int) -> None:
     x, y = rows(k=k)
     x = torch.cat([30 + 7 * x, torch.full((len(x), 1), 4.0)], 1)  # other units, and a constant column
-    ours = Logistic(penalty=2.0).fit(x.double().numpy(), y.numpy(), np.ones(len(x)), seed=0)
+    ours = Logistic(penalty=2.0).fit_examples(x.double().numpy(), y.numpy(), np.ones(len(x)), seed=0)
     scaled = ((x - x.mean(0)) / x.std(0, correction=0).clamp(min=1e-9)).double().numpy()
     model = LogisticRegression(C=0.5, max_iter=300).fit(scaled, y.numpy())
     np.testing.assert_allclose(ours.probabilities(x).numpy(), model.predict_proba(scaled), atol=1e-4)
@@ -74,7 +75,7 @@ def labels_of(kind: type[Labels], y: torch.Tensor, k: int) -> Labels:
 def test_every_family_learns_from_every_kind_and_is_stored_as_numbers(name: str, kind: type[Labels]) -> None:
     x, y = rows()
     model = fit(small(name), x, labels_of(kind, y, 4), seed=0)  # class 3 is never seen
-    stored = SiteModel.of({name: t.clone() for name, t in model.tensors().items()})
+    stored = SiteModel.of(load(save({name: t.contiguous() for name, t in model.tensors().items()})))
     p = stored.probabilities(x)
     assert p.shape == (len(x), 4)
     assert torch.equal(p, model.probabilities(x))

@@ -84,8 +84,8 @@ def _few() -> Iterator[None]:
         patch.setattr(paired, "DRAWS", 20)
         patch.setattr(work, "MOST", 4)
         patch.setattr(work, "RUNGS", (1, 3, 9))
-        patch.setattr(alone_models()["forest"], "grid", classmethod(lambda cls: (cls(trees=5),)))
-        patch.setattr(alone_models()["boosting"], "grid", classmethod(lambda cls: (cls(rounds=3),)))
+        patch.setattr(alone_models()["forest"], "grid", classmethod(lambda cls, *_: (cls(trees=5),)))
+        patch.setattr(alone_models()["boosting"], "grid", classmethod(lambda cls, *_: (cls(rounds=3),)))
         for room in (experiment, site_results):
             patch.setattr(room, "write_report", lambda folder: folder.write("report.html", ""))
         yield

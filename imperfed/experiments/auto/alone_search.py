@@ -134,11 +134,12 @@ def left_out(federation: Federation, features: int) -> str:
 
 
 def families(federation: Federation, budget: float) -> list[AloneModel]:
-    """Return the models to fit at every site: all settings of all families, or their defaults, or the cheaper ones."""
-    known = list(alone_models().values())
-    every: list[AloneModel] = [setting for family in known for setting in family.grid()]
-    shorter = [[family() for family in known[: len(known) - n]] for n in range(len(known))]
-    choices = [every, *shorter[:-1], [family() for family in known if family.name == "logistic"]]
+    """Return the models to fit at every site: all settings of all families, or their first ones, or the cheapest."""
+    kind, shape = type(federation.labels), tuple(federation.x.shape[1:])
+    grids = [grid for family in alone_models().values() if (grid := family.grid(kind, shape))]
+    every: list[AloneModel] = [setting for grid in grids for setting in grid]
+    first = sorted((grid[0] for grid in grids), key=lambda one: _work([one], federation))
+    choices = [every, *(first[:n] for n in range(len(first), 0, -1))]
     left = SHARE * 60 * budget * CORES
     return next((some for some in choices if _work(some, federation) <= left), choices[-1])
 

@@ -59,6 +59,7 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         held_out_rows=held_out.starts[-1],
         mixture_temperature=found.mixture_temperature,
         cut_short=found.cut_short,
+        consensus=found.consensus,
     )
 
 

@@ -16,10 +16,11 @@ from imperfed.evaluation.temperature import most_likely
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.alone_search import families, left_out
 from imperfed.experiments.auto.combinations import Candidate, candidates
+from imperfed.experiments.auto.consensus import contradictory, leaves_open
 from imperfed.experiments.auto.halving import halve
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.search_sites import SearchSites, Settled, SiteChoice
-from imperfed.experiments.auto.site_choice import common_option
+from imperfed.experiments.auto.site_choice import added, common_option
 from imperfed.experiments.auto.trials import Progress, TrialRecord
 from imperfed.experiments.auto.work import RUNGS, SearchPlan, plan
 from imperfed.experiments.experiment import Interrupted
@@ -52,6 +53,8 @@ class Found:
     """What the logits of the mixtures are divided by: calibrated models do not make a calibrated mixture."""
     difference: Difference | None
     """Between the mixtures and the sites' own models, on the rows held out."""
+    consensus: bool = False
+    """Whether trials were judged by what all agree on."""
 
 
 @dataclass
@@ -69,6 +72,8 @@ class Search:
     done: dict[int, Progress] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     cut_short: bool = False
+    consensus: bool = False
+    """Whether trials are judged by what all agree on."""
 
     def go(self) -> Found:
         """Search, and return what was found."""
@@ -97,7 +102,23 @@ class Search:
                 self.done[number] = result
                 scores[number] = result.score
             self.show(alive, rounds)
-        return scores
+        return self.judged(scores)
+
+    def judged(self, scores: Mapping[int, float]) -> Mapping[int, float]:
+        """Return the scores of trials, by what all agree on if labels leave classes open and scores claim too much."""
+        if not scores or not leaves_open(type(self.held.federation.labels)):
+            return scores
+        self.sites.apply([*scores], self.done)
+        return self.by_consensus([*scores]) or scores
+
+    def by_consensus(self, numbers: Sequence[int]) -> dict[int, float]:
+        """Return how far trials agree with what all agree on; empty where their own scores can be believed."""
+        held = self.held.federation.validation
+        assert held is not None
+        *hits, agreeing = added(self.sites.agree(numbers)).tolist()
+        rows = sum(held.sizes())
+        self.consensus = contradictory([one.score for one in self.done.values()], agreeing, rows)
+        return {t: hit / rows for t, hit in zip(numbers, hits, strict=True)} if self.consensus else {}
 
     def late(self) -> bool:
         """Stop if asked to; note if the emergency limit is passed."""
@@ -127,6 +148,9 @@ class Search:
     def found(self, best: int) -> Found:
         """Return the outcome: the best trial, and for each site its own model and the weight of the mixture."""
         federation, progress = self.held.federation, self.done[best]
+        scores = self.by_consensus(sorted(self.done)) if self.consensus else {}
+        if scores:
+            self.sites.judge_by_consensus()
         heat = most_likely([sums.tolist() for sums in self.sites.calibrate(best, progress)])
         settled = Settled([SiteChoice(None, 1.0, None) for _ in federation.sites], None, [])
         reason = left_out(federation, width(federation.x) or self.request.base.model.features)
@@ -138,7 +162,7 @@ class Search:
         return Found(
             self.plan,
             len(self.candidates),
-            tuple(trials.records(self.candidates, self.done, self.failed)),
+            tuple(trials.records(self.candidates, self.done, self.failed, scores)),
             best,
             progress.best or progress.round,
             tuple(settled.choices),
@@ -148,4 +172,5 @@ class Search:
             heat,
             most_likely([sums.tolist() for sums in settled.sums]) if calibrated else 1.0,
             settled.difference,
+            bool(scores),
         )

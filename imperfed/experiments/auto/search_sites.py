@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from imperfed.alone import AloneModel
+from imperfed.core.errors import ImperfedError
 from imperfed.core.federation import HeldOut
 from imperfed.core.labels import Labels
 from imperfed.core.threads import one_thread
@@ -21,6 +22,7 @@ from imperfed.evaluation.temperature import likelihoods
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, OwnModels, fit_families
 from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.consensus import agreement, resolved
 from imperfed.experiments.auto.site_choice import (
     WEIGHTS,
     mixed,
@@ -73,6 +75,15 @@ class SearchSites(Protocol):
         `last`: whether this is the last rung, in which a trial ends once it gets no better.
         """
 
+    def apply(self, numbers: Sequence[int], done: Mapping[int, Progress]) -> None:
+        """Apply the models of trials of their best rounds to the rows held out, and keep what they say."""
+
+    def agree(self, numbers: Sequence[int]) -> list[Tensor]:
+        """Return each site's `agreement` of these trials with all that were applied."""
+
+    def judge_by_consensus(self) -> None:
+        """Take what all trials agree on as the labels held out in everything that follows."""
+
     def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
         """Return each site's sums at all temperatures of a trial's model of its best round."""
 
@@ -96,6 +107,10 @@ class SearchContext(AloneContext):
     candidates: Sequence[Candidate]
 
 
+def _apply(context: SearchContext, number: int, progress: Progress) -> list[Any]:
+    return [logits.numpy() for logits in trials.held_out_logits(context.candidates[number], context.held, progress)]
+
+
 def _advance(context: SearchContext, number: int, progress: Progress, rounds: int, last: bool) -> Progress:
     return trials.advance(context.candidates[number], context.held, progress, rounds, last)
 
@@ -107,6 +122,9 @@ class SitesHere:
     held: FederatedData
     candidates: Sequence[Candidate]
     base: Config
+    applied: dict[int, list[Tensor]] = field(default_factory=dict)
+    """What trials say about each site's rows held out, as probabilities."""
+    by_consensus: bool = False
     logits: list[Tensor] = field(default_factory=list)
     """Of the chosen trial's models for each site's rows held out."""
     fitted: list[OwnModels] = field(default_factory=list)
@@ -130,7 +148,16 @@ class SitesHere:
         return held
 
     def _labels(self) -> list[Labels]:
+        """Return the labels that each site holds out."""
         return [self._held.at(k)[1] for k in range(len(self.held.federation.sites))]
+
+    def _judges(self) -> list[Labels]:
+        """Return the labels by which models are judged."""
+        labels = self._labels()
+        return [resolved(one, self._said(k)) for k, one in enumerate(labels)] if self.by_consensus else labels
+
+    def _said(self, site: int) -> dict[int, Tensor]:
+        return {number: sites[site] for number, sites in self.applied.items()}
 
     def advance(
         self, alive: Sequence[int], done: Mapping[int, Progress], rounds: int, last: bool
@@ -139,14 +166,31 @@ class SitesHere:
         for place, result in self.pool.run(tasks):
             yield alive[place], result
 
+    def apply(self, numbers: Sequence[int], done: Mapping[int, Progress]) -> None:
+        tasks: list[Task] = [(_apply, (number, done[number])) for number in numbers]
+        labels = self.held.federation.labels
+        for place, result in self.pool.run(tasks):
+            if isinstance(result, Failure):
+                raise ImperfedError(f"auto: {result.reason}")
+            said = [labels.probabilities(torch.from_numpy(logits)) for logits in result]
+            self.applied[numbers[place]] = said
+
+    def agree(self, numbers: Sequence[int]) -> list[Tensor]:
+        with one_thread():
+            return [agreement(one, self._said(k), numbers) for k, one in enumerate(self._labels())]
+
+    def judge_by_consensus(self) -> None:
+        self.by_consensus = True
+
     def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
         with one_thread():
             self.logits = trials.held_out_logits(self.candidates[number], self.held, progress)
-            pairs = zip(self._labels(), self.logits, strict=True)
+            pairs = zip(self._judges(), self.logits, strict=True)
             return [told_at_temperatures(labels, logits) for labels, logits in pairs]
 
     def fit_alone(self, kinds: Sequence[AloneModel], tell: Tell) -> list[Tensor]:
-        self.fitted = fit_families(self.pool, self.held.federation, kinds, tell)
+        fitted = fit_families(self.pool, self.held.federation, kinds, tell)
+        self.fitted = [replace(own, labels=labels) for own, labels in zip(fitted, self._judges(), strict=True)]
         return [sums_of(own.table()) for own in self.fitted]
 
     def mix(self, family: int, temperature: float) -> list[Tensor]:
@@ -158,7 +202,7 @@ class SitesHere:
         return [sums_of(table) for table in self._tables()]
 
     def _tables(self) -> list[Tensor]:
-        three = zip(self._labels(), self.federated, self.own, strict=True)
+        three = zip(self._judges(), self.federated, self.own, strict=True)
         return [mixture_table(labels, federated, own.probability) for labels, federated, own in three]
 
     def settle(self, weight: int) -> Settled:
@@ -170,8 +214,8 @@ class SitesHere:
         pairs = [figures_on_held_out(labels, one, own.probability, choice.weight) for labels, one, own, choice in sites]
         with one_thread():
             sums = [
-                told_at_temperatures(labels, labels.logits(mixed(one, own.probability, choice.weight)))
-                for labels, one, own, choice in sites
+                told_at_temperatures(judge, labels.logits(mixed(one, own.probability, choice.weight)))
+                for judge, (labels, one, own, choice) in zip(self._judges(), sites, strict=True)
             ]
         return Settled(choices, paired_difference(pairs, self.base.run.seed), sums)
 

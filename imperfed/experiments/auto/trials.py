@@ -166,13 +166,22 @@ class TrialRecord:
 
 
 def records(
-    candidates: Sequence[Candidate], done: Mapping[int, Progress], failed: Mapping[int, str]
+    candidates: Sequence[Candidate],
+    done: Mapping[int, Progress],
+    failed: Mapping[int, str],
+    scores: Mapping[int, float],
 ) -> Iterator[TrialRecord]:
-    """Yield what is remembered of every trial, in the order of the list."""
+    """Yield what is remembered of every trial, in the order of the list; `scores`: instead of the trials' own."""
     for number in sorted({*done, *failed}):
         one, progress = candidates[number], done.get(number, Progress())
-        score = progress.score if np.isfinite(progress.score) else None
-        best = progress.best or progress.round
+        score = scores.get(number, progress.score)
         yield TrialRecord(
-            number, one.method, one.model, dict(one.settings), progress.round, best, score, failed.get(number, "")
+            number,
+            one.method,
+            one.model,
+            dict(one.settings),
+            progress.round,
+            progress.best or progress.round,
+            score if np.isfinite(score) else None,
+            failed.get(number, ""),
         )

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from imperfed.alone import AloneModel
+from imperfed.alone.trained_network import NetworkAlone
 from imperfed.core.network import Network
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.auto.combinations import Candidate
@@ -101,6 +102,8 @@ def products(network: Network, x: Tensor) -> int:
 def fitting_seconds(kind: AloneModel, rows: int, columns: int, classes: int, models: int) -> float:
     """Return the work of fitting a model alone; `models`: one per class where rows have several."""
     size = rows * max(1.0, math.log2(max(rows, 2)))
+    if isinstance(kind, NetworkAlone):
+        return kind.steps(rows) * (STEP + kind.products(columns, classes) / PRODUCTS)
     one = {
         "logistic": 2e-7 * rows * columns * classes + 0.02,
         "forest": 200 * (4e-4 + 2e-7 * size * math.sqrt(columns)),

@@ -21,6 +21,7 @@ from imperfed.evaluation.paired import Difference, combined
 from imperfed.evaluation.temperature import TEMPERATURES
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.combinations import Candidate
+from imperfed.experiments.auto.consensus import pairs
 from imperfed.experiments.auto.search_sites import Settled, SiteChoice, Tell
 from imperfed.experiments.auto.site_choice import WEIGHTS
 from imperfed.experiments.auto.trials import PATIENCE, Progress
@@ -30,6 +31,7 @@ from imperfed.flower.coordinator.gathered_sites import GatheredSites
 from imperfed.flower.coordinator.search_checkpoint import SearchCheckpoint
 from imperfed.flower.messages.payload import Payload, RefusedError, Word
 from imperfed.flower.messages.search_figures import (
+    agreement_of,
     difference_of,
     family_words,
     likelihoods_of,
@@ -52,6 +54,10 @@ class SitesElsewhere:
     kinds: Sequence[AloneModel] = ()
     """The families that the sites have fitted."""
     temperature: float = 1.0
+    applied: set[int] = field(default_factory=set)
+    """The trials whose models the sites have applied to the rows that they hold out."""
+    judges: list[int] = field(default_factory=list)
+    """The trials whose consensus takes the place of the labels held out; empty: none does."""
     data: FederatedData = field(init=False)
 
     def __post_init__(self) -> None:
@@ -99,12 +105,34 @@ class SitesElsewhere:
 
     # -- what the sites choose ----------------------------------------------------------------------------------------
 
-    def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
-        with closing(self._engine(number, progress.round, 0, (number,))) as engine:
+    def apply(self, numbers: Sequence[int], done: Mapping[int, Progress]) -> None:
+        for number in numbers:
+            self._ask("query.apply", self._with_models(number, done[number], numbers), "trials", lambda k, reply: None)
+            self.applied.add(number)
+
+    def agree(self, numbers: Sequence[int]) -> list[Tensor]:
+        words: dict[str, Word] = {"trials": sorted(self.applied), "numbers": list(numbers)}
+        held, most = self._held(), pairs(len(self.applied))
+        return self._ask(
+            "query.agree",
+            self._payloads(words),
+            "agreement",
+            lambda k, reply: agreement_of(reply, len(numbers), held[k], most),
+        )
+
+    def judge_by_consensus(self) -> None:
+        self.judges = sorted(self.applied)
+
+    def _with_models(self, number: int, progress: Progress, alive: Sequence[int]) -> dict[int, Payload]:
+        """Return a message to every site with a trial's model of its best round."""
+        with closing(self._engine(number, progress.round, 0, alive)) as engine:
             trials.restore(engine, progress)
             engine.return_to_best()
             assert isinstance(engine.backend, FlowerBackend)
-            payloads = engine.backend.with_models(lambda k: {})
+            return engine.backend.with_models(lambda k: {"judges": self.judges})
+
+    def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
+        payloads = self._with_models(number, progress, (number,))
         return self._ask("query.calibrate", payloads, "calibration", self._likelihoods(len(TEMPERATURES)))
 
     def fit_alone(self, kinds: Sequence[AloneModel], tell: Tell) -> list[Tensor]:
@@ -150,6 +178,7 @@ class SitesElsewhere:
         return held.sizes()
 
     def _payloads(self, words: dict[str, Word]) -> dict[int, Payload]:
+        words = words | {"judges": self.judges}
         return {k: told.payload(words) for k, told in enumerate(self.sites.told(self._settings(self.base)))}
 
     def _likelihoods(self, options: int) -> Callable[[int, Payload], Tensor]:

@@ -36,6 +36,20 @@ def likelihoods_of(payload: Payload, options: int, rows: int) -> Tensor:
     return torch.tensor(sums, dtype=torch.float64)
 
 
+def agreement_words(sums: Tensor) -> dict[str, Word]:
+    """Return how many rows trials have right by what all agree on, and in how many pairs two of them agree."""
+    return {"agreement": [float(value) for value in sums]}
+
+
+def agreement_of(payload: Payload, trials: int, rows: int, pairs: int) -> Tensor:
+    """Return such counts from a message; `pairs`: of all trials."""
+    *hits, agreeing = counts = _reals(payload, "agreement", trials + 1)
+    most = rows * (1 + SLACK)
+    if any(not 0 <= hit <= most for hit in hits) or not 0 <= agreeing <= rows * pairs:
+        raise RefusedError(f"{rows} rows cannot agree with trials as often as {_listed(counts)}")
+    return torch.tensor(counts, dtype=torch.float64)
+
+
 def difference_words(difference: Difference | None) -> dict[str, Word]:
     """Return how a site's mixture and its own model differ: two figures, the interval and the number of rows."""
     if difference is None:

@@ -38,7 +38,7 @@ from imperfed.flower.messages.payload import (
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
 from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, own_data, rows_held_out
-from imperfed.flower.site.search_answers import calibrate, fit_family, keep, mix, settle
+from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import key_in
 from imperfed.results.folder import RunFolder
@@ -184,6 +184,8 @@ HANDLERS: dict[str, Handler] = {
     "query.answer": answer,
     "train": answer,
     "evaluate": answer,
+    "query.apply": apply,
+    "query.agree": agree,
     "query.calibrate": calibrate,
     "query.alone": fit_family,
     "query.mix": mix,

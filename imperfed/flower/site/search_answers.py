@@ -6,6 +6,7 @@ Between two messages of a search the site keeps what it has worked out in its st
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import cast
 
 import msgspec
 import torch
@@ -14,14 +15,17 @@ from torch import Tensor
 from imperfed.core.errors import DataError
 from imperfed.core.federation import HeldOut
 from imperfed.core.labels import Labels
+from imperfed.core.threads import one_thread
 from imperfed.engine.site import logits_of
 from imperfed.evaluation.paired import paired_difference
 from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, fit_alone, fit_and_judge, own_model, site_rows
+from imperfed.experiments.auto.consensus import agreement, resolved
 from imperfed.experiments.auto.search_sites import figures_on_held_out, told_at_temperatures
 from imperfed.experiments.auto.site_choice import WEIGHTS, mixed, mixture_table, own_option, sums_of
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.search_figures import (
+    agreement_words,
     difference_words,
     families_of,
     likelihood_words,
@@ -33,22 +37,36 @@ from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import Mixture, save_mixture
 from imperfed.results.summary import SiteMixture
 
-LOGITS, FAMILY, OWN = "search-logits", "search-family", "search-own"
-"""What a site keeps during a search: the federated model's logits, a family's probabilities, and the family chosen."""
+LOGITS, FAMILY, OWN, TRIAL = "search-logits", "search-family", "search-own", "search-trial"
+"""What a site keeps during a search: the federated model's logits, a family's probabilities, the family chosen,
+and what each trial says about the rows held out."""
 CHOICE = "choice.json"
 """What the site has chosen for itself, in its folder of the run."""
 
 
+def apply(place: LocalSite, payload: Payload) -> Payload:
+    """Apply the model of a trial to the rows held out, and keep what it says."""
+    run_info = RunInfo.of(payload)
+    logits, labels = _applied(place, payload)
+    place.store(run_info.run).keep(f"{TRIAL}-{run_info.trial:04}", {"probability": labels.probabilities(logits)})
+    return Payload({})
+
+
+def agree(place: LocalSite, payload: Payload) -> Payload:
+    """Tell how far trials agree with what all agree on about the rows held out."""
+    _, store, labels = _opened(place, payload)
+    numbers = cast(list[int], payload.several("numbers"))
+    with one_thread():
+        return Payload(agreement_words(agreement(labels, _said(store, payload, "trials"), numbers)))
+
+
 def calibrate(place: LocalSite, payload: Payload) -> Payload:
     """Apply the model of the best trial to the rows held out; tell how likely their labels are at each temperature."""
-    run_info = RunInfo.of(payload)
-    remote = open_site(place, run_info, key_in(payload, "from"))
-    held = remote.data.federation.validation
-    assert held is not None
-    x, labels = held.at(0)
-    logits = logits_of(remote.load(payload.trees["model"]), x)
-    place.store(run_info.run).keep(LOGITS, {"logits": logits})
-    return Payload(likelihood_words(told_at_temperatures(labels, logits)))
+    logits, labels = _applied(place, payload)
+    store = place.store(RunInfo.of(payload).run)
+    store.keep(LOGITS, {"logits": logits})
+    judge = _judge(store, labels, payload)
+    return Payload(likelihood_words(told_at_temperatures(judge, logits)))
 
 
 def fit_family(place: LocalSite, payload: Payload) -> Payload:
@@ -59,17 +77,20 @@ def fit_family(place: LocalSite, payload: Payload) -> Payload:
     assert federation.validation is not None
     own = fit_and_judge(federation, 0, kind, config.run.seed)
     score = torch.tensor([] if own.score is None else [own.score], dtype=torch.float64)
-    place.store(run_info.run).keep(f"{FAMILY}-{number:03}", {"probability": own.probability, "score": score})
-    return Payload(likelihood_words(sums_of(OwnModels([own], federation.validation.at(0)[1]).table())))
+    store = place.store(run_info.run)
+    store.keep(f"{FAMILY}-{number:03}", {"probability": own.probability, "score": score})
+    judge = _judge(store, federation.validation.at(0)[1], payload)
+    return Payload(likelihood_words(sums_of(OwnModels([own], judge).table())))
 
 
 def mix(place: LocalSite, payload: Payload) -> Payload:
     """Choose the site's own family, given the common one; tell how likely each mixture makes the labels held out."""
     _, store, labels = _opened(place, payload)
     models = [_family(store, number, payload) for number in range(len(families_of(payload)))]
-    chosen = OwnModels(models, labels).chosen(payload.number("family"))
+    judge = _judge(store, labels, payload)
+    chosen = OwnModels(models, judge).chosen(payload.number("family"))
     store.keep(OWN, {"family": torch.tensor(chosen)})
-    table = mixture_table(labels, _federated(store, labels, payload), models[chosen].probability)
+    table = mixture_table(judge, _federated(store, labels, payload), models[chosen].probability)
     return Payload(likelihood_words(sums_of(table)))
 
 
@@ -78,7 +99,8 @@ def settle(place: LocalSite, payload: Payload) -> Payload:
     run_info, store, labels = _opened(place, payload)
     family = int(_kept(store, OWN)["family"])
     own, federated = _family(store, family, payload), _federated(store, labels, payload)
-    option = own_option(mixture_table(labels, federated, own.probability), payload.number("weight"))
+    judge = _judge(store, labels, payload)
+    option = own_option(mixture_table(judge, federated, own.probability), payload.number("weight"))
     weight = WEIGHTS[option]
     figures = figures_on_held_out(labels, federated, own.probability, weight)
     choice = SiteMixture(place.name, weight, own.kind.name, asdict(own.kind), own.score)
@@ -86,7 +108,7 @@ def settle(place: LocalSite, payload: Payload) -> Payload:
     words = {"family": family, "weight": option} | score_words("score", own.score)
     words |= difference_words(paired_difference([figures], run_info.config().run.seed))
     mixture = labels.logits(mixed(federated, own.probability, weight))
-    return Payload(words | likelihood_words(told_at_temperatures(labels, mixture)))
+    return Payload(words | likelihood_words(told_at_temperatures(judge, mixture)))
 
 
 def keep(place: LocalSite, payload: Payload) -> Payload:
@@ -121,6 +143,27 @@ def _opened(place: LocalSite, payload: Payload) -> tuple[RunInfo, Store, Labels]
     held: HeldOut | None = own_data(place, run_info, run_info.config()).federation.validation
     assert held is not None
     return run_info, place.store(run_info.run), held.at(0)[1]
+
+
+def _applied(place: LocalSite, payload: Payload) -> tuple[Tensor, Labels]:
+    """Return the logits of the model in a message for the rows held out, and their labels."""
+    remote = open_site(place, RunInfo.of(payload), key_in(payload, "from"))
+    held = remote.data.federation.validation
+    assert held is not None
+    x, labels = held.at(0)
+    return logits_of(remote.load(payload.trees["model"]), x), labels
+
+
+def _judge(store: Store, labels: Labels, payload: Payload) -> Labels:
+    """Return the labels by which models are judged: those held out, or what the trials named in a message agree on."""
+    said = _said(store, payload, "judges")
+    return resolved(labels, said) if said else labels
+
+
+def _said(store: Store, payload: Payload, name: str) -> dict[int, Tensor]:
+    """Return what the trials that a message names say about the rows held out."""
+    numbers = cast(list[int], payload.several(name))
+    return {number: _kept(store, f"{TRIAL}-{number:04}")["probability"] for number in numbers}
 
 
 def _family(store: Store, number: int, payload: Payload) -> OwnModel:

@@ -30,8 +30,8 @@ SMALL = {"rounds": 3, "workers": 1, "progress": False, "device": "cpu"}
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
     monkeypatch.setattr(work, "MOST", 4)
-    monkeypatch.setattr(alone_models()["forest"], "grid", classmethod(lambda cls: (cls(trees=5),)))
-    monkeypatch.setattr(alone_models()["boosting"], "grid", classmethod(lambda cls: (cls(rounds=3),)))
+    monkeypatch.setattr(alone_models()["forest"], "grid", classmethod(lambda cls, *_: (cls(trees=5),)))
+    monkeypatch.setattr(alone_models()["boosting"], "grid", classmethod(lambda cls, *_: (cls(rounds=3),)))
 
 
 @pytest.mark.parametrize("kind", ["exact", "candidates", "annotated", "positives"])

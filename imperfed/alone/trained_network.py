@@ -1,0 +1,180 @@
+"""A network that a site trains alone: the same loss, model and recipe as federated ones, without the federation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from imperfed.algorithms import objectives
+from imperfed.algorithms.local_only import LocalOnly
+from imperfed.alone.base import AloneModel, Fitted, ModelPart
+from imperfed.alone.examples import Always
+from imperfed.core.labels import KINDS, Labels
+from imperfed.core.network import Layout, Net
+from imperfed.core.objective import Objective
+from imperfed.core.threads import one_thread
+from imperfed.engine.local_training import Local, SiteData, plan, train_locally
+from imperfed.engine.seeds import generator, seed_of, seeded
+from imperfed.engine.site import logits_of
+from imperfed.models import ModelSpec, build, models
+
+ROUNDS, PATIENCE = 60, 6
+"""The most rounds of training, and how many without a better fit of the rows set aside end it."""
+ASIDE, FEWEST = 5, 10
+"""One row in so many is set aside to find the best round and the temperature, if that leaves enough of them."""
+SHORT = 12
+"""The rounds of a site with too few rows for that."""
+TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0, 8.0)
+CONVOLUTIONS = 800
+"""About what a pixel costs in the small convolutional network, in multiplications of a linear layer."""
+MODELS = {1: ("mlp",), 3: ("cnn", "mlp")}
+"""The models to try by the dimensions of an input: tables, images."""
+
+
+@dataclass(frozen=True)
+class TrainedNetwork(Fitted):
+    """A network of the catalogue with its weights."""
+
+    form: ClassVar[str] = "network"
+    model: Tensor
+    """The name of the model, and `kind` that of the labels, as bytes."""
+    kind: Tensor
+    shape: Tensor
+    """Of an input."""
+    outputs: Tensor
+    """The classes of the federation, and `seen` those that the site knows."""
+    seen: Tensor
+    row: Tensor
+    """The weights."""
+    temperature: Tensor
+
+    def probabilities(self, x: Tensor) -> Tensor:
+        shape, kind = tuple(self.shape.tolist()), KINDS[as_text(self.kind)]
+        net = make_net(as_text(self.model), shape, int(self.outputs)).load(self.row)
+        net.train(False)
+        logits = logits_of(net, x.view(len(x), *shape).float())[:, self.seen]
+        return kind.probabilities(logits / self.temperature)
+
+
+def as_bytes(text: str) -> Tensor:
+    """Return a name as a tensor."""
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+
+def as_text(name: Tensor) -> str:
+    """Return the name that such a tensor holds."""
+    return bytes(name.tolist()).decode()
+
+
+def make_net(model: str, shape: tuple[int, ...], classes: int, seed: int = 0) -> Net:
+    """Return a network with initial weights that depend on the seed alone."""
+    network = build(ModelSpec(model), shape, classes, seed)
+    return Net(network, Layout.of(network, lambda name: True))
+
+
+@dataclass(frozen=True)
+class NetworkAlone(AloneModel):
+    """A network trained by AdamW on the site's own rows, as `local-only` does, with the best round kept."""
+
+    name: ClassVar[str] = "network"
+    model: str = "mlp"
+    objective: str = ""  # the loss; empty: the first that is made for the labels
+    lr: float = 0.003
+    decay: float = 0.01
+
+    @classmethod
+    def grid(cls, kind: type[Labels], shape: tuple[int, ...]) -> tuple[Any, ...]:
+        suited = [name for name in MODELS.get(len(shape), ("mlp",)) if models()[name].fits(shape)]
+        return tuple(cls(model, loss) for loss, model in product(losses_for(kind), suited))
+
+    @property
+    def local(self) -> Local:
+        """How it trains in a round: a small site makes several passes, a large one a part of a pass."""
+        return Local(epochs=2, min_steps=20, max_steps=100, optimizer="adamw", lr=self.lr, weight_decay=self.decay)
+
+    def steps(self, rows: int) -> int:
+        """Return how many steps a fit usually takes, of which the second half repeats the first with all rows."""
+        return ROUNDS * self.local.steps_of(rows)
+
+    def products(self, columns: int, classes: int) -> float:
+        """Return about how many multiplications a step takes."""
+        per_row = columns * CONVOLUTIONS if self.model == "cnn" else (columns + classes) * ModelSpec().hidden
+        return 3.0 * self.local.batch * per_row
+
+    def fit(self, x: Tensor, labels: Labels, seed: int) -> tuple[ModelPart, ...]:
+        seen, rest = _told_apart(labels)
+        if len(seen) < (1 if labels.several else 2):
+            return rest if labels.several else (ModelPart(Always(torch.ones(1)), seen, present=False),)
+        with one_thread():
+            rounds, temperature = self._best_round(x, labels, seed)
+            *_, net = self._trained(x, labels, seed, rounds)
+        fitted = TrainedNetwork(
+            as_bytes(self.model),
+            as_bytes(labels.kind),
+            torch.tensor(x.shape[1:]),
+            torch.tensor(labels.classes),
+            seen.clone(),  # files of tensors refuse two that share their memory
+            net.row.clone(),
+            torch.tensor(temperature),
+        )
+        return ModelPart(fitted, seen, present=False), *rest
+
+    def _best_round(self, x: Tensor, labels: Labels, seed: int) -> tuple[int, float]:
+        """Return the round and the temperature that fit rows best that were set aside, by the log-likelihood."""
+        order = torch.randperm(len(x), generator=generator(seed, 0, 0, "set aside"))
+        aside, rest = order[: len(x) // ASIDE], order[len(x) // ASIDE :]
+        if len(aside) < FEWEST:
+            return SHORT, 1.0
+        judged, best = labels.take(aside), (-torch.inf, SHORT, 1.0)
+        for round, net in enumerate(self._trained(x[rest], labels.take(rest), seed, ROUNDS), 1):
+            net.train(False)
+            logits = logits_of(net, x[aside])
+            fits = [(_fit(judged, logits / t), round, t) for t in TEMPERATURES]
+            best = max([best, *fits], key=lambda one: one[0])  # the first of equals
+            if round - best[1] >= PATIENCE:
+                break
+        return best[1:]
+
+    def _trained(self, x: Tensor, labels: Labels, seed: int, rounds: int) -> Iterator[Net]:
+        """Yield the network after every round of training."""
+        objective, alone = self._objective(labels), LocalOnly()
+        net = make_net(self.model, tuple(x.shape[1:]), labels.classes, seed_of(seed, 0, 0, "alone"))
+        rows, stats = objective.init_rows(labels), objective.site_stats(labels)
+        for round in range(rounds):
+            batches = plan(alone, self.local, len(x), generator(seed, round, 0, "alone"))
+            with seeded(seed, round, 0, "alone layers"):
+                data = SiteData(x, labels, rows, stats)
+                _, _, rows = train_locally(alone, objective, net, data, batches, {}, {}, self.local)
+            yield net
+
+    def _objective(self, labels: Labels) -> Objective:
+        return objectives()[self.objective or losses_for(type(labels))[0]]()
+
+
+def losses_for(kind: type[Labels]) -> list[str]:
+    """Return the objectives that `auto` tries with these labels, or any that learns from them."""
+    able = {name: known for name, known in objectives().items() if known.accepts(kind)}
+    return [name for name, known in able.items() if known.auto is not None] or [*able]
+
+
+def _fit(labels: Labels, logits: Tensor) -> float:
+    return float(labels.log_likelihood(labels.probabilities(logits)).double().sum())
+
+
+def _told_apart(labels: Labels) -> tuple[Tensor, tuple[ModelPart, ...]]:
+    """Return the classes that a network can learn from these labels, and parts for those about which it cannot."""
+    if not labels.several:
+        return labels.weighted_examples()[1].unique(), ()
+    marks, seen, rest = labels.marks(), [], []
+    for c, column in enumerate(marks.unbind(1)):
+        y = column[column >= 0]
+        if len(y) and y.min() < y.max():
+            seen.append(c)
+        else:
+            rest.append(ModelPart(Always.share_of(y), torch.tensor([c]), present=True))
+    return torch.tensor(seen, dtype=torch.int64), tuple(rest)

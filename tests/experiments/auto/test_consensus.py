@@ -1,0 +1,45 @@
+"""When candidate sets tell too little, trials are judged by what all of them agree on."""
+
+from __future__ import annotations
+
+import torch
+
+from imperfed.core.labels import Annotated, Candidates, Exact, Memberships
+from imperfed.experiments.auto.consensus import agreement, contradictory, leaves_open, resolved
+
+SETS = Candidates(torch.tensor([[True, True, False], [False, True, True], [True, False, False]]), 3)
+SURE = {
+    2: torch.tensor([[0.8, 0.2, 0.0], [0.0, 0.7, 0.3], [0.1, 0.8, 0.1]]),
+    0: torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6], [0.9, 0.1, 0.0]]),
+    1: torch.tensor([[0.1, 0.6, 0.3], [0.1, 0.6, 0.3], [0.8, 0.1, 0.1]]),
+}
+
+
+def test_what_trials_say_counts_inside_the_sets_only() -> None:
+    expected = [
+        [(0.8 + 0.6 / 0.9 + 0.1 / 0.7) / 3, (0.2 + 0.3 / 0.9 + 0.6 / 0.7) / 3, 0.0],
+        [0.0, (0.7 + 0.2 / 0.8 + 0.6 / 0.9) / 3, (0.3 + 0.6 / 0.8 + 0.3 / 0.9) / 3],
+        [1.0, 0.0, 0.0],
+    ]
+    torch.testing.assert_close(resolved(SETS, SURE).values, torch.tensor(expected), atol=1e-5, rtol=0)
+
+
+def test_hits_and_pairs_that_agree() -> None:
+    truth = resolved(SETS, SURE).values.double()
+    *hits, agreeing = agreement(SETS, SURE, [0, 2]).tolist()
+    assert abs(hits[0] - float(truth[0, 0] + truth[1, 2] + truth[2, 0])) < 1e-9
+    assert abs(hits[1] - float(truth[0, 0] + truth[1, 1] + truth[2, 1])) < 1e-9
+    assert agreeing == 3  # one pair on each row
+
+
+def test_scores_are_believed_unless_trials_agree_on_fewer_rows_than_they_claim() -> None:
+    assert contradictory([0.9, 0.9], agreeing=7, rows=10)
+    assert not contradictory([0.9, 0.9], agreeing=8, rows=10)
+    assert contradictory([0.9, 0.9, 0.9], agreeing=23, rows=10)
+    assert not contradictory([0.9, 0.9, 0.9], agreeing=24, rows=10)
+    assert not contradictory([0.9], agreeing=0, rows=10)
+    assert not contradictory([0.9, 0.9], agreeing=0, rows=0)
+
+
+def test_only_candidate_sets_are_judged_so() -> None:
+    assert [leaves_open(kind) for kind in (Candidates, Memberships, Exact, Annotated)] == [True, False, False, False]
