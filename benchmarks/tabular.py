@@ -78,7 +78,7 @@ def main() -> None:
                     record = {"table": name, "partition": partition, "seed": seed, "what": what, **measure()}
                     with options.out.open("a") as file:
                         file.write(json.dumps(record) + "\n")
-        print(table(options.out, options.figure), flush=True)
+        print(table(options.out, options.figure), comparisons(options.out), sep="\n\n", flush=True)
 
 
 def known(out: Path) -> set[tuple[str, str, int, str]]:
@@ -200,6 +200,44 @@ def table(out: Path, figure: str = "test") -> str:
             columns[name] += [statistics.fmean(some)] if some else []
     whole = (f"{statistics.fmean(c):.1f}" if len(c) == len(places) else "" for c in columns.values())
     return "\n".join([*rows, "| mean | " + " | ".join(whole) + " |"])
+
+
+def comparisons(out: Path) -> str:
+    """Return by how much contenders with bins differ from others, mean over the rows of the table."""
+    runs: dict[tuple[str, str, int], dict[str, dict[str, Any]]] = {}
+    for r in lines(out):
+        runs.setdefault((r["table"], r["partition"], r["seed"]), {})[r["what"]] = r
+    others = [f"{family} {where}" for where in ("alone", "pooled") for family in TREES]
+    pairs = [*((f"{m} mlp-ple", f"{m} mlp") for m in METHODS), *(("fedper mlp-ple", other) for other in others)]
+    told = [
+        f"{ours} - {theirs}, {figure}: {difference([(k, r[ours][figure] - r[theirs][figure]) for k, r in done])}"
+        for ours, theirs in pairs
+        if (done := [(k, r) for k, r in runs.items() if ours in r and theirs in r])
+        for figure in ("valid", "test")
+    ]
+    networks = {k: [v for name, v in r.items() if name.split()[0] in METHODS] for k, r in runs.items()}
+    chosen = [
+        (k, *(max(some, key=itemgetter("valid"), default=None) for some in (every, without_bins(every))))
+        for k, every in networks.items()
+    ]
+    gains = [(k, best["test"] - other["test"]) for k, best, other in chosen if best and other]
+    return "\n".join([*told, f"chosen among all networks - among those without bins, test: {difference(gains)}"])
+
+
+def without_bins(some: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the runs of networks without bins."""
+    return [r for r in some if not r["what"].endswith("mlp-ple")]
+
+
+def difference(values: list[tuple[tuple[str, str, int], float]]) -> str:
+    """Return a mean difference over the rows of the table, its standard error, and in how many rows it is above 0."""
+    rows: dict[tuple[str, str], list[float]] = {}
+    for (name, partition, _), value in values:
+        rows.setdefault((name, partition), []).append(value)
+    means = [statistics.fmean(some) for some in rows.values()]
+    error = statistics.stdev(means) / math.sqrt(len(means)) if len(means) > 1 else math.nan
+    above, level = sum(m > 0 for m in means), sum(m == 0 for m in means)
+    return f"{statistics.fmean(means):+.2f} ({error:.2f}), above in {above} and level in {level} of {len(means)}"
 
 
 def spelled(values: list[float]) -> str:

@@ -20,5 +20,7 @@ def test_means_over_seeds_have_standard_errors_and_blanks_are_runs_to_come(tmp_p
         "| iris, skewed | 60.0 |  |",
         "| mean | 71.0 |  |",
     ]
+    some = [(("iris", "iid", 0), 1.0), (("iris", "iid", 1), 3.0), (("wine", "iid", 0), 0.0)]
+    assert tabular.difference(some) == "+1.00 (1.00), above in 1 and level in 1 of 2"
     assert ("iris", "iid", 1, "mlp") in tabular.known(out)
     assert ("iris", "iid", 1, "forest") not in tabular.known(out)
