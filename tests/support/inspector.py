@@ -11,7 +11,7 @@ from tests.support.rehearsal import Apart
 
 CARD = {"name", "rows", "kind", "classes", "shape", "features", "tests", "several", "held out"}
 FIGURES = {"loss", "validation", "metrics", "values", "counts"}
-SEARCH = {"likelihood", "family", "weight", "score", "alone", "difference"}
+SEARCH = {"agreement", "likelihood", "family", "weight", "score", "alone", "difference"}
 SAID = CARD | FIGURES | SEARCH | {"done"}
 """All words that a site ever says."""
 
