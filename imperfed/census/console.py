@@ -50,8 +50,9 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
     for what, path in pictures.items():
         console.print(f"{what} as a picture: {path}")
     console.print("next:", style="bold")
-    for command in inspection.commands:
-        console.print(f"  {command}")
+    for step in inspection.steps:
+        console.print(f"  {step.command}")
+        _print_wrapped(step.why, console, "      ")
 
 
 def printed(inspection: Inspection) -> str:

@@ -14,7 +14,11 @@ from imperfed.cli.catalogue_cache import read_catalogue
 from imperfed.core.errors import UsageError, unknown
 from imperfed.data.stored_files import data_folder, differing
 
-COLUMNS = {"datasets": ("name", "present", "about"), "studies": ("name", "table", "datasets")}
+COLUMNS = {
+    "datasets": ("name", "present", "about"),
+    "examples": ("name", "labels", "about"),
+    "studies": ("name", "table", "datasets"),
+}
 """The columns of the lists whose entries hold more than a table can show."""
 
 

@@ -28,9 +28,11 @@ from imperfed.evaluation.paired import paired_difference
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.auto.combinations import keeps_everything
 from imperfed.experiments.auto.reference import alone_scores
+from imperfed.experiments.comparison_plan import ComparisonPlan
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Watch, is_own
+from imperfed.experiments.experiment import Watch, is_own, load_data
 from imperfed.experiments.parallel import Outcome, ParallelRuns
+from imperfed.experiments.public_inputs import without_unused_public
 from imperfed.results.folder import free
 from imperfed.results.summary import FilledLabels, Summary
 
@@ -109,22 +111,48 @@ def compare(
     if twice := [method for method, times in Counter(methods).items() if times > 1]:
         raise UsageError(f"named more than once: {', '.join(twice)}")
     # Check all settings before any run.
-    configs = [[config(method, seed) for method in methods] for seed in seeds]
+    configs = [without_unused_public([config(method, seed) for method in methods]) for seed in seeds]
     first = configs[0][0]
     refuse_unmeasured(first)
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
+    plan = ComparisonPlan.of(methods, seeds, configs, paper, alone is not None)
+    return folder, carry_out(plan, configs, folder, watch, processes or ParallelRuns(1), alone)
+
+
+def continue_comparison(
+    folder: Path, watch: Callable[[], Watch], processes: ParallelRuns
+) -> tuple[list[Line], list[int]]:
+    """Finish a comparison that was interrupted: runs that have ended are kept, one that has not goes on where it was.
+
+    Returns its lines and its seeds.
+    """
+    plan = ComparisonPlan.read(folder)
+    lines = carry_out(plan, plan.configs(), folder, watch, processes, load_data if plan.alone else None)
+    return lines, list(plan.seeds)
+
+
+def carry_out(
+    plan: ComparisonPlan,
+    configs: Sequence[Sequence[Config]],
+    folder: Path,
+    watch: Callable[[], Watch],
+    processes: ParallelRuns,
+    alone: Callable[[Config], FederatedData] | None,
+) -> list[Line]:
+    """Make the runs of a plan that the folder does not have yet, and write the table after every seed."""
     ended: list[Sequence[Outcome]] = []
     lines: list[Line] = []
     reference = AloneReference()
-    for outcomes in (processes or ParallelRuns(1)).outcomes(configs, folder, watch):
-        ended.append(outcomes)
-        lines = [line(method, [one[m] for one in ended], paper) for m, method in enumerate(methods)]
-        if alone is not None:
-            reference.add(configs[len(ended) - 1][0], alone)
-            lines += reference.lines()
-        write(folder, lines, seeds[: len(ended)])
-    return folder, lines
+    with plan.noted(folder):
+        for outcomes in processes.outcomes(configs, folder, watch):
+            ended.append(outcomes)
+            lines = [line(method, [one[m] for one in ended], plan.paper) for m, method in enumerate(plan.methods)]
+            if alone is not None:
+                reference.add(configs[len(ended) - 1][0], alone)
+                lines += reference.lines()
+            write(folder, lines, plan.seeds[: len(ended)])
+    return lines
 
 
 def refuse_unmeasured(config: Config) -> None:

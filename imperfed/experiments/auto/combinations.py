@@ -78,6 +78,11 @@ def _add(
         found.setdefault(config.toml(), candidate)
 
 
+def searchable(kind: type[Labels]) -> bool:
+    """Return whether any method declares that it fits these labels."""
+    return any(True for _ in _methods(kind))
+
+
 def _models(request: AutoRequest, dimensions: int, shape: tuple[int, ...]) -> list[str]:
     if "model.name" in request.fixed:
         return [request.base.model.name]

@@ -27,9 +27,10 @@ from imperfed.experiments.config import AUTO, Config, resolve
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import InMemory, Interrupted, Watch
 from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.experiments.public_inputs import about_public, without_unused_public
 from imperfed.results.folder import RunFolder, environment, parse
 from imperfed.results.mixture import Mixture, save_mixture
-from imperfed.results.summary import AutoSummary, Summary
+from imperfed.results.summary import AutoSummary, DataFacts, Summary
 from imperfed.results.tracking import tracker_class
 
 REQUEST, TRIALS = "auto.json", "trials.json"
@@ -53,10 +54,12 @@ def start(
     declaration = in_memory.declaration if in_memory else experiment.own_declaration(base)
     data = data or experiment.load_data(base)
     folder = RunFolder.create(out, experiment.anywhere(base), Hardware.of(base.run).described(), AUTO)
-    folder.write(REQUEST, json.dumps(request.plain(), indent=2))
-    if declaration is not None:
-        folder.write(FILE, declaration.toml())
-    folder.save_split(experiment.split_of(data.federation), in_memory.index if in_memory else None)
+    with folder.resumable():
+        folder.write(REQUEST, json.dumps(request.plain(), indent=2))
+        if declaration is not None:
+            folder.write(FILE, declaration.toml())
+        folder.save_split(experiment.split_of(data.federation), in_memory.index if in_memory else None)
+        folder.log(about_public(base, DataFacts.of(data.facts)))
     return folder, search_and_run(folder, request, watch, data)
 
 
@@ -74,10 +77,11 @@ def start_any(
     """
     request = AutoRequest.of(file, words, objects)
     if request is not None:
+        request = request.without_public()
         return start(request, out, watch, *load(request.base))
     if "budget" in words or "auto.budget" in words:
         raise UsageError("budget bounds the search of auto, but this run names its method; leave it out")
-    config = resolve(file, words, objects)
+    (config,) = without_unused_public([resolve(file, words, objects)])
     return experiment.start(config, out, watch, *load(config))
 
 
@@ -119,6 +123,13 @@ def refuse_unsearchable(base: Config) -> None:
 
 def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: FederatedData) -> Summary:
     """Search, keep what was found in the folder, and run it."""
+    with folder.resumable():
+        _search(folder, request, watch, data)
+    return run_chosen(folder, watch, data, request.objects)
+
+
+def _search(folder: RunFolder, request: AutoRequest, watch: Watch, data: FederatedData) -> None:
+    """Search, and keep in the folder what was found."""
     base = request.base
     at_sites, _ = experiment.as_trained(base, data)
     share = base.split.validation or HELD_OUT
@@ -148,7 +159,6 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
     folder.write(TRIALS, json.dumps(msgspec.to_builtins(record), indent=2, allow_nan=False))
     for line in search_lines(record):
         folder.log(line)
-    return run_chosen(folder, watch, data, request.objects)
 
 
 def search_lines(record: AutoSummary) -> list[str]:
