@@ -16,16 +16,21 @@ from imperfed.core.labels import Labels
 from imperfed.core.objective import Objective
 from imperfed.engine.local_training import Local
 from imperfed.experiments.auto.combinations import keeps_everything, searchable
+from imperfed.experiments.auto.request import PLAIN as PLAIN_AVERAGING
 from imperfed.experiments.config import RunConfig
 from imperfed.models import models
 from imperfed.repairs import repairs
 
-MODELS = {3: "cnn", 2: "text"}
-"""The first model to try for images and for sparse inputs, by dimensions of an input; tables take the default."""
+SMALL = 16
+"""Pixels on a side up to which images need no convolutions."""
+RATE = {"lr": 0.003}
+"""The learning rate of a method whose own steps are those of Adam."""
+ADAM = {"optimizer": "adamw", **RATE}
+"""What convolutions need: with the default recipe they may learn nothing in thirty rounds."""
 PASSES = 2
 """Epochs per round over the rows of small sites."""
-SPARSE = 2
-"""Dimensions of a sparse input, by which rows cannot be compared as an audit does."""
+SPARSE, IMAGE = 2, 3
+"""Dimensions of an input. Sparse rows cannot be compared as an audit does."""
 SEARCH = "tries methods, models and settings on rows that sites hold out; says what federating brought"
 COMPARED = "the same loss at every site alone, and what scikit-learn reaches there, beside it"
 LOOK_FIRST = "look first, if labels may be wrong: trains no model and changes no file"
@@ -69,9 +74,10 @@ def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labe
 
 def first(kind: type[Labels]) -> str:
     """Return the method to begin with: the default if it fits, else one made for this kind, else plain averaging."""
-    able = [a.name for a in advise(kind) if a.part == "algorithm" and a.made_for and not a.needs]
-    usual = RunConfig().method
-    return usual if usual in able else able[0] if able else reference(kind).name
+    fitting, usual = advise(kind), RunConfig().method
+    able = [a.name for a in fitting if a.part == "algorithm" and a.made_for and not a.needs]
+    plain = [PLAIN_AVERAGING] if _has_reference(kind) else [a.name for a in fitting if a.part == "objective"]
+    return usual if usual in able else [*able, *plain][0]
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ class Step:
     why: str
     methods: tuple[str, ...] = ()
     """None: `run` searches for one."""
-    settings: Mapping[str, str | int] = field(default_factory=dict)
+    settings: Mapping[str, str | float] = field(default_factory=dict)
 
     def command(self, path: Path) -> str:
         """Return what to type in a shell; `path`: of the files."""
@@ -104,28 +110,37 @@ class Step:
 
 
 def first_steps(
-    kind: type[Labels], shape: Sequence[int], rows: float, measured: bool, untestable: bool = False
+    kind: type[Labels],
+    shape: Sequence[int],
+    rows: float,
+    tested: bool,
+    untestable: bool = False,
+    one_class_each: bool = False,
 ) -> tuple[Step, ...]:
     """Return what to do next: a search, a single method, that method beside each site alone, a look at the labels.
 
-    `rows`: the size of a typical site. `measured`: whether there is a truth to test models against. `untestable`:
-    whether a site has too few rows to be trained and tested on.
+    `rows`: the size of a typical site. `tested`: whether each site's own model can be tested. `untestable`: whether a
+    site has too few rows to be trained and tested on. `one_class_each`: whether every site names a single class, so
+    that rows held out there choose nothing, and nothing can be learned alone.
     """
-    settings: dict[str, str | int] = {"test": 0} if untestable else {}
-    steps = [Step("run", SEARCH, (), settings)] if searchable(kind) else []
-    method, chosen = first(kind), settings | _chosen(shape, rows)
+    settings: dict[str, str | float] = {"test": 0} if untestable else {}
+    steps = [Step("run", SEARCH, (), settings)] if searchable(kind) and not one_class_each else []
+    method, chosen = first(kind), settings | _chosen(method, shape, rows)
     steps.append(Step("run", _why(method, kind), (method,), chosen))
-    if measured and not untestable and (alone := at_each_site(method, kind)):
+    if tested and not untestable and not one_class_each and (alone := at_each_site(method, kind)):
         steps.append(Step("compare", COMPARED, (method, alone), chosen))
     if len(shape) != SPARSE and any(repair.labels is kind and repair.reference for repair in repairs().values()):
         steps.append(Step("audit", LOOK_FIRST))
     return tuple(steps)
 
 
-def _chosen(shape: Sequence[int], rows: float) -> dict[str, str | int]:
+def _chosen(method: str, shape: Sequence[int], rows: float) -> dict[str, str | float]:
     """Return the settings that a single method should not be left without."""
-    model = MODELS.get(len(shape), "")
-    chosen: dict[str, str | int] = {"model": model} if model and models()[model].fits(tuple(shape)) else {}
+    chosen: dict[str, str | float] = {}
+    if len(shape) == SPARSE:
+        chosen["model"] = "text"
+    elif len(shape) == IMAGE and min(shape[1:]) > SMALL and models()["cnn"].fits(tuple(shape)):
+        chosen |= {"model": "cnn"} | (RATE if _has_own_steps(method) else ADAM)
     if rows < Local().batch:  # the default number of steps would visit so few rows too often
         chosen["epochs"] = PASSES
     return chosen
@@ -143,6 +158,12 @@ def at_each_site(method: str, kind: type[Labels]) -> str:
             own = _objective(method)
             return f"{name}+{own}" if own else name if _has_reference(kind) else ""
     return ""
+
+
+def _has_own_steps(method: str) -> bool:
+    """Return whether a method makes the steps of an optimizer of its own."""
+    known = catalogue()[method]
+    return issubclass(known, Algorithm) and "optimizer" in known().fixed_recipe
 
 
 def _objective(method: str) -> str:

@@ -16,6 +16,7 @@ from imperfed.census.figures import Census, SiteCensus
 from imperfed.census.inspect import Inspection
 from imperfed.census.value_tables import print_values
 from imperfed.core.labels import ClassCounts
+from imperfed.data.files.problems import listed
 from imperfed.report.words import count, many
 
 WIDTH = 100
@@ -103,7 +104,10 @@ def _print_sites(census: Census, console: Console) -> None:
         extra = dict(zip(more, (_mean_size(site), count(site.ambiguous), *map(count, repeats), which), strict=True))
         table.add_row(*cells, *(extra[name] for name, shown in more.items() if shown))
     console.print(table)
-    console.print("skew: distance of a site's class shares to those of all sites, 0 alike .. 1 nothing in common\n")
+    console.print("skew: distance of a site's class shares to those of all sites, 0 alike .. 1 nothing in common")
+    if unlabelled := [census.sites[k].name for k, _ in chosen if census.sites[k].skew is None]:
+        _print_wrapped(f"no largest class and no skew at {listed(unlabelled)}: it labels no row", console)
+    console.print()
 
 
 def _extremes(census: Census) -> list[tuple[int, str]]:

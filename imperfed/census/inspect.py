@@ -20,6 +20,7 @@ from imperfed.census.rows_to_test import few_rows_warnings, sites_too_small_to_t
 from imperfed.census.value_warnings import value_warnings
 from imperfed.census.warnings import id_warnings, warnings
 from imperfed.core.errors import DataError
+from imperfed.core.labels.counts import one_class_each
 from imperfed.core.threads import one_thread
 from imperfed.data.files.declaration import FILE, Declaration, parse, read_declaration
 from imperfed.data.files.reading import Reading, read_sites
@@ -128,7 +129,9 @@ def inspected(reading: Reading, guessed: tuple[str, ...], write: Callable[[Step]
     values = look_at_values(reading.sites, declaration.inputs)
     shape, rows = tuple(data[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
     untestable = sites_too_small_to_test(reading)
-    steps = first_steps(census.kind, shape, rows, measured, bool(untestable))
+    tested = measured and not (census.kind.ranked and reading.test is not None)  # such a test set is for one model
+    alike = one_class_each(site.known for site in census.sites) and not census.kind.partial
+    steps = first_steps(census.kind, shape, rows, tested, bool(untestable), alike)
     return Inspection(
         declaration,
         guessed,

@@ -21,7 +21,7 @@ def example(
         str, typer.Argument(metavar="DIR", help="A new or empty folder; default: one of the example's name.")
     ] = "",
 ) -> None:
-    """Write an example federation, made on the spot: files of several sites to try everything on, without a download."""
+    """Write an example federation, made on the spot: files of several sites to try everything on; no download."""
     if not name:
         from imperfed.cli.listing import listing
 

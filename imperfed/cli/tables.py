@@ -12,8 +12,10 @@ from rich.table import Table
 
 from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
+from imperfed.cli.unmeasured import why_blank
 from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
 from imperfed.evaluation.fairness import FAIR
+from imperfed.experiments.blank_cells import measured, reasons
 from imperfed.experiments.comparison import ABOUT_ALONE, ALONE, Line, best, brought, further, labels_title, unlike
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many
@@ -50,7 +52,8 @@ def run_table(console: Console, summary: Summary, folder: Path) -> None:
 
 
 def sentences_of(summary: Summary) -> Iterator[str]:
-    """Yield what concerns no site in particular."""
+    """Yield what concerns no site in particular, first why figures are blank."""
+    yield from why_blank(summary)
     for name, common in summary.common.items():
         where = "validation rows" if name.startswith(VALIDATION) else "common test set"
         value = f"{name.removeprefix(VALIDATION)} {per_cent(common.value)} %"
@@ -95,8 +98,6 @@ def sites_table(console: Console, summary: Summary) -> None:
     rows = str(sum(row.train for row in summary.sites))
     table.add_row("mean over sites", rows, str(summary.personal.n), *map(per_cent, means))
     console.print(table)
-    if not summary.personal.n:
-        console.print("there are no test rows (they need true labels), so no model was measured")
 
 
 def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:
@@ -186,6 +187,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     """Print methods side by side, the best in bold, what each of them is, and the paths of what was written."""
     if sentence := brought(lines):
         console.print(sentence, style="bold")
+    every, lines = lines, measured(lines)
     top = best(lines)
     columns = {
         "method": [line.method for line in lines],
@@ -209,6 +211,8 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     console.print(table)
     if differs := unlike(lines):
         console.print(differs)
+    for sentence in reasons(every):
+        console.print(sentence)
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
         console.print(f"diverged: {reason}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):

@@ -29,9 +29,10 @@ class Hospitals(Example):
     labels: ClassVar[str] = "annotated"
     source: ClassVar[str] = "the breast cancer data of scikit-learn (569 tumours, Wisconsin)"
     made_up: ClassVar[str] = (
-        "Inputs are the ten means over a tumour's cells. `malignant` is the diagnosis; the other findings are made from "
-        "the most extreme cells: radius, concavity or texture among the highest quarter. The hospitals are made up, and "
-        "so are the blanks: a hospital never fills in the findings it does not read, and leaves out 15 % of the others."
+        "Inputs are the ten means over a tumour's cells. `malignant` is the diagnosis; the other findings are made "
+        "from the most extreme cells: radius, concavity or texture among the highest quarter. The hospitals are made "
+        "up, and so are the blanks: a hospital never fills in the findings it does not read, and leaves out 15 % of "
+        "the others."
     )
     commands: ClassVar[tuple[str, ...]] = (
         "imperfed run --data {folder} --budget 1",

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns
-from imperfed.examples.base import PIXELS, Contents, Example, digit_scans, pixel_columns, unequal_sites
+from imperfed.examples.base import DIGITS, INK, Contents, Example, digit_scans, ink_columns, unequal_sites
 
 WRONG = {"careful": 0.02, "careless": 0.4, "hasty": 0.2}
 """The share of labels that each lab has wrong."""
@@ -19,10 +19,11 @@ class Labs(Example):
 
     name: ClassVar[str] = "labs"
     labels: ClassVar[str] = "exact"
-    source: ClassVar[str] = "the handwritten digits of scikit-learn (1,797 scans of 8 x 8 pixels)"
+    source: ClassVar[str] = DIGITS
     made_up: ClassVar[str] = (
-        "The labs are made up, and so are their mistakes: such a share of each lab's labels is replaced by another digit, "
-        "drawn evenly. The column `true_digit` is for evaluation only. The files are Parquet."
+        "Inputs are the ink in 4 x 4 fields of a scan. "
+        "The labs are made up, and so are their mistakes: such a share of each lab's labels is replaced by another "
+        "digit, drawn evenly. The column `true_digit` is for evaluation only. The files are Parquet."
     )
     commands: ClassVar[tuple[str, ...]] = (
         "imperfed audit {folder}",
@@ -37,15 +38,15 @@ class Labs(Example):
             given = mislabelled(digits[train], WRONG[lab], draw)
             tables[f"sites/{lab}.parquet"] = {
                 "id": [f"{lab}-{row:04}" for row in train],
-                **pixel_columns(scans[train]),
+                **ink_columns(scans[train]),
                 "digit": given.tolist(),
                 "true_digit": digits[train].tolist(),
             }
-            tables[f"test/{lab}.parquet"] = pixel_columns(scans[test]) | {"true_digit": digits[test].tolist()}
+            tables[f"test/{lab}.parquet"] = ink_columns(scans[test]) | {"true_digit": digits[test].tolist()}
         labels = LabelColumns("exact", tuple(map(str, range(10))), "digit", truth="true_digit")
         return Contents(
             Declaration(
-                self.name, "sites/*.parquet", id="id", test="test/*.parquet", inputs=Inputs(PIXELS), labels=labels
+                self.name, "sites/*.parquet", id="id", test="test/*.parquet", inputs=Inputs(INK), labels=labels
             ),
             tables,
         )

@@ -20,8 +20,8 @@ class Photos(Example):
     labels: ClassVar[str] = "exact"
     source: ClassVar[str] = "the handwritten digits of scikit-learn (the first 800 scans of 8 x 8 pixels)"
     made_up: ClassVar[str] = (
-        "Labels are as in the data; the people are made up, each with unequal shares of the digits. `new/` holds ten of "
-        "the test images once more, in no order, to predict."
+        "Labels are as in the data; the people are made up, each with unequal shares of the digits. `new/` holds ten "
+        "of the test images once more, in no order, to predict."
     )
     commands: ClassVar[tuple[str, ...]] = (
         "imperfed run --data {folder} --budget 1",

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns
-from imperfed.examples.base import PIXELS, Contents, Example, digit_scans, pixel_columns, unequal_sites
+from imperfed.examples.base import DIGITS, INK, Contents, Example, digit_scans, ink_columns, unequal_sites
 
 OFFICES = ("centre", "east", "harbour", "north")
 ALIKE = {0: (6, 8), 1: (4, 7), 2: (3, 7), 3: (5, 8), 4: (1, 9), 5: (3, 6), 6: (0, 5), 7: (1, 2), 8: (3, 9), 9: (4, 8)}
@@ -20,11 +20,11 @@ class PostOffices(Example):
 
     name: ClassVar[str] = "post-offices"
     labels: ClassVar[str] = "candidates"
-    source: ClassVar[str] = "the handwritten digits of scikit-learn (1,797 scans of 8 x 8 pixels)"
+    source: ClassVar[str] = DIGITS
     made_up: ClassVar[str] = (
-        "The offices are made up: each digit is shared out unevenly among them. So is the doubt: to the true digit, each "
-        "of the two that look most like it is added with probability 0.7, any other with probability 0.1. The column "
-        "`true_digit` is for evaluation only."
+        "Inputs are the ink in 4 x 4 fields of a scan. The offices are made up: each digit is shared out unevenly "
+        "among them. So is the doubt: to the true digit, each of the two that look most like it is added with "
+        "probability 0.7, any other with probability 0.1. The column `true_digit` is for evaluation only."
     )
     commands: ClassVar[tuple[str, ...]] = (
         "imperfed run --data {folder} --budget 1",
@@ -39,14 +39,14 @@ class PostOffices(Example):
             ids = [f"{office}-{row:04}" for row in train]
             tables[f"sites/{office}.csv"] = {
                 "id": ids,
-                **pixel_columns(scans[train]),
+                **ink_columns(scans[train]),
                 "digits": sets,
                 "true_digit": digits[train].tolist(),
             }
-            tables[f"test/{office}.csv"] = {**pixel_columns(scans[test]), "true_digit": digits[test].tolist()}
+            tables[f"test/{office}.csv"] = {**ink_columns(scans[test]), "true_digit": digits[test].tolist()}
         labels = LabelColumns("candidates", tuple(map(str, range(10))), "digits", truth="true_digit")
         return Contents(
-            Declaration(self.name, "sites/*.csv", id="id", test="test/*.csv", inputs=Inputs(PIXELS), labels=labels),
+            Declaration(self.name, "sites/*.csv", id="id", test="test/*.csv", inputs=Inputs(INK), labels=labels),
             tables,
         )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, SensitiveColumn
-from imperfed.examples.base import Columns, Contents, Example, unequal_sites
+from imperfed.examples.base import Contents, Example, unequal_sites
 
 GROUPS = ("sex-1", "sex-2")
 MEASURED = ("age", "bmi", "blood_pressure", "tc", "ldl", "hdl", "tch", "ltg", "glucose")
@@ -59,7 +60,7 @@ class Practices(Example):
         return Contents(declaration, tables)
 
 
-def groups(sex: np.typing.NDArray[np.int64], draw: np.random.Generator) -> Columns:
+def groups(sex: np.typing.NDArray[np.int64], draw: np.random.Generator) -> dict[str, Sequence[Any]]:
     """Return the sensitive column, in which some rows name both groups, and the one recorded."""
     recorded = [GROUPS[number - 1] for number in sex]
     both = draw.random(len(sex)) < AMBIGUOUS

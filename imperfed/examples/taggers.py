@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns
-from imperfed.examples.base import PIXELS, Contents, Example, digit_scans, pixel_columns, unequal_sites
+from imperfed.examples.base import DIGITS, INK, Contents, Example, digit_scans, ink_columns, unequal_sites
 
 TAGS = {
     "even": {0, 2, 4, 6, 8},
@@ -25,8 +25,9 @@ class Taggers(Example):
 
     name: ClassVar[str] = "taggers"
     labels: ClassVar[str] = "positives"
-    source: ClassVar[str] = "the handwritten digits of scikit-learn (1,797 scans of 8 x 8 pixels)"
+    source: ClassVar[str] = DIGITS
     made_up: ClassVar[str] = (
+        "Inputs are the ink in 4 x 4 fields of a scan. "
         "Tags follow from the digit that is shown: even, prime, and so on. The teams are made up, and so are the gaps: "
         "each true tag is noted with probability 0.6, and rows without any tag are left out. Test rows have all tags."
     )
@@ -44,15 +45,15 @@ class Taggers(Example):
             kept = np.array([row for row, tags in noted.items() if tags])
             ids = {"id": [f"{row:04}" for row in kept]}
             tables[f"sites/{team}.csv"] = (
-                ids | pixel_columns(scans[kept]) | {"tags": ["|".join(noted[int(row)]) for row in kept]}
+                ids | ink_columns(scans[kept]) | {"tags": ["|".join(noted[int(row)]) for row in kept]}
             )
             known = [row for row in test if tags_of(digits[row])]
-            tables[f"test/{team}.csv"] = pixel_columns(scans[known]) | {
+            tables[f"test/{team}.csv"] = ink_columns(scans[known]) | {
                 "tags": ["|".join(tags_of(digits[row])) for row in known]
             }
         labels = LabelColumns("positives", tuple(TAGS), "tags")
         return Contents(
-            Declaration(self.name, "sites/*.csv", id="id", test="test/*.csv", inputs=Inputs(PIXELS), labels=labels),
+            Declaration(self.name, "sites/*.csv", id="id", test="test/*.csv", inputs=Inputs(INK), labels=labels),
             tables,
         )
 

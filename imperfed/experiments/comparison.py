@@ -28,6 +28,7 @@ from imperfed.evaluation.paired import paired_difference
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.auto.combinations import keeps_everything
 from imperfed.experiments.auto.reference import alone_scores
+from imperfed.experiments.blank_cells import measured, reasons
 from imperfed.experiments.comparison_plan import ComparisonPlan
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Watch, is_own, load_data
@@ -68,6 +69,8 @@ class Line:
     """The kind of labels that the method learned from."""
     by_site: tuple[tuple[float | None, ...], ...] = ()
     """The figure of every site, by seed."""
+    why_blank: str = ""
+    """Why there are no figures, if there are none."""
 
     @property
     def mean(self) -> float:
@@ -187,6 +190,7 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
         over(summaries),
         next((s.facts.labels for s in summaries), ""),
         tuple(tuple(site.value for site in s.sites) for s in summaries),
+        "test rows are common to all sites, and it has no one model for them all",
     )
 
 
@@ -197,21 +201,25 @@ class AloneReference:
     seeds: list[tuple[float | None, ...]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     given: str = ""
+    left_out: str = ""
+    """Why nothing could be measured."""
 
     def add(self, config: Config, load: Callable[[Config], FederatedData]) -> None:
         """Measure models that sites fit alone on the data of one seed, where that can be done."""
         began, data = time.perf_counter(), load(config)
         scores = alone_scores(config, data)
-        if not isinstance(scores, str):
+        if isinstance(scores, str):
+            self.left_out = scores
+        else:
             self.seeds.append(tuple(figure(next(iter(site.values()))[0]) for site in scores.values()))
             self.seconds.append(time.perf_counter() - began)
             self.given = data.federation.labels.kind
 
     def lines(self) -> list[Line]:
-        """Return the line of a table; none where nothing could be measured."""
+        """Return the line of a table, which says why there are no figures if nothing could be measured."""
         means = [statistics.fmean(known) for one in self.seeds if (known := [v for v in one if v is not None])]
         if not means:
-            return []
+            return [Line(ALONE, (), (), math.nan, None, why_blank=self.left_out or "no figure could be computed")]
         seconds = statistics.fmean(self.seconds)
         return [Line(ALONE, tuple(means), (), seconds, None, given=self.given, by_site=tuple(self.seeds))]
 
@@ -319,6 +327,7 @@ def _mean_of(values: Sequence[float | None], targets: Sequence[TargetReached], c
 
 def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     """Return the table in Markdown, as on a results page."""
+    every, lines = lines, measured(lines)
     top = best(lines)
     figures = [spread(one.values) for one in lines]
     columns = {
@@ -335,7 +344,8 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     rows = [f"| {' | '.join(cells)} |" for cells in table]
     first = [f"{sentence}\n"] if (sentence := brought(lines)) else []
     about = f"{ALONE}: {ABOUT_ALONE}." if any(one.method == ALONE for one in lines) else ""
-    notes = " ".join(note for note in (caption(seeds), unlike(lines), about) if note)
+    missing = [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in reasons(every)]
+    notes = " ".join(note for note in (caption(seeds), unlike(lines), about, *missing) if note)
     return "\n".join([*first, *rows, f"\n{notes}\n"])
 
 
@@ -358,6 +368,7 @@ def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
             "global": one.common,
             "targets": [asdict(target) for target in one.targets],
             "diverged": one.diverged,
+            **({} if one.values or one.diverged else {"not_measured": one.why_blank}),
         }
         for one in lines
     ]

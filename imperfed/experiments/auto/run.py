@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import msgspec
 
 from imperfed.alone import AloneModel, alone_models
 from imperfed.core.errors import UsageError
+from imperfed.core.federation import Federation
+from imperfed.core.labels.counts import one_class_each
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
 from imperfed.data.held_out import hold_out
@@ -53,6 +56,7 @@ def start(
         watch.prepare(base)
     declaration = in_memory.declaration if in_memory else experiment.own_declaration(base)
     data = data or experiment.load_data(base)
+    refuse_one_class_each(data.federation)
     folder = RunFolder.create(out, experiment.anywhere(base), Hardware.of(base.run).described(), AUTO)
     with folder.resumable():
         folder.write(REQUEST, json.dumps(request.plain(), indent=2))
@@ -118,6 +122,16 @@ def refuse_unsearchable(base: Config) -> None:
         raise UsageError(
             f"auto chooses on rows that sites hold out, and with partition = {base.split.partition.name} no site does; "
             f"name a method made for it: imperfed run fedalc --data {base.run.data}"
+        )
+
+
+def refuse_one_class_each(federation: Federation) -> None:
+    """Refuse sites that name one class each: on rows held out there, saying always the same is perfect."""
+    labels, ranges = federation.labels, pairwise(federation.starts)
+    if not labels.partial and one_class_each(labels.between(start, stop).counts() for start, stop in ranges):
+        raise UsageError(
+            f"auto chooses on rows that sites hold out, and each site of {federation.name} names one class, so that "
+            "these rows tell no model from another; name a method made for it (`imperfed inspect` lists some)"
         )
 
 
