@@ -125,7 +125,8 @@ def first_steps(
     """
     settings: dict[str, str | float] = {"test": 0} if untestable else {}
     steps = [Step("run", SEARCH, (), settings)] if searchable(kind) and not one_class_each else []
-    method, chosen = first(kind), settings | _chosen(method, shape, rows)
+    method = first(kind)
+    chosen = settings | _chosen(method, shape, rows)
     steps.append(Step("run", _why(method, kind), (method,), chosen))
     if tested and not untestable and not one_class_each and (alone := at_each_site(method, kind)):
         steps.append(Step("compare", COMPARED, (method, alone), chosen))

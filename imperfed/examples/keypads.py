@@ -23,7 +23,7 @@ class Keypads(Example):
     )
     commands: ClassVar[tuple[str, ...]] = (
         "imperfed run fedalc --data {folder} --rounds 20",
-        "imperfed run --data {folder} --budget 1",
+        "imperfed compare fedalc,fedaws,fedavg+positive-hinge --data {folder} --rounds 20",
     )
 
     def contents(self, draw: np.random.Generator) -> Contents:
