@@ -49,9 +49,8 @@ def test_methods_that_are_compared_are_tested_on_the_same_rows(data: Path, tmp_p
 
 
 def test_built_in_datasets_are_split_as_ever(tmp_path: Path) -> None:
-    result = imperfed.run(
-        "fedavg", data="digits", rounds=1, steps=1, workers=1, out=tmp_path, **{"labels.kind": "exact"}
-    )
+    few: dict[str, Any] = {"rounds": 1, "steps": 1, "workers": 1, "labels.kind": "exact"}
+    result = imperfed.run("fedavg", data="digits", out=tmp_path, **few)
     assert result.summary.facts.public_rows > 0
     assert "though fedavg uses none" in log(result.folder)
     assert json.loads((result.folder / "summary.json").read_text())["facts"]["public_rows"] > 0
