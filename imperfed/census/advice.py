@@ -23,10 +23,9 @@ from imperfed.repairs import repairs
 
 SMALL = 16
 """Pixels on a side up to which images need no convolutions."""
-RATE = {"lr": 0.003}
-"""The learning rate of a method whose own steps are those of Adam."""
-ADAM = {"optimizer": "adamw", **RATE}
-"""What convolutions need: with the default recipe they may learn nothing in thirty rounds."""
+RATE: dict[str, str | float] = {"lr": 0.003}
+ADAM: dict[str, str | float] = {"optimizer": "adamw", **RATE}
+"""What convolutions need (methods with steps of their own, the rate only): by default they may learn nothing at all."""
 PASSES = 2
 """Epochs per round over the rows of small sites."""
 SPARSE, IMAGE = 2, 3
@@ -128,7 +127,8 @@ def first_steps(
     method = first(kind)
     chosen = settings | _chosen(method, shape, rows)
     steps.append(Step("run", _why(method, kind), (method,), chosen))
-    if tested and not untestable and not one_class_each and (alone := at_each_site(method, kind)):
+    fair = "lr" not in chosen or not _has_own_steps(method)  # one rate does not suit steps of two kinds
+    if tested and fair and not untestable and not one_class_each and (alone := at_each_site(method, kind)):
         steps.append(Step("compare", COMPARED, (method, alone), chosen))
     if len(shape) != SPARSE and any(repair.labels is kind and repair.reference for repair in repairs().values()):
         steps.append(Step("audit", LOOK_FIRST))

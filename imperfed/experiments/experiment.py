@@ -362,8 +362,11 @@ def resume(
         refuse_other_rows(folder, experiment.data.federation)
         if folder.checkpoint.exists():
             experiment.engine.state.restore(folder.checkpoint)
-        folder.forget_from(experiment.engine.state.round)
-        folder.log(f"resumed after round {experiment.engine.state.round}")
+        with folder.resumable():
+            if not folder.split():  # the disk was full before it could be written
+                folder.save_split(split_of(experiment.data.federation))
+            folder.forget_from(experiment.engine.state.round)
+            folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment.go(folder, watch)
 
 

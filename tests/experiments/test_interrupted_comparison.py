@@ -10,7 +10,7 @@ import pytest
 
 from imperfed.alone.logistic import Logistic
 from imperfed.cli.typed_words import configs
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import DataError
 from imperfed.experiments.comparison import compare
 from imperfed.experiments.comparison_plan import FILE
 from imperfed.experiments.experiment import Interrupted, Watch, load_data
@@ -71,10 +71,9 @@ def test_one_that_has_ended_is_only_shown_again(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_one_that_was_refused(tmp_path: Path) -> None:
-    data, config = write(tmp_path / "mine.npz"), WORDS | {"data": str(tmp_path / "mine.npz")}
-    with pytest.raises(UsageError, match="masked-bce"):
+    config = WORDS | {"data": str(write(tmp_path / "mine.npz"))}
+    with pytest.raises(DataError, match="missing labels need"):
         compare(["cc", "masked-bce"], [0], configs(config), tmp_path / "out", Watch)
-    assert data.exists()
     assert not any((tmp_path / "out").rglob("*"))
 
 
