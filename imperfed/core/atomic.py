@@ -41,7 +41,8 @@ def saying_if_full(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         if (isinstance(error, OSError) and error.errno in FULL) or IN_WORDS in str(error):
-            raise DiskFullError(f"{path}: cannot be written, the disk is full") from error
+            named = getattr(error, "filename", None) or path
+            raise DiskFullError(f"{named}: cannot be written, the disk is full") from error
         raise
 
 

@@ -344,7 +344,7 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     rows = [f"| {' | '.join(cells)} |" for cells in table]
     first = [f"{sentence}\n"] if (sentence := brought(lines)) else []
     about = f"{ALONE}: {ABOUT_ALONE}." if any(one.method == ALONE for one in lines) else ""
-    missing = [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in reasons(every)]
+    missing = (f"{sentence}." for sentence in reasons(every))
     notes = " ".join(note for note in (caption(seeds), unlike(lines), about, *missing) if note)
     return "\n".join([*first, *rows, f"\n{notes}\n"])
 

@@ -69,6 +69,7 @@ class ComparisonPlan:
 
         Where no run has begun, nothing is left.
         """
+        new = [path for path in (folder, *folder.parents) if not path.exists()]
         if self.repeatable:
             write_whole(folder / FILE, lambda partly: partly.write_text(json.dumps(asdict(self), indent=2)))
         try:
@@ -82,5 +83,6 @@ class ComparisonPlan:
         except ImperfedError:
             if folder.is_dir() and [path.name for path in folder.iterdir()] == [FILE]:
                 (folder / FILE).unlink()
-                folder.rmdir()
+                for path in new:
+                    path.rmdir()
             raise

@@ -11,6 +11,8 @@ import pytest
 import imperfed
 from tests.support.terminal import TINY, done, summary, write
 
+HALF = (*TINY, "--set", "split.public=0.5")  # of the two test rows of a site
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
@@ -27,7 +29,7 @@ def log(folder: Path) -> str:
 
 
 def test_only_a_method_that_uses_them_takes_test_rows(data: Path, tmp_path: Path) -> None:
-    ran = {m: done("run", m, "--data", data, *TINY, "--out", tmp_path).folder for m in ("cc", "pfedpll")}
+    ran = {m: done("run", m, "--data", data, *HALF, "--out", tmp_path).folder for m in ("cc", "pfedpll")}
     cc, pfedpll = facts(ran["cc"]), facts(ran["pfedpll"])
     assert (cc["public_rows"], pfedpll["public_rows"] > 0) == (0, True)
     assert sum(cc["test_rows"]) == sum(pfedpll["test_rows"]) + pfedpll["public_rows"]
@@ -37,12 +39,12 @@ def test_only_a_method_that_uses_them_takes_test_rows(data: Path, tmp_path: Path
 
 
 def test_a_setting_of_the_method_decides(data: Path, tmp_path: Path) -> None:
-    folder = done("run", "pfedpll", "--data", data, *TINY, "--set", "kl=false", "--out", tmp_path).folder
+    folder = done("run", "pfedpll", "--data", data, *HALF, "--set", "kl=false", "--out", tmp_path).folder
     assert facts(folder)["public_rows"] == 0
 
 
 def test_methods_that_are_compared_are_tested_on_the_same_rows(data: Path, tmp_path: Path) -> None:
-    done("compare", "cc,pfedpll", "--no-alone", "--data", data, *TINY, "--out", tmp_path / "out")
+    done("compare", "cc,pfedpll", "--no-alone", "--data", data, *HALF, "--out", tmp_path / "out")
     cc, pfedpll = (facts(path.parent) for path in sorted((tmp_path / "out").rglob("summary.json")))
     assert cc["test_rows"] == pfedpll["test_rows"]
     assert cc["public_rows"] == pfedpll["public_rows"] > 0
