@@ -53,6 +53,11 @@ class Inspection:
     unwritten: str = ""
     """The text of federation.toml, if it was guessed and its folder cannot be written to."""
 
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What to type next, without the reasons."""
+        return tuple(step.command for step in self.steps)
+
     def __str__(self) -> str:
         """Return what `imperfed inspect` prints."""
         from imperfed.census.console import printed

@@ -11,7 +11,7 @@ import pytest
 
 import imperfed
 from imperfed.alone.logistic import Logistic
-from imperfed.census.inspect import Inspection, inspect
+from imperfed.census.inspect import inspect
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import KINDS
 from imperfed.data.files.declaration import read_declaration
@@ -102,10 +102,6 @@ def test_they_are_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert "wine data" in done("show", "cellars").out
 
 
-def advised(inspection: Inspection) -> list[str]:
-    return [step.command for step in inspection.steps]
-
-
 def ran(line: str, out: Path) -> Said:
     """A command as it was printed, made small by what is appended."""
     verb, *words = shlex.split(line)[1:]
@@ -125,7 +121,7 @@ def blank_rows(text: str) -> list[str]:
 @pytest.mark.parametrize("name", examples())
 def test_what_is_advised_runs_as_printed(name: str, made: dict[str, Path], tmp_path: Path) -> None:
     inspection = inspect(made[name])
-    lines = advised(inspection)
+    lines = inspection.commands
     first = f"imperfed run fedalc --data {made[name]}" if name == "keypads" else f"imperfed run --data {made[name]}"
     assert lines[0] == first
     assert all(step.why for step in inspection.steps)
@@ -146,7 +142,7 @@ def trained_with(path: Path) -> str:
 def test_what_a_readme_says_to_try_runs(name: str, made: dict[str, Path], tmp_path: Path) -> None:
     block = (made[name] / "README.md").read_text().split("```")[1].strip().splitlines()
     assert block[0] == f"imperfed inspect {made[name]}"
-    known = {*advised(inspect(made[name])), block[0]}
+    known = {*inspect(made[name]).commands, block[0]}
     for line in block:
         if re.sub(r" --(budget|rounds) \d+", "", line) not in known:  # the others were run above
             ran(line, tmp_path)
