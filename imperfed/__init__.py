@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from imperfed.core.federation import Federation
     from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Positive, Positives
     from imperfed.core.objective import Objective
+    from imperfed.examples import example
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "__version__",
     "audit",
     "compare",
+    "example",
     "inspect",
     "load",
     "resume",
@@ -46,6 +48,7 @@ _HOMES = {
     "imperfed.core.federation": ("Federation",),
     "imperfed.core.labels": ("Annotated", "Candidates", "Exact", "Labels", "Positive", "Positives"),
     "imperfed.core.objective": ("Objective",),
+    "imperfed.examples": ("example",),
 }
 """The modules of the names above, which are imported on first use: they need torch, which takes long to import."""
 

@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "alone": {"core", "algorithms", "engine", "models"},
     "data": {"core", "nn"},
     "evaluation": {"core", "data", "engine"},
+    "examples": {"core", "data"},
     "results": {"core", "alone", "data", "engine", "evaluation", "experiments", "api"},
     "report": {"core", "data", "evaluation", "experiments", "results"},
     "experiments": {"core", "alone", "data", "engine", "evaluation", "models", "report", "results", *METHODS},

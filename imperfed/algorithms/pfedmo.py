@@ -64,6 +64,10 @@ class PFedMo(Algorithm):
         positive("method", scored=self.scored)
 
     @property
+    def uses_public(self) -> bool:
+        return self.score_on == "test"
+
+    @property
     def needs_server_rows(self) -> bool:
         return True
 

@@ -86,6 +86,10 @@ class PFedPLL(Algorithm):
     batches: int = 8  # B of Alg. 2
     size: int = 256  # inputs in each a_b
 
+    @property
+    def uses_public(self) -> bool:
+        return self.kl
+
     def build(self, network: Network) -> Network:
         return network.insert_before_head("corr", identity) if self.lci else network
 

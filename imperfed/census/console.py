@@ -16,6 +16,7 @@ from imperfed.census.inspect import Inspection
 from imperfed.census.value_tables import print_values
 from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.core.labels import ClassCounts
+from imperfed.data.files.problems import listed
 from imperfed.report.words import count, many
 
 WIDTH = 80
@@ -50,8 +51,9 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
     for what, path in pictures.items():
         console.print(f"{what} as a picture: {path}")
     console.print("next:", style="bold")
-    for command in inspection.commands:
-        console.print(f"  {command}")
+    for step in inspection.steps:
+        console.print(f"  {step.command}")
+        print_wrapped(console, step.why, "      ")
 
 
 def printed(inspection: Inspection) -> str:
@@ -104,6 +106,8 @@ def _print_sites(census: Census, console: Console) -> None:
     print_table(console, [*columns, *(column for column, shown in more if shown)])
     skew = "skew: distance of a site's class shares to those of all sites, 0 alike .. 1 nothing in common"
     print_wrapped(console, skew)
+    if unlabelled := [site.name for site in sites if site.skew is None]:
+        print_wrapped(console, f"no largest class and no skew at {listed(unlabelled)}: it labels no row")
     console.print()
 
 

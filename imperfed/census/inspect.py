@@ -16,12 +16,22 @@ from imperfed.census.advice import Advice, Step, advise, first_steps
 from imperfed.census.figures import Census, SiteCensus, SiteRows, take
 from imperfed.census.guess import Guess, guess
 from imperfed.census.input_values import SiteValues, look_at_values, shared_ids
+from imperfed.census.rows_to_test import few_rows_warnings, sites_too_small_to_test
 from imperfed.census.value_warnings import value_warnings
 from imperfed.census.warnings import id_warnings, warnings
 from imperfed.core.errors import DataError
+from imperfed.core.labels.counts import one_class_each
 from imperfed.core.threads import one_thread
 from imperfed.data.files.declaration import FILE, Declaration, parse, read_declaration
 from imperfed.data.files.reading import Reading, read_sites
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What to type next, and why."""
+
+    command: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -38,9 +48,15 @@ class Inspection:
     """Two sites and the number of ids that both hold, the most first."""
     warnings: tuple[str, ...]
     advice: tuple[Advice, ...]
-    commands: tuple[str, ...]
+    steps: tuple[NextStep, ...]
+    """What to type next."""
     unwritten: str = ""
     """The text of federation.toml, if it was guessed and its folder cannot be written to."""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """What to type next, without the reasons."""
+        return tuple(step.command for step in self.steps)
 
     def __str__(self) -> str:
         """Return what `imperfed inspect` prints."""
@@ -117,16 +133,24 @@ def inspected(reading: Reading, guessed: tuple[str, ...], write: Callable[[Step]
     measured, ids = declaration.measured, shared_ids(reading.sites) if declaration.id else ()
     values = look_at_values(reading.sites, declaration.inputs)
     shape, rows = tuple(data[0].x.shape[1:]), statistics.median(site.rows for site in census.sites)
-    steps = first_steps(census.kind, shape, rows, measured)
+    untestable = sites_too_small_to_test(reading)
+    tested = measured and not (census.kind.ranked and reading.test is not None)  # such a test set is for one model
+    alike = one_class_each(site.known for site in census.sites) and not census.kind.partial
+    steps = first_steps(census.kind, shape, rows, tested, bool(untestable), alike)
     return Inspection(
         declaration,
         guessed,
         census,
         values,
         ids,
-        (*warnings(census, measured), *id_warnings(census, declaration.id, ids), *value_warnings(values)),
+        (
+            *warnings(census, measured),
+            *few_rows_warnings(untestable),
+            *id_warnings(census, declaration.id, ids),
+            *value_warnings(values),
+        ),
         advise(census.kind),
-        tuple(map(write, steps)),
+        tuple(NextStep(write(step), step.why) for step in steps),
     )
 
 
@@ -160,7 +184,7 @@ def document(inspection: Inspection) -> dict[str, Any]:
             {"name": a.name, "part": a.part, "made_for": a.made_for, "needs": a.needs, "why": a.why}
             for a in inspection.advice
         ],
-        "next": list(inspection.commands),
+        "next": [asdict(step) for step in inspection.steps],
     }
 
 

@@ -22,6 +22,7 @@ from imperfed.data.partitions import partitions
 from imperfed.data.sources import sources
 from imperfed.defences import defences
 from imperfed.engine.local_training import Local
+from imperfed.examples import examples
 from imperfed.experiments.config import FIXED, RunConfig, options, resolve, settings_of
 from imperfed.experiments.descriptions import descriptions
 from imperfed.experiments.study import read_study, studies
@@ -86,6 +87,13 @@ def study_entries() -> list[Entry]:
     ]
 
 
+def example_entries() -> list[Entry]:
+    """Return every federation that `imperfed example` writes."""
+    return [
+        {"name": name, "labels": e.labels, "about": about(e), "made from": e.source} for name, e in examples().items()
+    ]
+
+
 def label_entries() -> list[Entry]:
     """Return every kind of labels."""
     return [{"name": name, "is": kind.title, "about": about(kind)} for name, kind in KINDS.items()]
@@ -111,6 +119,7 @@ LISTS: dict[str, Callable[[], list[Entry]]] = {
     **{what: plain_entries(known) for what, known in AROUND.items()},
     "labels": label_entries,
     "datasets": datasets,
+    "examples": example_entries,
     "models": model_entries,
     "studies": study_entries,
 }
@@ -119,6 +128,7 @@ REGISTRIES: dict[str, Callable[[], Registry[Any]]] = {
     "algorithms": catalogue,
     **AROUND,
     "datasets": sources,
+    "examples": examples,
     "models": models,
 }
 """The lists to which plug-ins add."""
@@ -137,7 +147,12 @@ def unusable_plugins() -> dict[str, dict[str, str]]:
 def pages() -> dict[str, dict[str, Entry]]:
     """Return every entry in full, by list and by name."""
     classes: dict[str, Finder] = {"algorithms": catalogue, **AROUND}
-    others = {"datasets": datasets, "models": model_entries, "studies": study_entries}
+    others = {
+        "datasets": datasets,
+        "examples": example_entries,
+        "models": model_entries,
+        "studies": study_entries,
+    }
     return {
         **{what: {name: class_page(name, kind) for name, kind in known().items()} for what, known in classes.items()},
         **{what: {entry["name"]: entry for entry in entries()} for what, entries in others.items()},

@@ -17,7 +17,7 @@ def list_(
         str,
         typer.Argument(
             help="algorithms, repairs, attacks, defences, labels, partitions, candidates, noise, annotations, "
-            "datasets, models or studies.",
+            "datasets, examples, models or studies.",
             autocompletion=completion.lists,
         ),
     ] = "algorithms",

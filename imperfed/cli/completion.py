@@ -40,6 +40,11 @@ def models() -> list[str]:
     return _catalogue().names("models")
 
 
+def examples() -> list[str]:
+    """Offer the example federations."""
+    return _catalogue().names("examples")
+
+
 def studies() -> list[str]:
     """Offer the papers' tables."""
     return _catalogue().names("studies")

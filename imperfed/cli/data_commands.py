@@ -1,14 +1,40 @@
-"""The command for data before training: inspect."""
+"""The commands for data before training: example, inspect."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from imperfed.cli import completion
 from imperfed.cli.options import Json
 from imperfed.cli.screen import console
+
+
+def example(
+    name: Annotated[
+        str, typer.Argument(help="An example's name; without it, all are listed.", autocompletion=completion.examples)
+    ] = "",
+    folder: Annotated[
+        str, typer.Argument(metavar="DIR", help="A new or empty folder; default: one of the example's name.")
+    ] = "",
+) -> None:
+    """Write an example federation, made on the spot: files of several sites to try everything on; no download."""
+    if not name:
+        from imperfed.cli.listing import listing
+
+        listing("examples", False, console())
+        typer.echo("Write one: imperfed example NAME DIR")
+        return
+    from imperfed.examples import example as write_example
+    from imperfed.examples import examples
+
+    path = write_example(name, folder)
+    typer.echo(f"{path}: federation.toml, files of every site, and README.md, which says what they are. Next:")
+    for command in examples()[name]().typed_commands(shlex.quote(str(path))):
+        typer.echo(f"  {command}")
 
 
 def inspect(

@@ -25,7 +25,10 @@ def evaluate(folder: Annotated[Path, typer.Argument(help="A run's folder.")], js
 
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that has ended.")],
-    file: Annotated[Path, typer.Argument(help="New rows, in the format of the run's own files, without labels.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="New rows, in the format of the run's own files, without labels; or a folder of images."),
+    ],
     site: Annotated[str, typer.Option("--site", help="The site whose model to use, where sites have their own.")] = "",
     out: Annotated[Path, typer.Option("--out", help="The table to write: .csv or .parquet.")] = Path("predictions.csv"),
 ) -> None:

@@ -14,7 +14,11 @@ from imperfed.cli.terminal_table import TableColumn, print_table
 from imperfed.core.errors import UsageError, unknown
 from imperfed.data.stored_files import data_folder, differing
 
-COLUMNS = {"datasets": ("name", "present", "about"), "studies": ("name", "table", "datasets")}
+COLUMNS = {
+    "datasets": ("name", "present", "about"),
+    "examples": ("name", "labels", "about"),
+    "studies": ("name", "table", "datasets"),
+}
 """The columns of the lists whose entries hold more than a table can show."""
 
 

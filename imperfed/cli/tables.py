@@ -12,8 +12,10 @@ from rich.console import Console
 from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
 from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
+from imperfed.cli.unmeasured import why_blank
 from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
 from imperfed.evaluation.fairness import FAIR
+from imperfed.experiments.blank_cells import reasons, with_figures
 from imperfed.experiments.comparison import (
     ABOUT_ALONE,
     ALONE,
@@ -65,7 +67,8 @@ def run_table(console: Console, summary: Summary, folder: Path) -> None:
 
 
 def sentences_of(summary: Summary) -> Iterator[str]:
-    """Yield what concerns no site in particular."""
+    """Yield what concerns no site in particular, first why figures are blank."""
+    yield from why_blank(summary)
     for name, common in summary.common.items():
         where = "validation rows" if name.startswith(VALIDATION) else "common test set"
         value = f"{name.removeprefix(VALIDATION)} {per_cent(common.value)} %"
@@ -111,8 +114,6 @@ def sites_table(console: Console, summary: Summary) -> None:
     for (name, values), over_all in zip(columns.items(), means, strict=True):
         table.append(TableColumn(name, [per_cent(value) for value in (*values, over_all)]))
     print_table(console, table, heading(summary), total=True)
-    if not summary.personal.n:
-        console.print("there are no test rows (they need true labels), so no model was measured")
 
 
 def _with_sum(rows: Sequence[int]) -> list[str]:
@@ -228,6 +229,7 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     """Print methods side by side, the best in bold, what each of them is, and the paths of what was written."""
     if sentence := brought(lines):
         print_wrapped(console, sentence, style="bold")
+    every, lines = lines, with_figures(lines)
     top = best(lines)
     columns = {
         "method": [line.method for line in lines],
@@ -248,6 +250,8 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
     print_table(console, table, f"test {measured(lines).over}, {many(len(seeds), 'seed')}", bold)
     if differs := unlike(lines):
         print_wrapped(console, differs)
+    for sentence in reasons(every):
+        print_wrapped(console, sentence)
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
         print_wrapped(console, f"diverged: {reason}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):

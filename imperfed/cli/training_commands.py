@@ -28,6 +28,7 @@ from imperfed.cli.options import (
 )
 from imperfed.cli.screen import progress, stdout_for
 from imperfed.cli.typed_words import configs, given, seed_numbers, sources_of, words_of
+from imperfed.core.errors import UsageError
 
 DEMO = ("pfedpll", "fedavg+lcp", "local-only+lcp", "pooled+lcp")
 
@@ -131,12 +132,20 @@ def reproduce(
     show.console.print(f"written\n  {folder / 'table.md'}\n  {folder / 'results.json'}")
 
 
-def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")], track: Track = None) -> None:
-    """Continue a run that was interrupted or killed; the models are the same as those of an uninterrupted run."""
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run, or of a comparison.")], track: Track = None
+) -> None:
+    """Continue a run or a comparison that was interrupted or killed; its models are those of an uninterrupted one."""
     from imperfed.cli.tables import run_table
     from imperfed.experiments.auto.run import resume as continue_run
+    from imperfed.experiments.comparison_plan import FILE
     from imperfed.results.folder import RunFolder
 
+    if (folder / FILE).exists():
+        if track:
+            raise UsageError("--track: the runs of a comparison go on as they began; leave it out")
+        _continue_comparison(folder)
+        return
     opened, show = RunFolder.open(folder), progress()
     summary = opened.summary()
     if summary is None and (folder / "serve.json").exists():
@@ -148,6 +157,17 @@ def resume(folder: Annotated[Path, typer.Argument(help="A run's folder.")], trac
         with show.interruptible():
             summary = continue_run(opened, show.watch(), track=track or "")
     run_table(show.console, summary, folder)
+
+
+def _continue_comparison(folder: Path) -> None:
+    from imperfed.cli.tables import compare_table
+    from imperfed.experiments.comparison import continue_comparison
+    from imperfed.experiments.parallel import ParallelRuns
+
+    show = progress()
+    with show.interruptible(), ParallelRuns(0) as processes:
+        lines, seeds = continue_comparison(folder, show.watch, processes)
+    compare_table(show.console, lines, seeds, folder)
 
 
 def _compare(

@@ -57,6 +57,11 @@ class Algorithm:
         return False
 
     @property
+    def uses_public(self) -> bool:
+        """Whether the method uses unlabelled inputs at the server (`split.public`); otherwise none are taken."""
+        return False
+
+    @property
     def has_global_model(self) -> bool:
         """Whether the server's "w" is one model for all sites, rather than one of several that each serve some."""
         return True

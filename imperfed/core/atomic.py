@@ -1,10 +1,18 @@
-"""Atomic file writes: a crash never damages what was there before."""
+"""Atomic file writes: a crash never damages what was there before, and a full disk is said to be full."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from imperfed.core.errors import DiskFullError
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+IN_WORDS = os.strerror(errno.ENOSPC)
+"""How libraries that raise errors of their own quote the system's."""
 
 
 def write_whole(path: Path, write: Callable[[Path], object], writer: str = "") -> Path:
@@ -15,12 +23,27 @@ def write_whole(path: Path, write: Callable[[Path], object], writer: str = "") -
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}{writer and '.'}{writer}.partly")
     try:
-        write(partial)
-        partial.replace(path)
+        with saying_if_full(path):
+            write(partial)
+            partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
     return path
+
+
+@contextmanager
+def saying_if_full(path: Path) -> Iterator[None]:
+    """Turn any error of a full disk into one that names the file; libraries may raise it without."""
+    try:
+        yield
+    except DiskFullError:
+        raise
+    except Exception as error:
+        if (isinstance(error, OSError) and error.errno in FULL) or IN_WORDS in str(error):
+            named = getattr(error, "filename", None) or path
+            raise DiskFullError(f"{named}: cannot be written, the disk is full") from error
+        raise
 
 
 def write_durably(path: Path, write: Callable[[Path], object]) -> None:
@@ -44,7 +67,7 @@ def _flush(path: Path) -> None:
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
     """Append lines to a text file; a last line that a crash cut short is ended first."""
-    with path.open("ab+") as f:
+    with saying_if_full(path), path.open("ab+") as f:
         if f.tell():
             f.seek(-1, os.SEEK_END)
             if f.read() != b"\n":

@@ -36,6 +36,10 @@ class DivergedError(QuorumError):
     exit_code = 5
 
 
+class DiskFullError(ImperfedError, OSError):
+    """A file could not be written because the disk is full; the message names it, and how to continue."""
+
+
 SHORT = 8
 """The most names that a message lists in full."""
 LISTED_BY = {
@@ -44,6 +48,7 @@ LISTED_BY = {
     "name": "imperfed list WHAT",
     "list": "imperfed list --help",
     "dataset": "imperfed list datasets",
+    "example": "imperfed example",
     "model": "imperfed list models (your own: package.module:function)",
     "partition": "imperfed list partitions",
     "kind of candidate sets": "imperfed list candidates",

@@ -28,9 +28,12 @@ from imperfed.evaluation.paired import paired_difference
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.auto.combinations import keeps_everything
 from imperfed.experiments.auto.reference import alone_scores
+from imperfed.experiments.blank_cells import reasons, with_figures
+from imperfed.experiments.comparison_plan import ComparisonPlan
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Watch, is_own
+from imperfed.experiments.experiment import Watch, is_own, load_data
 from imperfed.experiments.parallel import Outcome, ParallelRuns
+from imperfed.experiments.public_inputs import without_unused_public
 from imperfed.results.folder import free
 from imperfed.results.summary import FilledLabels, Summary
 
@@ -68,6 +71,8 @@ class Line:
     """The kind of labels that the method learned from."""
     by_site: tuple[tuple[float | None, ...], ...] = ()
     """The figure of every site, by seed."""
+    why_blank: str = ""
+    """Why there are no figures, if there are none."""
 
     @property
     def mean(self) -> float:
@@ -111,22 +116,48 @@ def compare(
     if twice := [method for method, times in Counter(methods).items() if times > 1]:
         raise UsageError(f"named more than once: {', '.join(twice)}")
     # Check all settings before any run.
-    configs = [[config(method, seed) for method in methods] for seed in seeds]
+    configs = [without_unused_public([config(method, seed) for method in methods]) for seed in seeds]
     first = configs[0][0]
     refuse_unmeasured(first)
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
+    plan = ComparisonPlan.of(methods, seeds, configs, paper, alone is not None)
+    return folder, carry_out(plan, configs, folder, watch, processes or ParallelRuns(1), alone)
+
+
+def continue_comparison(
+    folder: Path, watch: Callable[[], Watch], processes: ParallelRuns
+) -> tuple[list[Line], list[int]]:
+    """Finish a comparison that was interrupted: runs that have ended are kept, one that has not goes on where it was.
+
+    Returns its lines and its seeds.
+    """
+    plan = ComparisonPlan.read(folder)
+    lines = carry_out(plan, plan.configs(), folder, watch, processes, load_data if plan.alone else None)
+    return lines, list(plan.seeds)
+
+
+def carry_out(
+    plan: ComparisonPlan,
+    configs: Sequence[Sequence[Config]],
+    folder: Path,
+    watch: Callable[[], Watch],
+    processes: ParallelRuns,
+    alone: Callable[[Config], FederatedData] | None,
+) -> list[Line]:
+    """Make the runs of a plan that the folder does not have yet, and write the table after every seed."""
     ended: list[Sequence[Outcome]] = []
     lines: list[Line] = []
     reference = AloneReference()
-    for outcomes in (processes or ParallelRuns(1)).outcomes(configs, folder, watch):
-        ended.append(outcomes)
-        lines = [line(method, [one[m] for one in ended], paper) for m, method in enumerate(methods)]
-        if alone is not None:
-            reference.add(configs[len(ended) - 1][0], alone)
-            lines += reference.lines()
-        write(folder, lines, seeds[: len(ended)])
-    return folder, lines
+    with plan.noted(folder):
+        for outcomes in processes.outcomes(configs, folder, watch):
+            ended.append(outcomes)
+            lines = [line(method, [one[m] for one in ended], plan.paper) for m, method in enumerate(plan.methods)]
+            if alone is not None:
+                reference.add(configs[len(ended) - 1][0], alone)
+                lines += reference.lines()
+            write(folder, lines, plan.seeds[: len(ended)])
+    return lines
 
 
 def refuse_unmeasured(config: Config) -> None:
@@ -162,6 +193,7 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
         next((s.metric for s in summaries), ""),
         next((s.facts.labels for s in summaries), ""),
         tuple(tuple(site.value for site in s.sites) for s in summaries),
+        "test rows are common to all sites, and it has no one model for them all",
     )
 
 
@@ -172,21 +204,25 @@ class AloneReference:
     seeds: list[tuple[float | None, ...]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     given: str = ""
+    left_out: str = ""
+    """Why nothing could be measured."""
 
     def add(self, config: Config, load: Callable[[Config], FederatedData]) -> None:
         """Measure models that sites fit alone on the data of one seed, where that can be done."""
         began, data = time.perf_counter(), load(config)
         scores = alone_scores(config, data)
-        if not isinstance(scores, str):
+        if isinstance(scores, str):
+            self.left_out = scores
+        else:
             self.seeds.append(tuple(figure(next(iter(site.values()))[0]) for site in scores.values()))
             self.seconds.append(time.perf_counter() - began)
             self.given = data.federation.labels.kind
 
     def lines(self) -> list[Line]:
-        """Return the line of a table; none where nothing could be measured."""
+        """Return the line of a table, which says why there are no figures if nothing could be measured."""
         means = [statistics.fmean(known) for one in self.seeds if (known := [v for v in one if v is not None])]
         if not means:
-            return []
+            return [Line(ALONE, (), (), math.nan, None, why_blank=self.left_out or "no figure could be computed")]
         seconds = statistics.fmean(self.seconds)
         return [Line(ALONE, tuple(means), (), seconds, None, given=self.given, by_site=tuple(self.seeds))]
 
@@ -301,6 +337,7 @@ def _mean_of(values: Sequence[float | None], targets: Sequence[TargetReached], c
 
 def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     """Return the table in Markdown, as on a results page."""
+    every, lines = lines, with_figures(lines)
     top = best(lines)
     figures = [f"**{spread(one.values)}**" if one.mean == top else spread(one.values) for one in lines]
     columns = {
@@ -317,7 +354,8 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     rows = [f"| {' | '.join(cells)} |" for cells in table]
     first = [f"{sentence}\n"] if (sentence := brought(lines)) else []
     about = f"{ALONE}: {ABOUT_ALONE}." if any(one.method == ALONE for one in lines) else ""
-    notes = " ".join(note for note in (caption(seeds), unlike(lines), about) if note)
+    missing = (f"{sentence}." for sentence in reasons(every))
+    notes = " ".join(note for note in (caption(seeds), unlike(lines), about, *missing) if note)
     return "\n".join([*first, *rows, f"\n{notes}\n"])
 
 
@@ -340,6 +378,7 @@ def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
             "global": one.common,
             "targets": [asdict(target) for target in one.targets],
             "diverged": one.diverged,
+            **({} if one.values or one.diverged else {"not_measured": one.why_blank}),
         }
         for one in lines
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from imperfed.algorithms import objectives, reference
 from imperfed.core.components import RepairResult, apply_attack
-from imperfed.core.errors import DataError, DivergedError, ImperfedError, UsageError
+from imperfed.core.errors import DataError, DiskFullError, DivergedError, ImperfedError, UsageError
 from imperfed.core.federation import TO_TRUST, Federation
 from imperfed.core.labels import Annotated, Exact, Labels
 from imperfed.core.network import Layout, Net, Network
@@ -42,6 +42,7 @@ from imperfed.evaluation.time_to_target import TargetReached, time_taken
 from imperfed.experiments.config import Config, RunConfig, options
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.experiments.public_inputs import about_public
 from imperfed.experiments.values import typed
 from imperfed.models import build
 from imperfed.models.own import weights_of
@@ -117,7 +118,7 @@ class Experiment:
 
     def go(self, folder: RunFolder, watch: Watch) -> Summary:
         """Train to the end, write the results and return the summary."""
-        with tracking(self.config.run.track, folder, self.config.flat()) as tracker:
+        with folder.resumable(), tracking(self.config.run.track, folder, self.config.flat()) as tracker:
             return self._go(folder, watch, tracker)
 
     def _go(self, folder: RunFolder, watch: Watch, tracker: Tracker | None) -> Summary:
@@ -141,7 +142,8 @@ class Experiment:
         try:
             ended = engine.run(on_round, lambda: watch.stop() or watch.end(), folder.checkpoint)
         except ImperfedError as error:
-            folder.log(f"failed: {error}")
+            with suppress(DiskFullError):  # which may be the failure itself
+                folder.log(f"failed: {error}")
             if isinstance(error, DivergedError):
                 write_report(folder)
             raise
@@ -333,13 +335,15 @@ def start(
     declaration = in_memory.declaration if in_memory else own_declaration(config)
     with closing(Experiment(config, data)) as experiment:
         folder = RunFolder.create(out, anywhere(config), experiment.hardware.described())
-        if declaration is not None:  # predict reads new rows by it, whatever becomes of the original
-            folder.write(FILE, declaration.toml())
-        if experiment.initial is not None:
-            folder.save_initial(experiment.initial)
-        for note in DataFacts.of(experiment.data.facts).attack:
-            folder.log(note)
-        folder.save_split(split_of(experiment.data.federation), in_memory.index if in_memory else None)
+        with folder.resumable():
+            if declaration is not None:  # predict reads new rows by it, whatever becomes of the original
+                folder.write(FILE, declaration.toml())
+            if experiment.initial is not None:
+                folder.save_initial(experiment.initial)
+            facts = DataFacts.of(experiment.data.facts)
+            for note in (*facts.attack, about_public(config, facts)):
+                folder.log(note)
+            folder.save_split(split_of(experiment.data.federation), in_memory.index if in_memory else None)
         return folder, experiment.go(folder, watch)
 
 
@@ -374,8 +378,11 @@ def resume(
         refuse_other_rows(folder, experiment.data.federation)
         if folder.checkpoint.exists():
             experiment.engine.state.restore(folder.checkpoint)
-        folder.forget_from(experiment.engine.state.round)
-        folder.log(f"resumed after round {experiment.engine.state.round}")
+        with folder.resumable():
+            if not folder.split():  # the disk was full before it could be written
+                folder.save_split(split_of(experiment.data.federation))
+            folder.forget_from(experiment.engine.state.round)
+            folder.log(f"resumed after round {experiment.engine.state.round}")
         return experiment.go(folder, watch)
 
 

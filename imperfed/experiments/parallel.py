@@ -18,7 +18,17 @@ from imperfed.core.errors import DivergedError
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import Interrupted, Watch, load_data, refuse_other_labels, same_data, start
+from imperfed.experiments.experiment import (
+    Interrupted,
+    Watch,
+    anywhere,
+    load_data,
+    refuse_other_labels,
+    resume,
+    same_data,
+    start,
+)
+from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
 ON_A_GPU, ROOM = 3, 40e9
@@ -130,10 +140,20 @@ def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]
         watching = watch()
         watching.prepare(config)
         try:
-            outcomes.append(start(config, folder, watching, cache.data(config))[1])
+            outcomes.append(finished(config, folder, watching, cache.data(config)))
         except DivergedError as error:
             outcomes.append(str(error))
     return outcomes
+
+
+def finished(config: Config, folder: Path, watch: Watch, data: FederatedData) -> Summary:
+    """Return the summary of a run below this folder: of an earlier one with these settings, continued if need be."""
+    text = anywhere(config).toml()
+    for path in sorted(folder.glob("*/config.toml")):
+        if path.read_text(encoding="utf-8") == text:
+            earlier = RunFolder(path.parent)
+            return earlier.summary() or resume(earlier, watch, data)
+    return start(config, folder, watch, data)[1]
 
 
 class DataCache:

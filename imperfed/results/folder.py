@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from imperfed.core.atomic import append_lines, write_whole
-from imperfed.core.errors import DataError, UsageError
+from imperfed.core.atomic import append_lines, saying_if_full, write_whole
+from imperfed.core.errors import DataError, DiskFullError, UsageError
 from imperfed.data.files.declaration import called
 from imperfed.data.scale import Scale
 from imperfed.experiments.config import Config, read, resolve
@@ -82,6 +82,15 @@ class RunFolder:
         except UsageError as error:
             missing = missing_plugin(self.environment(), objects.classes)
             raise (error if missing is None else UsageError(f"{self.path} {missing}")) from error
+
+    @contextmanager
+    def resumable(self) -> Iterator[None]:
+        """Let the error of a full disk say how to continue this run."""
+        try:
+            with saying_if_full(self.path):
+                yield
+        except DiskFullError as error:
+            raise DiskFullError(f"{error}; make room, then continue with: imperfed resume {self.path}") from error
 
     def summary(self) -> Summary | None:
         """Return the summary; None if the run has not finished all its rounds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +50,11 @@ def read_new(file: Path, folder: RunFolder) -> tuple[Tensor, list[str]]:
         x = as_inputs(readers.read_arrays(file, "x")["x"], data, f"{file}, x")
         check_finite(x, str(file))
         return x, list(map(str, range(len(x))))
-    declaration, problems = folder.path / FILE, Problems()
-    rows = read_rows(file, read_declaration(declaration if declaration.exists() else data), NEW, problems)
+    stored, problems = folder.path / FILE, Problems()
+    declaration = read_declaration(stored if stored.exists() else data)
+    if file.is_dir() and declaration.inputs.image:  # images as such, without the table that names them
+        declaration = replace(declaration, id="", inputs=replace(declaration.inputs, image=""))
+    rows = read_rows(file, declaration, NEW, problems)
     problems.check(str(file))
     assert rows is not None
     return rows.x, list(rows.ids())

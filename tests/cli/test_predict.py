@@ -168,3 +168,47 @@ def test_only_a_run_that_has_ended_is_opened(finished: Path, tmp_path: Path) -> 
     (cut / "summary.json").unlink()
     with pytest.raises(UsageError, match=f"has not ended; continue with: imperfed resume {cut}"):
         imperfed.load(cut)
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """An example of images in folders, and a run on it."""
+    folder = imperfed.example("photos", tmp_path_factory.mktemp("scans") / "photos")
+    with no_pages():
+        return folder, done("run", "fedavg", "--data", folder, *FEW, "--out", folder.parent).folder
+
+
+def test_a_flat_folder_of_images_has_one_row_per_image(scans: tuple[Path, Path], tmp_path: Path) -> None:
+    data, ran = scans
+    (new := tmp_path / "new").mkdir()
+    for image in sorted((data / "new").iterdir()):
+        shutil.copy(image, new)
+    (new / "notes.txt").write_text("not an image")
+    done("predict", ran, new, "--out", tmp_path / "p.csv")
+    table = csv.read_csv(tmp_path / "p.csv").to_pydict()
+    assert table["id"] == sorted(path.name for path in (data / "new").iterdir())
+    (sorted_in := tmp_path / "sorted" / "some").mkdir(parents=True)
+    for image in new.glob("*.png"):
+        shutil.copy(image, sorted_in)
+    done("predict", ran, sorted_in.parent, "--out", tmp_path / "q.csv")
+    again = csv.read_csv(tmp_path / "q.csv").to_pydict()
+    assert again["id"] == [f"some/{name}" for name in table["id"]]
+    assert again["predicted"] == table["predicted"]
+    said = command("predict", ran, tmp_path / "sorted" / "none", "--out", tmp_path / "r.csv")
+    assert said.code == 3
+    (tmp_path / "empty").mkdir()
+    said = command("predict", ran, tmp_path / "empty", "--out", tmp_path / "r.csv")
+    assert (said.code, "found no images, expected images; put images there" in said.err) == (3, True)
+
+
+def test_so_has_one_for_a_run_whose_images_a_table_names(scans: tuple[Path, Path], tmp_path: Path) -> None:
+    images = sorted((scans[0] / "new").glob("*.png"))
+    for site in ("north", "south"):
+        write_table(tmp_path / f"data/{site}.csv", {"file": [str(image) for image in images], "digit": ["a", "b"] * 5})
+    (tmp_path / "data/federation.toml").write_text(
+        'sites = "*.csv"\nid = "file"\n[inputs]\nimage = "file"\nsize = [8, 8]\nchannels = 1\n'
+        '[labels]\nkind = "exact"\nclasses = ["a", "b"]\ncolumn = "digit"\n'
+    )
+    ran = done("run", "fedavg", "--data", tmp_path / "data", *FEW, "--out", tmp_path).folder
+    done("predict", ran, scans[0] / "new", "--out", tmp_path / "p.csv")
+    assert csv.read_csv(tmp_path / "p.csv")["id"].to_pylist() == [image.name for image in images]

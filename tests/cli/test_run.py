@@ -261,7 +261,9 @@ def test_a_disk_that_fills_up_is_no_traceback(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(RunFolder, "append", full)
     said = imperfed("run", "cc", "--data", write(tmp_path / "mine.npz"), *TINY, "--out", tmp_path / "out")
     assert said.code == 1
-    assert said.err == "error: [Errno 28] No space left on device: 'metrics.jsonl'\n"
+    (folder,) = (tmp_path / "out").iterdir()
+    full_disk = "metrics.jsonl: cannot be written, the disk is full"
+    assert said.err == f"error: {full_disk}; make room, then continue with: imperfed resume {folder}\n"
 
 
 def test_a_run_that_is_to_be_on_the_cpu_does_not_see_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

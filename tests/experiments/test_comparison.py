@@ -182,7 +182,9 @@ def test_methods_that_see_the_truth_are_told_from_those_that_do_not(tmp_path: Pa
     assert told in said.out
     assert "exact (the true ones, not the candidates that the data come with)" in said.out
     (folder,) = (tmp_path / "out").iterdir()
-    assert (folder / "table.md").read_text().endswith(f"Seed 0. {told}\n")
+    why = "cross-entropy: infers no labels, or their truth is not known"
+    assert (folder / "table.md").read_text().endswith(f"Seed 0. {told} {why}.\n")
+    assert why in said.out.splitlines()
     same = done("compare", "--no-alone", "cc, proden", "--data", data, *TINY, "--out", tmp_path / "same")
     assert "same labels" not in same.out
 

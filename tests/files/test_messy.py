@@ -102,8 +102,9 @@ def test_nothing_else_is_warned_of(told: Inspection) -> None:
 
 def test_every_command_that_is_named_runs_to_a_report(messy: Path, told: Inspection, tmp_path: Path) -> None:
     quick = ("--rounds", 1, "--set", "steps=2", "--set", "epochs=0", "--workers", 1, "--out", tmp_path)
-    run, repair, compare = told.commands
-    assert summary(done(*repair.split()[1:], *quick).folder)["repair"]["name"] in repair
+    search, run, compare, audit = (step.command for step in told.steps)
+    assert search == f"imperfed run --data {messy}"
+    done(*audit.split()[1:], "--out", tmp_path / "audit")
     folder = done(*run.split()[1:], *quick).folder
     assert (folder / "report.html").exists()
     assert [row["site"] for row in summary(folder)["sites"]] == ["aachen", "basel", "cork", "delft", "essen", "fulda"]

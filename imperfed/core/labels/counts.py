@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -33,3 +33,8 @@ class ClassCounts:
         """Return the sum over sites."""
         names = [field.name for field in fields(ClassCounts)]
         return ClassCounts(*(torch.stack([getattr(part, name) for part in parts]).sum(0) for name in names))
+
+
+def one_class_each(sites: Iterable[ClassCounts]) -> bool:
+    """Return whether every site names one class at most, so that nothing at a site tells classes apart."""
+    return all(int((site.weight > 0).sum()) <= 1 for site in sites)

@@ -95,7 +95,8 @@ def read_rows(path: Source, declaration: Declaration, part: str, problems: Probl
         return None
     for slowly in (False, True):
         noted = Problems()
-        table = read_table(path, wanted, Dialect.of(declaration, site), noted, spare, slowly)
+        unsorted = part in (PUBLIC, NEW)
+        table = read_table(path, wanted, Dialect.of(declaration, site), noted, spare, slowly, unsorted)
         rows = None if table is None else _convert(table, declaration, part, noted)
         if not noted or table is None or table.lines is not None or path.suffix.lower() not in LINED:
             break

@@ -82,16 +82,17 @@ def read_table(
     problems: Problems,
     spare: frozenset[str] = frozenset(),
     slowly: bool = False,
+    unsorted: bool = False,
 ) -> FileTable | None:
     """Return the wanted columns of a table; those in `spare` may be absent. None if nothing can be read.
 
-    `slowly`: the line numbers of text files are kept as well.
+    `slowly`: the line numbers of text files are kept as well. `unsorted`: images need not lie in folders by class.
     """
     if isinstance(path, MemoryTable):
         return _in_memory(path, wanted, problems, spare)
     suffix = path.suffix.lower()
     if os.path.isdir(path):
-        return _folder(path, problems)
+        return _folder(path, problems, unsorted)
     if suffix not in FORMATS:
         expected = f"a file ending in {listed(FORMATS)}, or a folder of images by class"
         problems.add(path, None, None, "another kind of file", expected, "convert it, or fix the path")
@@ -202,19 +203,25 @@ def _npz(path: Path, wanted: Wanted, problems: Problems, spare: frozenset[str]) 
     return FileTable(path, rows.pop(), {k: pyarrow.array(a) if a.ndim == 1 else a for k, a in arrays.items()})
 
 
-def _folder(path: Path, problems: Problems) -> FileTable | None:
-    """Return the images of a folder with one folder per class, in the order of their names; other files are ignored."""
+def _folder(path: Path, problems: Problems, unsorted: bool) -> FileTable | None:
+    """Return the images of a folder with one folder per class, in the order of their names; other files are ignored.
+
+    `unsorted`: images that lie in the folder itself count as well.
+    """
     import pyarrow
 
     images = sorted(
         image.relative_to(path)
-        for image in path.glob("*/*")
+        for pattern in (("*", "*/*") if unsorted else ("*/*",))
+        for image in path.glob(pattern)
         if image.suffix.lower() in IMAGES
         and image.is_file()
         and not any(part.startswith(".") for part in image.relative_to(path).parts)
     )
     if not images:
-        problems.add(path, None, None, "no images", "<class>/<image>", "make one folder of images per class")
+        expected = "images" if unsorted else "<class>/<image>"
+        fix = "put images there" if unsorted else "make one folder of images per class"
+        problems.add(path, None, None, "no images", expected, fix)
         return None
     text = {IMAGE: [image.as_posix() for image in images], CLASS: [image.parts[0] for image in images]}
     return FileTable(

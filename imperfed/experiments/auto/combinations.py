@@ -79,6 +79,11 @@ def _add(
         found.setdefault(config.toml(), candidate)
 
 
+def searchable(kind: type[Labels]) -> bool:
+    """Return whether any method declares that it fits these labels."""
+    return any(True for _ in _methods(kind))
+
+
 def prepared(request: AutoRequest, data: FederatedData) -> FederatedData:
     """Return the data with bins for the models that take them, learned once for all trials."""
     try:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from imperfed.core.errors import UsageError
+from imperfed.data.sources import sources
 from imperfed.experiments.config import AUTO, Config, resolve
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.values import typed
@@ -87,6 +88,12 @@ class AutoRequest:
         """Return the request with another tool that tracks the run."""
         words = {key: value for key, value in self.words.items() if key not in ("track", "run.track")}
         return replace(self, words=words | {"track": track})
+
+    def without_public(self) -> AutoRequest:
+        """Return the request with no test inputs given to the server, unless the user or a built-in dataset says so."""
+        if "split.public" in self.fixed or self.base.run.data in sources():
+            return self
+        return replace(self, words={**self.words, "split.public": 0})
 
     @classmethod
     def read(cls, values: Mapping[str, Any], objects: Objects = NO_OBJECTS) -> AutoRequest:

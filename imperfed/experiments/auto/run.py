@@ -6,12 +6,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from imperfed.core.errors import UsageError
+from imperfed.core.federation import Federation
+from imperfed.core.labels.counts import one_class_each
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE
 from imperfed.data.held_out import hold_out
@@ -28,9 +31,10 @@ from imperfed.experiments.config import AUTO, Config, resolve
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import InMemory, Interrupted, Watch
 from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.experiments.public_inputs import about_public, without_unused_public
 from imperfed.results.folder import RunFolder, environment, parse
 from imperfed.results.mixture import Mixture, save_mixture
-from imperfed.results.summary import AutoSummary, Summary
+from imperfed.results.summary import AutoSummary, DataFacts, Summary
 from imperfed.results.tracking import tracker_class
 
 REQUEST, TRIALS = "auto.json", "trials.json"
@@ -53,11 +57,14 @@ def start(
         watch.prepare(base)
     declaration = in_memory.declaration if in_memory else experiment.own_declaration(base)
     data = data or experiment.load_data(base)
+    refuse_one_class_each(data.federation)
     folder = RunFolder.create(out, experiment.anywhere(base), Hardware.of(base.run).described(), AUTO)
-    folder.write(REQUEST, json.dumps(request.plain(), indent=2))
-    if declaration is not None:
-        folder.write(FILE, declaration.toml())
-    folder.save_split(experiment.split_of(data.federation), in_memory.index if in_memory else None)
+    with folder.resumable():
+        folder.write(REQUEST, json.dumps(request.plain(), indent=2))
+        if declaration is not None:
+            folder.write(FILE, declaration.toml())
+        folder.save_split(experiment.split_of(data.federation), in_memory.index if in_memory else None)
+        folder.log(about_public(base, DataFacts.of(data.facts)))
     return folder, search_and_run(folder, request, watch, data)
 
 
@@ -75,8 +82,9 @@ def start_any(
     """
     request = AutoRequest.of(file, words, objects)
     if request is not None:
+        request = request.without_public()
         return start(request, out, watch, *load(request.base))
-    config = settings_of(file, words, objects)
+    (config,) = without_unused_public([settings_of(file, words, objects)])
     return experiment.start(config, out, watch, *load(config))
 
 
@@ -130,8 +138,25 @@ def refuse_unsearchable(base: Config) -> None:
         )
 
 
+def refuse_one_class_each(federation: Federation) -> None:
+    """Refuse sites that name one class each: on rows held out there, saying always the same is perfect."""
+    labels, ranges = federation.labels, pairwise(federation.starts)
+    if not labels.partial and one_class_each(labels.between(start, stop).counts() for start, stop in ranges):
+        raise UsageError(
+            f"auto chooses on rows that sites hold out, and each site of {federation.name} names one class, so that "
+            "these rows tell no model from another; name a method made for it (`imperfed inspect` lists some)"
+        )
+
+
 def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: FederatedData) -> Summary:
     """Search, keep what was found in the folder, and run it."""
+    with folder.resumable():
+        _search(folder, request, watch, data)
+    return run_chosen(folder, watch, data, request.objects)
+
+
+def _search(folder: RunFolder, request: AutoRequest, watch: Watch, data: FederatedData) -> None:
+    """Search, and keep in the folder what was found."""
     base = request.base
     at_sites, _ = experiment.as_trained(base, data)
     share = base.split.validation or HELD_OUT
@@ -153,7 +178,6 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
             temperatures = record.temperature, record.mixture_temperature
             save_mixture(folder, site.site, Mixture(model, site.weight, *temperatures))
     keep_choice(folder, record, found.candidate.config)
-    return run_chosen(folder, watch, data, request.objects)
 
 
 def search(folder: RunFolder, searching: Search) -> Found:

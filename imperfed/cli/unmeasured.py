@@ -1,0 +1,40 @@
+"""Why a figure of a run is blank, one sentence each, for below its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from imperfed.data.files.problems import listed
+from imperfed.results.summary import SiteSummary, Summary
+
+
+def why_blank(summary: Summary) -> Iterator[str]:
+    """Yield a sentence for every kind of blank in the tables of a run."""
+    sites, metric = summary.sites, summary.metric
+    if not summary.personal.n:
+        if summary.common:
+            return  # without test rows of their own, no table of the sites is printed
+        yield (
+            "test rows are common to all sites, and no one model serves them all: no model was measured"
+            if summary.facts.common_test_rows
+            else "there are no test rows (they need true labels), so no model was measured"
+        )
+        return
+    if without := [site.site for site in sites if not site.test]:
+        yield f"{metric} is blank at {listed(without)}: no test rows"
+    if undefined := [site.site for site in sites if site.test and site.value is None]:
+        yield f"{metric} is blank at {listed(undefined)}: its test rows hold one class only"
+    for title, values in apart(sites).items():
+        if blank := [site.site for site, value in zip(sites, values, strict=True) if value is None]:
+            yield f"{title} is blank at {listed(blank)}: no such class has test rows with and without it"
+    if undefined := [one.name for one in summary.by_class if one.auroc is None]:
+        yield f"auroc is blank for {listed(undefined)}: no site's test rows hold rows with and without it"
+
+
+def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:
+    """Return the figures over the classes that a site annotates and over those it never does, where there are any."""
+    columns = {
+        "annotated": [site.auroc_annotated for site in sites],
+        "never": [site.auroc_never_annotated for site in sites],
+    }
+    return {title: values for title, values in columns.items() if any(value is not None for value in values)}
