@@ -46,6 +46,7 @@ def summarise(judged: Judgement, method: str, features: str) -> AuditSummary:
         agreement=judged.verdict.figures["agreement"],
         contradicted=judged.verdict.figures["contradicted"],
         clear=judged.verdict.figures["clear"],
+        level=judged.verdict.figures["level"],
         left_alone=judged.verdict.alone,
         trusted=len(judged.verdict.alone) < len(sites),
         support=judged.verdict.words,
