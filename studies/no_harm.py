@@ -33,7 +33,15 @@ FIRST = {"design": 0, "fresh": 1_000_000}
 """The number of the first case."""
 REAL = {
     "design": ("digits/raw", "digits/hog", "wisdm/raw", "student-without-gpa/raw", "cifar10/hog"),
-    "fresh": ("mnist/hog", "fashion-mnist/hog", "pneumoniamnist/hog", "compas/raw", "fire/hog", "lost/raw", "mnist/raw"),
+    "fresh": (
+        "mnist/hog",
+        "fashion-mnist/hog",
+        "pneumoniamnist/hog",
+        "compas/raw",
+        "fire/hog",
+        "lost/raw",
+        "mnist/raw",
+    ),
 }
 SHAPES = ("one cluster a class", "two clusters a class", "heavy tails", "chance", "rare classes", "soft-max")
 MOST_ROWS = 4000

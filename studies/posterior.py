@@ -87,7 +87,7 @@ def large_table(seeds: Sequence[int]) -> Iterator[str]:
 def people_table(seeds: Sequence[int]) -> Iterator[str]:
     """Yield the same on CIFAR-10, with cleanlab, and the repair with and without its check of the features."""
     repairs = [replace(repair, insist=insist) for repair in BOTH for insist in (False, True)]
-    yield "| data | tasks | noise | before | FB-NLL | cleanlab, pooled | 500 clean rows | unchecked | none | unchecked |"
+    yield "| data | tasks | noise | before | FB-NLL | cleanlab | 500 clean rows | unchecked | none | unchecked |"
     yield "| --- " * 10 + "|"
     for setting in SETTINGS:
         if not setting.data.startswith("cifar10") or setting.noise == "class-independent":

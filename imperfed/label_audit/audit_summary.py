@@ -84,7 +84,7 @@ class AuditSummary(Part, frozen=True):
     clear: float
     """The share of the labels held to be right that the features predict, above chance."""
     level: float
-    """The agreement of features and labels over all rows, as a share of that over the surest, above chance; at least."""
+    """The agreement of features and labels over all rows, as a share of that over the surest, above chance."""
     left_alone: tuple[str, ...]
     """The sites at which the features do not bear out the estimated noise."""
     trusted: bool

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from imperfed.label_audit.audit_summary import AuditSummary
-from imperfed.label_audit.sentences import per_cent
 from imperfed.report.words import many
 
 FEW = 10

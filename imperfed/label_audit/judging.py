@@ -12,6 +12,7 @@ from torch import Tensor
 from imperfed.core.components import RepairResult, Verdict
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
+from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
 from imperfed.data.sparse import width
 from imperfed.engine.conversation import repair_labels
@@ -51,7 +52,8 @@ def judge(repair: PosteriorRepair, data: FederatedData) -> Judgement:
     federation, features = data.federation, repair.features
     if type(federation.labels) is not repair.labels:
         raise UsageError(
-            f"{federation.name}: an audit judges {repair.labels.title}, and these are {federation.labels.title}"
+            f"{federation.name}: an audit judges {repair.labels.title}, and these are {federation.labels.title}. "
+            f"{why(federation.labels)}"
         )
     if width(federation.x) and ":" not in features:
         raise UsageError(
@@ -66,3 +68,13 @@ def judge(repair: PosteriorRepair, data: FederatedData) -> Judgement:
         Evaluator.of(data.oracle, federation),
         0 if trusted is None else len(trusted.x),
     )
+
+
+def why(labels: Labels) -> str:
+    """Return why labels of a kind cannot be judged."""
+    if labels.several:
+        return (
+            "Class by class it could be tried, but the rows of which features are surest are then nearly all without "
+            "the class, and tell nothing about wrong marks where it is present"
+        )
+    return "The method weighs how often each class is taken for each other one, which needs one class per row"

@@ -80,7 +80,7 @@ class PosteriorRepair(Repair):
         return verdict(server, sites, self.insist)
 
     def decide(self, classes: tuple[str, ...], site: SiteView) -> LabelDecision:
-        """Change the labels whose lead is above the threshold, Eqs. 24 and 26, where the features bear the noise out."""
+        """Change the labels whose lead is above the threshold, Eqs. 24 and 26, where the features bear it out."""
         Q, g = site.memory["Q"], site.labels.values
         noise = float((1 - Q.gather(1, g[:, None])).mean())
         h, believed = self.least_lead(site, noise), self.insist or bool(site.down["borne out"])
