@@ -151,7 +151,7 @@ class LabelDecision:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RepairVerdict:
     """Whether the data support a repair: what a repair finds out about itself before sites decide."""
 
     alone: tuple[str, ...]
@@ -175,7 +175,7 @@ class RepairResult:
     up: int
     """Bytes."""
     notes: tuple[str, ...] = ()
-    verdict: Verdict | None = None
+    verdict: RepairVerdict | None = None
     """None where the repair makes no check of itself."""
 
     @property
@@ -234,7 +234,7 @@ class Repair(ABC):
     def reasons(self, classes: tuple[str, ...], decision: LabelDecision) -> tuple[str, ...]:
         """Return why each label is what it is, in words."""
 
-    def verdict(self, server: Tree, sites: Sequence[str]) -> Verdict | None:
+    def verdict(self, server: Tree, sites: Sequence[str]) -> RepairVerdict | None:
         """Return whether the data support the repair, from the server's memory at the end; None: it does not check."""
         return None
 

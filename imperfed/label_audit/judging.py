@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from imperfed.core.components import RepairResult, Verdict
+from imperfed.core.components import RepairResult, RepairVerdict
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
@@ -32,7 +32,7 @@ class Judgement:
     """The number of rows with true labels that were used."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RepairVerdict:
         """Whether the features support a repair."""
         assert self.result.verdict is not None
         return self.result.verdict

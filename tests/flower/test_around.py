@@ -115,7 +115,9 @@ def test_posterior_repair(
 ) -> None:
     """The same bits as in one process, from sums alone; with probabilities in place of labels where training asks."""
     few_steps(monkeypatch)
-    chosen = SEVEN | POSTERIOR | {"split.sites": 3, "repair.insist": insist} | ({"split.trusted": 0.15} if clean else {})
+    chosen = (
+        SEVEN | POSTERIOR | {"split.sites": 3, "repair.insist": insist} | ({"split.trusted": 0.15} if clean else {})
+    )
     config = settled(method, data=str(table), **chosen)
     apart = Apart(config, held_by_sites(config), tmp_path, scales=False).start().go()
     alone = Alone(config, load_data(config)).go()

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 
 from imperfed.core.batch import Tree
-from imperfed.core.components import LabelDecision, Repair, Verdict
+from imperfed.core.components import LabelDecision, Repair, RepairVerdict
 from imperfed.core.context import ServerView, SiteView
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Query
@@ -75,7 +75,7 @@ class PosteriorRepair(Repair):
         found = {"borne out": server["borne out"][site]}
         return found | ({"h": server["h"]} if "h" in server else {})
 
-    def verdict(self, server: Tree, sites: Sequence[str]) -> Verdict:
+    def verdict(self, server: Tree, sites: Sequence[str]) -> RepairVerdict:
         """Return whether the features support a repair."""
         return verdict(server, sites, self.insist)
 

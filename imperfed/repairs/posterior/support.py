@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
-from imperfed.core.components import Verdict
+from imperfed.core.components import RepairVerdict
 from imperfed.core.context import ServerView, SiteView
 from imperfed.core.exchange import Query, Updates
 from imperfed.repairs.posterior.cross_fit import CrossFit, logits
@@ -115,7 +115,7 @@ def below(share: Tensor, rows: Tensor) -> Tensor:
     return (share - SURE * (share * (1 - share) / rows).sqrt()).clamp(min=0)
 
 
-def verdict(server: Tree, sites: Sequence[str], insist: bool) -> Verdict:
+def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
     """Return whether the features support a repair, in figures and in words; `insist`: whether it is made anyway."""
     names = ("agreement", "claimed", "contradicted", "clear", "level")
     figures = {name: float(server[name]) for name in names}
@@ -126,10 +126,10 @@ def verdict(server: Tree, sites: Sequence[str], insist: bool) -> Verdict:
         f"they are surest, and {per_cent['claimed']} are wrong by the estimate"
     )
     if not alone:
-        return Verdict((), figures, f"{seen}: they tell the classes apart")
+        return RepairVerdict((), figures, f"{seen}: they tell the classes apart")
     overlap = figures["clear"] < CLEAR or figures["level"] < LEVEL
     why = "the classes overlap in these features" if overlap else "they do not bear that out"
     where = "" if len(alone) == len(sites) else f" at {', '.join(alone[:NAMED])}"
     more = f" and {len(alone) - NAMED} more" if NAMED < len(alone) < len(sites) else ""
     stay = "" if insist else ", and labels there stay as they are" if where else ", and all labels stay as they are"
-    return Verdict(alone, figures, f"{seen}: {why}{where}{more}{stay}")
+    return RepairVerdict(alone, figures, f"{seen}: {why}{where}{more}{stay}")
