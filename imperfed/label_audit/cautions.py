@@ -24,7 +24,7 @@ NOTICED = 0.05
 def cautions(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
     """Yield why findings may be wrong; `pooled`: estimated rows by true and given class."""
     if summary.left_alone:
-        doubtful = "Neither the suspects nor the estimates can be trusted" + (" there." if summary.trusted else ".")
+        doubtful = "The estimates cannot be trusted; look at the worst suspects before you believe them."
         yield f"{summary.support[0].upper()}{summary.support[1:]} (features: {summary.features}). {doubtful}"
     if not summary.clean_rows:
         yield from without_clean_rows(summary, classes, pooled)
