@@ -70,6 +70,13 @@ def test_a_share_of_few_rows_counts_for_less() -> None:
     assert float(many) == pytest.approx(0.5 - 1.2816 * 0.01)
 
 
+def test_next_to_no_noise_needs_no_support() -> None:
+    found = judged((0.99, 0.0, 0.001, 100), (0.99, 0.0, 0.2, 100))
+    assert verdict(found, NAMES, insist=False).alone == ("hasty",)
+    quiet = verdict(judged((0.99, 0.0, 0.001, 100)), NAMES[:1], insist=False)
+    assert quiet.alone == ()
+
+
 def test_a_site_cannot_claim_more_rows_than_it_has() -> None:
     found = judged((1e9, 0.2, -7.0, 1e9))
     assert float(found["agreement"]) == 1

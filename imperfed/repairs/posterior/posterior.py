@@ -86,7 +86,7 @@ class PosteriorRepair(Repair):
         h, believed = self.least_lead(site, noise), self.insist or bool(site.down["borne out"])
         lead, best = leads(Q, g), Q.argmax(1)
         changed = (lead > h) & believed
-        other = UNSUPPORTED if not believed else LEFT_ALONE if h == torch.inf else DOUBTED
+        other = LEFT_ALONE if h == torch.inf else DOUBTED if believed else UNSUPPORTED
         why = torch.where(best == g, KEPT, other).masked_fill(changed, CHANGED)
         decided = torch.where(changed, best, g)
         confidence = Q.gather(1, decided[:, None]).flatten().float()

@@ -35,6 +35,7 @@ from imperfed.core.components import RepairVerdict
 from imperfed.core.context import ServerView, SiteView
 from imperfed.core.exchange import Query, Updates
 from imperfed.repairs.posterior.cross_fit import CrossFit, logits
+from imperfed.repairs.posterior.gates import LEAST_NOISE
 
 CLEAR = 0.7
 """The least share of the labels held to be right that the witness predicts, above chance."""
@@ -100,7 +101,8 @@ class Support:
         even = found["claimed"] <= EVEN * found["contradicted"]
         supported = (found["clear"] >= CLEAR) & (found["level"] >= LEVEL) & even
         seen = (contradicted + POOLED_ROWS * found["contradicted"]) / (surest + POOLED_ROWS)
-        return server | found | {"borne out": supported & (doubted / n <= EVEN_AT_SITE * seen)}
+        borne_out = supported & (doubted / n <= EVEN_AT_SITE * seen)
+        return server | found | {"borne out": borne_out, "quiet": doubted / n < LEAST_NOISE}
 
 
 def clarity(agreement: Tensor, noise: Tensor, classes: int) -> Tensor:
@@ -120,7 +122,8 @@ def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
     names = ("agreement", "claimed", "contradicted", "clear", "level")
     figures = {name: float(server[name]) for name in names}
     per_cent = {name: f"{100 * share:.{0 if share > 0.1 else 1}f} %" for name, share in figures.items()}
-    alone = tuple(name for name, kept in zip(sites, server["borne out"].tolist(), strict=True) if not kept)
+    fine = (server["borne out"] | server["quiet"]).tolist()  # where next to no noise is claimed, nothing is to be said
+    alone = tuple(name for name, kept in zip(sites, fine, strict=True) if not kept)
     seen = (
         f"the features predict {per_cent['agreement']} of the labels and contradict {per_cent['contradicted']} where "
         f"they are surest, and {per_cent['claimed']} are wrong by the estimate"
