@@ -1,7 +1,9 @@
-"""Posterior repair beside FB-NLL: `python -m studies.posterior [digits] [large] [seed ...]`.
+"""Posterior repair beside others: `python -m studies.posterior [digits] [large] [people] [seed ...]`.
 
 `digits` flips labels of the digits that come with scikit-learn, at rates from 0 to 40 %; `large` takes the settings
-of `studies.fb_nll`, on splits that were not used to set any constant (seeds 10 and above).
+of `studies.fb_nll`, on splits that were not used to set any constant (seeds 10 and above); `people` takes those on
+CIFAR-10 with class-dependent, uniform, people's and no noise, with cleanlab on pooled rows (extra package `cleanlab`)
+and the repair without its check of the features as further columns.
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from imperfed.engine.conversation import repair_labels
 from imperfed.evaluation.evaluator import RepairFigures
 from imperfed.repairs.fb_nll import FBNLL
 from imperfed.repairs.posterior import PosteriorRepair
+from imperfed.repairs.posterior.axes import MOST, TINY, coordinates, standardised
+from imperfed.repairs.posterior.cross_fit import FOLDS, RIDGE, fit, one_hot
 from studies.fb_nll import SETTINGS
 
 SEEDS = (10, 11)
@@ -80,6 +84,42 @@ def large_table(seeds: Sequence[int]) -> Iterator[str]:
         yield f"| {setting.data} | {setting.tasks} | {noise} | {cells(rows)} |"
 
 
+def people_table(seeds: Sequence[int]) -> Iterator[str]:
+    """Yield the same on CIFAR-10, with cleanlab, and the repair with and without its check of the features."""
+    repairs = [replace(repair, insist=insist) for repair in BOTH for insist in (False, True)]
+    yield "| data | tasks | noise | before | FB-NLL | cleanlab | 500 clean rows | unchecked | none | unchecked |"
+    yield "| --- " * 10 + "|"
+    for setting in SETTINGS:
+        if not setting.data.startswith("cifar10") or setting.noise == "class-independent":
+            continue
+        rows = []
+        for seed in seeds:
+            data = setting.federated(seed)
+            assert data.oracle.truth is not None
+            found = figures(data.federation, data.oracle.truth, (FBNLL(features="raw"), *repairs))
+            pooled = by_cleanlab(data.federation)
+            found.insert(2, float((pooled != data.oracle.truth).double().mean()))
+            rows.append(found)
+        noise = "people" if setting.data.startswith("cifar10n") else setting.noise
+        yield f"| {setting.data} | {setting.tasks} | {noise} | {cells(rows)} |"
+
+
+def by_cleanlab(federation: Federation) -> Tensor:
+    """Return labels in which cleanlab's issues, on the pooled rows, have the class that the first probe predicts."""
+    from cleanlab.filter import find_label_issues
+
+    x, g, C = federation.x.flatten(1).double(), federation.labels.values, len(federation.classes)
+    scale = {"mu": x.mean(0), "sd": x.std(0, correction=0) + TINY}
+    z = standardised(x, scale)
+    A = coordinates(x, scale, torch.linalg.eigh(z.T @ z / len(z))[1][:, -MOST:])
+    place = torch.cat([torch.arange(n) for n in federation.sizes()])
+    fold = place % FOLDS
+    W = fit(A, one_hot(g, C), (fold[:, None] != torch.arange(FOLDS)).double(), RIDGE)
+    p = torch.softmax((A @ W)[fold, torch.arange(len(A))], -1)
+    issues = torch.from_numpy(find_label_issues(g.numpy(), p.numpy(), n_jobs=1))
+    return torch.where(issues, p.argmax(1), g)
+
+
 def figures(federation: Federation, truth: Tensor, repairs: Sequence[FBNLL | PosteriorRepair]) -> list[float]:
     """Return the share of wrong labels before, and after each repair."""
     given = federation.labels.values
@@ -99,7 +139,7 @@ def main(words: Sequence[str]) -> None:
     seeds = tuple(int(word) for word in words if word.isdigit()) or SEEDS
     names = [word for word in words if not word.isdigit()] or ["digits", "large"]
     for name in names:
-        for line in {"digits": digits_table, "large": large_table}[name](seeds):
+        for line in {"digits": digits_table, "large": large_table, "people": people_table}[name](seeds):
             print(line, flush=True)
 
 

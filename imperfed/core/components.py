@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -122,11 +123,14 @@ class LabelDecision:
     """The probability of every class, float64 [n, C]; None where the repair computes none."""
     joint: Tensor | None = None
     """[true class, given class]: the estimated shares of the site's rows, [C, C]; None where there is no estimate."""
+    believed: bool = True
+    """Whether training may use the posterior; else the labels as given are all there is."""
 
     def tree(self) -> Tree:
         """Return the decision as a site keeps it."""
-        noise = torch.tensor(self.noise, dtype=torch.float64)
+        noise, believed = torch.tensor(self.noise, dtype=torch.float64), torch.tensor(self.believed)
         tree = {"decided": self.decided, "confidence": self.confidence, "why": self.why, "noise": noise}
+        tree["believed"] = believed
         beliefs = {"posterior": self.posterior, "joint": self.joint}
         return tree | {name: belief for name, belief in beliefs.items() if belief is not None}
 
@@ -134,14 +138,28 @@ class LabelDecision:
     def of(cls, memory: Tree) -> LabelDecision:
         """Return the decision that a site has kept."""
         posterior, joint = memory.get("posterior"), memory.get("joint")
-        return cls(memory["decided"], memory["confidence"], memory["why"], float(memory["noise"]), posterior, joint)
+        noise, believed = float(memory["noise"]), bool(memory["believed"])
+        return cls(memory["decided"], memory["confidence"], memory["why"], noise, posterior, joint, believed)
 
     def labels(self, kind: type[Labels], classes: int) -> Labels:
         """Return the labels to train on, of the kind that the repair gives."""
         if kind is Probabilities:
             assert self.posterior is not None
-            return Probabilities(self.posterior.float(), classes)
+            given = torch.nn.functional.one_hot(self.decided, classes)
+            return Probabilities((self.posterior if self.believed else given).float(), classes)
         return kind(self.decided, classes)
+
+
+@dataclass(frozen=True)
+class RepairVerdict:
+    """Whether the data support a repair: what a repair finds out about itself before sites decide."""
+
+    alone: tuple[str, ...]
+    """The sites that are left as they are because they do not."""
+    figures: Mapping[str, float]
+    """What it rests on, by name."""
+    words: str
+    """The same as a part of a sentence."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +175,8 @@ class RepairResult:
     up: int
     """Bytes."""
     notes: tuple[str, ...] = ()
+    verdict: RepairVerdict | None = None
+    """None where the repair makes no check of itself."""
 
     @property
     def decided(self) -> Tensor:
@@ -213,6 +233,10 @@ class Repair(ABC):
     @abstractmethod
     def reasons(self, classes: tuple[str, ...], decision: LabelDecision) -> tuple[str, ...]:
         """Return why each label is what it is, in words."""
+
+    def verdict(self, server: Tree, sites: Sequence[str]) -> RepairVerdict | None:
+        """Return whether the data support the repair, from the server's memory at the end; None: it does not check."""
+        return None
 
     def groups_of(self, server: Tree) -> tuple[int, ...]:
         """Return the group of every site, from the server's memory at the end; empty where none were formed."""

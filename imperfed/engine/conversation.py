@@ -108,6 +108,7 @@ def repair_labels(
         transcript.down,
         transcript.up,
         notes(repair, transcript, federation),
+        repair.verdict(transcript.server, federation.sites),
     )
     kind = repair.gives(wanted)
     values = torch.cat([decision.labels(kind, given.classes).values for decision in decisions])
@@ -119,7 +120,9 @@ def repair_labels(
 def notes(repair: Repair, transcript: Transcript, federation: Federation) -> tuple[str, ...]:
     """Return sentences for the log about what was done."""
     changed = int(transcript.server["changed"].sum())
-    corrected = f"repair {repair.name}: {changed} of {federation.starts[-1]} labels corrected"
+    said = [f"{changed} of {federation.starts[-1]} labels corrected"]
+    if verdict := repair.verdict(transcript.server, federation.sites):
+        said.append(verdict.words)
     if groups := repair.groups_of(transcript.server):
-        return corrected, f"repair {repair.name}: groups of the sites {list(groups)}"
-    return (corrected,)
+        said.append(f"groups of the sites {list(groups)}")
+    return tuple(f"repair {repair.name}: {sentence}" for sentence in said)

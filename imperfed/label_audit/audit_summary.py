@@ -80,8 +80,18 @@ class AuditSummary(Part, frozen=True):
     changes: int
     agreement: float
     """The share of labels that the features predict for rows that the probe did not see."""
+    contradicted: float
+    """The share of labels that the probe contradicts among the surest fifth of the rows."""
+    clear: float
+    """The share of the labels held to be right that the features predict, above chance."""
+    level: float
+    """The agreement of features and labels over all rows, as a share of that over the surest, above chance."""
+    left_alone: tuple[str, ...]
+    """The sites at which the features do not bear out the estimated noise."""
     trusted: bool
-    """Whether the features tell the classes apart well enough for the estimates to mean anything."""
+    """Whether the features bear out the estimated noise at any site."""
+    support: str
+    """What the features say for or against a repair, in words."""
     findings: tuple[str, ...]
     """The most important findings, as sentences."""
     advice: str

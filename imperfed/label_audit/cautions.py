@@ -7,11 +7,8 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from imperfed.label_audit.audit_summary import AuditSummary
-from imperfed.label_audit.sentences import per_cent
 from imperfed.report.words import many
 
-EXPECTED = 0.5
-"""The least share of the agreement between features and labels, above chance, that the noise leaves to be expected."""
 FEW = 10
 """Sites with fewer rows are judged by the others."""
 RENAMED = 0.5
@@ -24,21 +21,11 @@ NOTICED = 0.05
 """The estimated noise from which it may be underestimated in a way that matters."""
 
 
-def is_trusted(noise: float, agreement: float, classes: int) -> bool:
-    """Return whether features predict as many labels as the noise leaves to be expected, both above chance."""
-    chance = 1 / classes
-    predicted, expected = (agreement - chance) / (1 - chance), 1 - noise / (1 - chance)
-    return expected > 0 and predicted >= EXPECTED * expected
-
-
 def cautions(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
     """Yield why findings may be wrong; `pooled`: estimated rows by true and given class."""
-    if not summary.trusted:
-        yield (
-            f"The features ({summary.features}) predict only {per_cent(summary.agreement)} of the labels, although by "
-            f"the estimate {per_cent(1 - summary.noise)} are right: the classes overlap in these features, and what "
-            "looks like noise may be none. Neither the suspects nor the estimates can be trusted."
-        )
+    if summary.left_alone:
+        doubtful = "The estimates cannot be trusted; look at the worst suspects before you believe them."
+        yield f"{summary.support[0].upper()}{summary.support[1:]} (features: {summary.features}). {doubtful}"
     if not summary.clean_rows:
         yield from without_clean_rows(summary, classes, pooled)
     if few := [site.site for site in summary.sites if site.rows < FEW]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from imperfed.evaluation.evaluator import figure
 from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth, LabelNoise, Suspect
-from imperfed.label_audit.cautions import cautions, is_trusted
+from imperfed.label_audit.cautions import cautions
 from imperfed.label_audit.judging import Judgement
 from imperfed.label_audit.sentences import advice, findings
 from imperfed.results.repair import mix_ups, repaired_table
@@ -43,8 +43,13 @@ def summarise(judged: Judgement, method: str, features: str) -> AuditSummary:
         noise_after=after,
         suspects=sum(site.suspects for site in sites),
         changes=sum(site.changes for site in sites),
-        agreement=judged.agreement,
-        trusted=is_trusted(noise, judged.agreement, len(federation.classes)),
+        agreement=judged.verdict.figures["agreement"],
+        contradicted=judged.verdict.figures["contradicted"],
+        clear=judged.verdict.figures["clear"],
+        level=judged.verdict.figures["level"],
+        left_alone=judged.verdict.alone,
+        trusted=len(judged.verdict.alone) < len(sites),
+        support=judged.verdict.words,
         findings=(),
         advice="",
         cautions=(),

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from imperfed.core.components import RepairResult
-from imperfed.core.context import ServerView
+from imperfed.core.components import RepairResult, RepairVerdict
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
-from imperfed.core.threads import one_thread
+from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
 from imperfed.data.sparse import width
-from imperfed.engine.conversation import ask_here, converse, repair_labels, views
+from imperfed.engine.conversation import repair_labels
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.repairs.posterior import PosteriorRepair
-from imperfed.repairs.posterior.agreement import LabelAgreement
 
 
 @dataclass(frozen=True)
@@ -30,10 +28,14 @@ class Judgement:
     """With the labels as given."""
     result: RepairResult
     evaluator: Evaluator
-    agreement: float
-    """The share of labels that features predict, before any repair."""
     clean_rows: int
     """The number of rows with true labels that were used."""
+
+    @property
+    def verdict(self) -> RepairVerdict:
+        """Whether the features support a repair."""
+        assert self.result.verdict is not None
+        return self.result.verdict
 
     @property
     def posterior(self) -> Tensor:
@@ -50,7 +52,8 @@ def judge(repair: PosteriorRepair, data: FederatedData) -> Judgement:
     federation, features = data.federation, repair.features
     if type(federation.labels) is not repair.labels:
         raise UsageError(
-            f"{federation.name}: an audit judges {repair.labels.title}, and these are {federation.labels.title}"
+            f"{federation.name}: an audit judges {repair.labels.title}, and these are {federation.labels.title}. "
+            f"{why(federation.labels)}"
         )
     if width(federation.x) and ":" not in features:
         raise UsageError(
@@ -63,16 +66,15 @@ def judge(repair: PosteriorRepair, data: FederatedData) -> Judgement:
         federation,
         result,
         Evaluator.of(data.oracle, federation),
-        agreement_of(features, federation),
         0 if trusted is None else len(trusted.x),
     )
 
 
-def agreement_of(features: str, federation: Federation) -> float:
-    """Return the share of labels as given that a probe predicts from features, for rows that it did not see."""
-    exchanges = LabelAgreement(features, len(federation.classes)).exchanges()
-    alone = replace(federation, trusted=None)
-    context = ServerView(classes=alone.classes, sites=alone.sites, trusted=None)
-    with one_thread():
-        transcript = converse(exchanges, {}, context, alone.sizes(), ask_here(exchanges, views(alone)))
-    return float(transcript.server["agreement"])
+def why(labels: Labels) -> str:
+    """Return why labels of a kind cannot be judged."""
+    if labels.several:
+        return (
+            "Class by class it could be tried, but the rows of which features are surest are then nearly all without "
+            "the class, and tell nothing about wrong marks where it is present"
+        )
+    return "The method weighs how often each class is taken for each other one, which needs one class per row"

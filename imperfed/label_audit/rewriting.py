@@ -8,7 +8,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from imperfed.core.errors import DataError, UsageError
@@ -59,7 +59,7 @@ def repair_files(config: Config, out: Path, force: bool = False) -> tuple[AuditS
     refuse_unwritable(files.reading)
     assert isinstance(config.repair, PosteriorRepair)
     data = files.federate(config)
-    judged = judge(config.repair, data)
+    judged = judge(replace(config.repair, insist=config.repair.insist or force), data)
     summary = summarise(judged, config.repair.name, resolved(config.repair.features, judged.federation.x))
     if not summary.trusted and not force:
         raise DataError(

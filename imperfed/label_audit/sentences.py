@@ -83,8 +83,8 @@ def advice(summary: AuditSummary) -> str:
     """Say whether a repair would help."""
     if not summary.trusted:
         return (
-            f"Do not repair: the features ({summary.features}) predict too few of the labels for a repair to be "
-            "trusted. Choose others (--features)."
+            f"Do not repair: {summary.support}. Choose other features than {summary.features} (--features) that tell "
+            "the classes apart better."
         )
     if not summary.changes:
         return "A repair would change nothing."

@@ -19,7 +19,7 @@ def section(run: RunFiles) -> Section | None:
     """Describe how many labels were changed, how correctly if the truth is known, and at what cost."""
     if run.summary is None or (repair := run.summary.repair) is None:
         return None
-    text = [changes(repair)]
+    text = [changes(repair), *([f"{repair.support[0].upper()}{repair.support[1:]}."] if repair.support else [])]
     if repair.groups > 1:
         index = repair.adjusted_rand_index
         agreement = "" if index is None else f" (adjusted Rand index against their tasks: {index:.2f})"

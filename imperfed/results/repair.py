@@ -32,6 +32,7 @@ def write_repair(
         figures = evaluator.repaired(a, b, given[a:b], decided[a:b])
         mixed_up = mix_ups(repair_result.decisions[k], federation.classes)
         sites.append(RepairedSite(site, group, repair_result.noise[k], figures, mixed_up))
+    verdict = repair_result.verdict
     return RepairSummary(
         name=name,
         n=len(given),
@@ -42,6 +43,8 @@ def write_repair(
         sent={name: tuple(shape) for name, shape in repair_result.sent.items()},
         bytes=Traffic(up=repair_result.up, down=repair_result.down),
         sites=tuple(sites),
+        support=verdict.words if verdict else "",
+        left_alone=verdict.alone if verdict else (),
     )
 
 

@@ -216,6 +216,10 @@ class RepairSummary(Part, frozen=True):
     """Name and shape of everything that a site sent."""
     bytes: Traffic
     sites: tuple[RepairedSite, ...]
+    support: str = ""
+    """Whether the data support the repair, in words; empty where it does not check."""
+    left_alone: tuple[str, ...] = ()
+    """The sites whose labels stay because they do not."""
 
 
 class LeftOut(Part, frozen=True):

@@ -103,15 +103,21 @@ def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
 
 POSTERIOR = {"labels.kind": "exact", "labels.noise": "uniform", "repair": "posterior", "repair.features": "raw"}
 FIRST = {"n", "sum x", "sum x^2", "sum z z^T", "sum a a^T", "gradients", "sum p", "N"}
+SUPPORT = {"predicted", "surest", "contradicted", "doubted"}
 
 
-@pytest.mark.parametrize(("clean", "method"), [(True, "cross-entropy"), (False, "posterior-ce")])
+@pytest.mark.parametrize(
+    ("clean", "method", "insist"),
+    [(True, "cross-entropy", True), (False, "posterior-ce", True), (False, "posterior-ce", False)],
+)
 def test_posterior_repair(
-    table: Path, tmp_path: Path, clean: bool, method: str, monkeypatch: pytest.MonkeyPatch
+    table: Path, tmp_path: Path, clean: bool, method: str, insist: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same bits as in one process, from sums alone; with probabilities in place of labels where training asks."""
     few_steps(monkeypatch)
-    chosen = SEVEN | POSTERIOR | {"split.sites": 3} | ({"split.trusted": 0.15} if clean else {})
+    chosen = (
+        SEVEN | POSTERIOR | {"split.sites": 3, "repair.insist": insist} | ({"split.trusted": 0.15} if clean else {})
+    )
     config = settled(method, data=str(table), **chosen)
     apart = Apart(config, held_by_sites(config), tmp_path, scales=False).start().go()
     alone = Alone(config, load_data(config)).go()
@@ -120,10 +126,13 @@ def test_posterior_repair(
     facts, sizes = apart.experiment.data.facts, alone.scene.federation.sizes()
     assert facts["noise_estimates"] == list(repaired.noise)
     assert facts["labels_changed"] == [int(part.sum()) for part in (repaired.given != repaired.decided).split(sizes)]
-    assert sum(facts["labels_changed"]) > 0
+    assert (sum(facts["labels_changed"]) > 0) == insist
+    assert repaired.verdict is not None
+    assert facts["repair_support"] == repaired.verdict.words
+    assert facts["repair_support"].endswith("all labels stay as they are") != insist
     assert_same(alone, apart)
     up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}
-    assert up == FIRST | {"net" if clean else "log-likelihood", "changed", "noise", "w", "buffers"}
+    assert up == FIRST | SUPPORT | {"net" if clean else "log-likelihood", "changed", "noise", "w", "buffers"}
     for holding in apart.holdings:  # what the site computed on the way is gone, and its decision is kept
         assert [path.stem for path in (tmp_path / holding.name / "run").glob("rep*.safetensors")] == ["repaired"]
 

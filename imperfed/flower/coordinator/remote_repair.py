@@ -48,11 +48,13 @@ def repair_at_sites(
 
     transcript = conduct(repair, federation, ask)
     groups = repair.groups_of(transcript.server)
+    verdict = repair.verdict(transcript.server, federation.sites)
     facts = {
         "repair": repair.name,
         "labels_changed": transcript.server["changed"].tolist(),
         "noise_estimates": [figure(share) for share in transcript.server["noise"].tolist()],
         "groups_of_sites": list(groups),
+        "repair_support": verdict.words if verdict else "",
         "repair_sent": {name: list(shape) for name, shape in transcript.sent.items()},
     }
     for note in notes(repair, transcript, federation):

@@ -6,11 +6,14 @@ A method of imperfed's own. With clean rows at the server it is called B1 below,
 2. Probe: logistic regression on these coordinates, in five folds, so that a row's logits never come from itself.
 3. Noise: an EM algorithm finds the noise T that all sites share, then each site its own noise J_k near it. A row's
    posterior Q(y) weighs what its features say, R(y), by how often its site gives class y the label that the row has.
-4. The probe is fitted again to the posteriors: twice with clean rows (the first fit is on these alone), else three
-   times (the first fit is on the labels as given).
+4. The probe is fitted again to the posteriors: twice with clean rows (after a fit on these alone), else twice after
+   the fit on the labels as given.
 5. Gate, at the site: a label is changed to the most probable class only where that leads by enough. With clean rows
    the sites and the server measure how many right labels a gate would harm; without, a site where little seems wrong
    is left alone.
+6. Support: before, the sites compare the noise that they claim with what the first fit, on the labels as given, says
+   of their surest rows. Where it does not bear the noise out, labels stay as they are. This check is an addition to
+   the equations.
 
     symbol                where it lives             does it travel
     x, z, a               axes.py, Eqs. 1-3          stay at the site; sums over its rows up
@@ -29,6 +32,7 @@ A method of imperfed's own. With clean rows at the server it is called B1 below,
     cross_fit.py      the probe
     noise_model.py    temperature, noise, posterior
     gates.py          which leads suffice
+    support.py        whether the features bear the noise out
 
 Everything is float64, on one thread per site: the same bits in one process and over messages.
 """

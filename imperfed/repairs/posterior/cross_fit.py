@@ -43,7 +43,7 @@ class CrossFit:
     classes: int
 
     def opening(self) -> Query:
-        """Return the exchange before the first fit, after which the server fits its clean rows alone."""
+        """Return the exchange before the first fit."""
         return Query("curvature", self.prepare, self.send_directions, respond=self.curvature)
 
     def exchanges(self) -> tuple[Query, ...]:
@@ -76,14 +76,22 @@ class CrossFit:
         return {"V": server["V"]}
 
     def prepare(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
-        """Keep the curvature; where there are clean rows, fit them alone: for the sites' rows, and in folds."""
+        """Keep the curvature, and the coordinates of the clean rows where there are any."""
         server = server | {"curvature": total(updates, "sum a a^T")}
-        if "F" not in server:
+        return server | ({"A": coordinates(server["F"], server, server["V"])} if "F" in server else {})
+
+    def clean_alone(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
+        """Fit the clean rows alone, where there are any: for the sites' rows, and in folds."""
+        if "A" not in server:
             return server
-        A, y = coordinates(server["F"], server, server["V"]), one_hot(server["y"], self.classes)
+        A, y = server["A"], one_hot(server["y"], self.classes)
         everywhere = A.new_ones(len(A), 1)
         W = fit(A, y, torch.cat([outside_folds(len(A)), everywhere], 1), RIDGE_OF_CLEAN)
-        return server | {"A": A, "W": W[FOLDS:], "logits": logits(A, W[:FOLDS])}
+        return server | {"W": W[FOLDS:], "logits": logits(A, W[:FOLDS])}
+
+    def send_fit(self, server: Tree, site: int) -> Tree:
+        """Return the weights of the last fit."""
+        return {"W": server["W"]}
 
     def send_weights(self, s: int, server: Tree, site: int) -> Tree:
         """Return U_s of every fold; U_1 = 0."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
 
 from imperfed.core.batch import Tree
-from imperfed.core.components import LabelDecision, Repair
+from imperfed.core.components import LabelDecision, Repair, RepairVerdict
 from imperfed.core.context import ServerView, SiteView
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Query
@@ -18,22 +19,24 @@ from imperfed.repairs.posterior.axes import Axes
 from imperfed.repairs.posterior.cross_fit import CrossFit
 from imperfed.repairs.posterior.gates import THRESHOLDS, LeadGate, threshold
 from imperfed.repairs.posterior.noise_model import NoiseModel, leads
+from imperfed.repairs.posterior.support import Support, verdict
 
 ROUNDS_WITH_CLEAN, ROUNDS_WITHOUT = 2, 3
 """How often the probe is fitted on the sites' rows."""
-KEPT, CHANGED, DOUBTED, LEFT_ALONE = range(4)
+KEPT, CHANGED, DOUBTED, LEFT_ALONE, UNSUPPORTED = range(5)
 """Why a label is what it is."""
 REASONS = (
     "the most probable label",
     "{} is more probable",
     "{} is more probable, but not by enough",
     "{} is more probable, but this site is left alone",
+    "{} is more probable, but the features do not bear it out",
 )
 
 
 @dataclass(frozen=True)
 class PosteriorRepair(Repair):
-    """Labels changed where their posterior says so, with or without clean rows; harmful where features say little."""
+    """Labels changed where their posterior says so, and the features bear it out, with or without clean rows."""
 
     name: ClassVar[str] = "posterior"
     labels: ClassVar[type[Labels]] = Exact
@@ -41,6 +44,7 @@ class PosteriorRepair(Repair):
     same_bits: ClassVar[bool] = True
     clean_rows: Literal["auto", "ignore"] = "auto"  # auto: use the server's clean rows where it has any
     features: str = "auto"  # phi: raw, hog, efficientnet-lite0, module:function
+    insist: bool = False  # also where the features do not bear it out
 
     def check(self, federation: Federation) -> None:
         """Refuse data that cannot be repaired, before anything is sent."""
@@ -59,34 +63,41 @@ class PosteriorRepair(Repair):
 
     def exchanges(self, classes: tuple[str, ...], trusted: bool) -> tuple[Query, ...]:
         """Return all exchanges but the last."""
-        axes, fit = Axes(self.features), CrossFit(self.features, len(classes))
-        clean = self.uses(trusted)
-        estimate = NoiseModel(len(classes), clean).exchanges()
-        begin = (*axes.exchanges(), fit.opening())
-        if clean:
-            again = (*fit.exchanges(), *estimate) * ROUNDS_WITH_CLEAN
-            return (*begin, *estimate, *again, *LeadGate().exchanges())
-        return *begin, *(*fit.exchanges(), *estimate) * ROUNDS_WITHOUT
+        fit, clean = CrossFit(self.features, len(classes)), self.uses(trusted)
+        estimate, support = NoiseModel(len(classes), clean).exchanges(), Support(fit)
+        begin = (*Axes(self.features).exchanges(), fit.opening(), *fit.exchanges(), support.witness(), *estimate)
+        rounds = ROUNDS_WITH_CLEAN if clean else ROUNDS_WITHOUT - 1  # without, the witness is the first of them
+        again = (*fit.exchanges(), *estimate) * rounds
+        return *begin, *again, *(LeadGate().exchanges() if clean else ()), support.claims()
 
     def send_findings(self, server: Tree, site: int) -> Tree:
-        """Return the number of the threshold that was chosen, with clean rows."""
-        return {"h": server["h"]} if "h" in server else {}
+        """Return whether the features bear the site's noise out, and with clean rows the threshold that was chosen."""
+        found = {"borne out": server["borne out"][site]}
+        return found | ({"h": server["h"]} if "h" in server else {})
+
+    def verdict(self, server: Tree, sites: Sequence[str]) -> RepairVerdict:
+        """Return whether the features support a repair."""
+        return verdict(server, sites, self.insist)
 
     def decide(self, classes: tuple[str, ...], site: SiteView) -> LabelDecision:
-        """Change the labels whose lead is above the threshold, Eqs. 24 and 26."""
+        """Change the labels whose lead is above the threshold, Eqs. 24 and 26, where the features bear it out."""
         Q, g = site.memory["Q"], site.labels.values
         noise = float((1 - Q.gather(1, g[:, None])).mean())
-        if "h" in site.down:
-            chosen = int(site.down["h"])
-            h = THRESHOLDS[chosen] if site.memory["net"][chosen] > 0 else torch.inf
-        else:
-            h = threshold(noise)
+        h, believed = self.least_lead(site, noise), self.insist or bool(site.down["borne out"])
         lead, best = leads(Q, g), Q.argmax(1)
-        changed = lead > h
-        why = torch.where(best == g, KEPT, LEFT_ALONE if h == torch.inf else DOUBTED).masked_fill(changed, CHANGED)
+        changed = (lead > h) & believed
+        other = LEFT_ALONE if h == torch.inf else DOUBTED if believed else UNSUPPORTED
+        why = torch.where(best == g, KEPT, other).masked_fill(changed, CHANGED)
         decided = torch.where(changed, best, g)
         confidence = Q.gather(1, decided[:, None]).flatten().float()
-        return LabelDecision(decided, confidence, why, noise, Q, site.memory["J"])
+        return LabelDecision(decided, confidence, why, noise, Q, site.memory["J"], believed)
+
+    def least_lead(self, site: SiteView, noise: float) -> float:
+        """Return the lead that a change needs at a site, Eqs. 24 and 25."""
+        if "h" not in site.down:
+            return threshold(noise)
+        chosen = int(site.down["h"])
+        return THRESHOLDS[chosen] if site.memory["net"][chosen] > 0 else torch.inf
 
     def gives(self, wanted: type[Labels]) -> type[Labels]:
         """Return probabilities where training asks for them."""

@@ -1,0 +1,230 @@
+"""Whether posterior repair leaves right labels alone: `python -m studies.no_harm run|table [design|fresh] [minutes]`.
+
+Cases are drawn from their numbers: features made up or real, weak or strong, 2 to 16 classes, 3 to 20 sites of 50 to
+1,000 rows, no noise or 5 to 40 % of it. `design`: those by which the check of the features was chosen. `fresh`: other
+numbers and other datasets, looked at once. Results are added to `studies/results/no_harm_<which>.jsonl`, and a run
+goes on after the last one there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from imperfed.core.federation import Federation, Trusted
+from imperfed.core.labels import Exact
+from imperfed.data.sources import load
+from imperfed.engine.conversation import repair_labels
+from imperfed.repairs.features import features
+from imperfed.repairs.posterior import PosteriorRepair
+
+RESULTS = Path(__file__).parent / "results"
+FIRST = {"design": 0, "fresh": 1_000_000}
+"""The number of the first case."""
+REAL = {
+    "design": ("digits/raw", "digits/hog", "wisdm/raw", "student-without-gpa/raw", "cifar10/hog"),
+    "fresh": (
+        "mnist/hog",
+        "fashion-mnist/hog",
+        "pneumoniamnist/hog",
+        "compas/raw",
+        "fire/hog",
+        "lost/raw",
+        "mnist/raw",
+    ),
+}
+SHAPES = ("one cluster a class", "two clusters a class", "heavy tails", "chance", "rare classes", "soft-max")
+MOST_ROWS = 4000
+TOLERATED = 0.002
+"""By how much the share of wrong labels may rise."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case: data, sites and noise."""
+
+    number: int
+    data: str
+    classes: int
+    width: int
+    apart: float
+    sites: int
+    rows: int
+    skewed: bool
+    noise: str
+    rate: float
+    spread: bool
+    clean: int
+
+    @classmethod
+    def drawn(cls, number: int, which: str) -> Case:
+        """Return the case with this number."""
+        draw = Random(number)
+        sites, noise = draw.choice([3, 5, 10, 20]), draw.choice(["none", "uniform", "class", "feature"])
+        real = draw.random() < 0.5
+        return cls(
+            number,
+            draw.choice(REAL[which] if real else SHAPES),
+            draw.choice([2, 3, 4, 6, 10]),
+            draw.choice([4, 10, 30, 100]),
+            draw.choice([0.2, 0.4, 0.7, 1.0, 1.5]),
+            sites,
+            min(MOST_ROWS, sites * draw.choice([50, 100, 200, 400, 1000])),
+            draw.random() < 0.6,
+            noise,
+            0.0 if noise == "none" else draw.choice([0.05, 0.1, 0.2, 0.4]),
+            draw.random() < 0.5,
+            draw.choice([0, 0, 0, 100]),
+        )
+
+    def rows_of(self, draw: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """Return features and classes."""
+        if self.data in SHAPES:
+            return made(self, draw)
+        x, y = of_features(self.data)
+        chosen = torch.from_numpy(draw.permutation(len(y))[: self.rows])
+        return x[chosen], y[chosen]
+
+    def federation(self) -> tuple[Federation, Tensor]:
+        """Return what sites and server hold, and the true classes of the sites' rows."""
+        draw = np.random.default_rng(self.number)
+        x, y = self.rows_of(draw)
+        C = int(y.max()) + 1
+        site = self.site_of(y, draw)
+        trusted = Trusted(x[: self.clean], Exact(y[: self.clean], C)) if self.clean else None
+        site, order = site[self.clean :].sort(stable=True)
+        x, y = x[self.clean :][order], y[self.clean :][order]
+        sizes = [int(size) for size in site.bincount() if size]
+        starts = tuple(np.cumsum([0, *sizes]).tolist())
+        given = wrong(self, x, y, torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)), draw)
+        names = tuple(f"site-{k}" for k in range(len(sizes)))
+        ids, classes = tuple(map(str, range(len(y)))), tuple(map(str, range(C)))
+        federation = Federation(self.data, x, Exact(given, C), starts, names, classes, ids, x[:0], trusted=trusted)
+        return federation, y
+
+    def site_of(self, y: Tensor, draw: np.random.Generator) -> Tensor:
+        """Return the site of every row: at random, or with classes that are unequally spread."""
+        shares = draw.dirichlet([0.7 if self.skewed else 1e6] * self.sites, size=int(y.max()) + 1).cumsum(1)
+        return torch.from_numpy((draw.random((len(y), 1)) > shares[y.numpy()]).sum(1)).clamp(max=self.sites - 1)
+
+
+def made(case: Case, draw: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Return made-up features and classes."""
+    n, C, d = case.rows, case.classes, case.width
+    shares = 0.6 ** np.arange(C) if case.data == "rare classes" else np.ones(C)
+    y = draw.choice(C, size=n, p=shares / shares.sum())
+    x = draw.standard_t(2, size=(n, d)) if case.data == "heavy tails" else draw.normal(size=(n, d))
+    if case.data == "soft-max":
+        scores = 2 * case.apart * x @ draw.normal(size=(d, C)) / np.sqrt(d)
+        y = (scores + draw.gumbel(size=(n, C))).argmax(1)
+    elif case.data == "two clusters a class":
+        x += case.apart * draw.normal(size=(C, 2, d))[y, draw.integers(2, size=n)]
+    elif case.data != "chance":
+        x += case.apart * draw.normal(size=(C, d))[y]
+    return torch.from_numpy(x), torch.from_numpy(y)
+
+
+@cache
+def of_features(name: str) -> tuple[Tensor, Tensor]:
+    """Return features and classes of a real dataset."""
+    data, _, phi = name.partition("/")
+    dataset = load(data)
+    assert dataset.y is not None
+    rows = torch.randperm(len(dataset), generator=torch.Generator().manual_seed(0))[:10000]
+    return features(phi, dataset.x[rows]).nan_to_num(), dataset.y[rows].flatten()
+
+
+def wrong(case: Case, x: Tensor, y: Tensor, site: Tensor, draw: np.random.Generator) -> Tensor:
+    """Return labels some of which are wrong; at which rate differs from site to site if noise is spread."""
+    C, n = int(y.max()) + 1, len(y)
+    factor = draw.uniform(0, 2, case.sites) if case.spread else np.ones(case.sites)
+    rate = torch.from_numpy((case.rate * factor).clip(0, 0.6))[site]
+    if case.noise == "feature":  # rows that lie nearest to another class, as people mistake them
+        z = (x - x.mean(0)) / (x.std(0) + 1e-6)
+        means = torch.stack([z[y == c].mean(0) if (y == c).any() else z.new_full(z.shape[1:], 1e3) for c in range(C)])
+        distance = torch.cdist(z, means)
+        own = distance.gather(1, y[:, None]).flatten()
+        near, other = distance.scatter(1, y[:, None], torch.inf).min(1)
+        score = (own - near) + 0.5 * (own - near).std() * torch.from_numpy(draw.normal(size=n))
+        rank = torch.empty(n)
+        for k in range(case.sites):
+            at = (site == k).nonzero().flatten()
+            rank[at[score[at].argsort(descending=True)]] = torch.arange(len(at)) / max(1, len(at))
+        return torch.where(rank < rate, other, y)
+    of_class = draw.integers(1, C, size=(case.sites, C))
+    shift = draw.integers(1, C, size=n) if case.noise == "uniform" else of_class[site.numpy(), y.numpy()]
+    return torch.where(torch.from_numpy(draw.random(n)) < rate, (y + torch.from_numpy(shift)) % C, y)
+
+
+def measured(case: Case) -> dict[str, object]:
+    """Return the shares of wrong labels before, after, and after a repair that does not check itself."""
+    federation, y = case.federation()
+    result = repair_labels(PosteriorRepair(features="raw"), federation)[1]
+    insisting = repair_labels(PosteriorRepair(features="raw", insist=True), federation)[1].decided
+    assert result.verdict is not None
+    labels = {"before": result.given, "after": result.decided, "unchecked": insisting}
+    shares = {name: float((given != y).double().mean()) for name, given in labels.items()}
+    alone = len(result.verdict.alone) / len(federation.sites)
+    return asdict(case) | shares | {"alone": alone} | dict(result.verdict.figures)
+
+
+def run(which: str, minutes: float) -> None:
+    """Go on with the cases for some minutes."""
+    end, file = time.monotonic() + 60 * minutes, RESULTS / f"no_harm_{which}.jsonl"
+    file.parent.mkdir(exist_ok=True)
+    number = FIRST[which] + len(known(which))
+    while time.monotonic() < end:
+        with file.open("a") as lines:
+            lines.write(json.dumps(rounded(measured(Case.drawn(number, which)))) + "\n")
+        number += 1
+
+
+def rounded(result: dict[str, object]) -> dict[str, object]:
+    """Return figures that fit a small file."""
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()}
+
+
+def known(which: str) -> list[dict[str, float | str]]:
+    """Return the results so far."""
+    file = RESULTS / f"no_harm_{which}.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def table(which: str) -> Iterator[str]:
+    """Yield how often labels were harmed, with and without the check, by noise; then every case that was."""
+    rows = known(which)
+    yield "| noise | runs | before | unchecked | checked | harmed, unchecked | harmed, checked | worst |"
+    yield "| --- " * 8 + "|"
+    for noise in ("none", "uniform", "class", "feature", "all"):
+        some = [row for row in rows if noise in (row["noise"], "all")]
+        means = [100 * float(np.mean([row[name] for row in some])) for name in ("before", "unchecked", "after")]
+        rises = [[float(row[name]) - float(row["before"]) for row in some] for name in ("unchecked", "after")]
+        harmed = [sum(rise > TOLERATED for rise in column) for column in rises]
+        cells = [*(f"{mean:.1f}" for mean in means), *map(str, harmed), f"{100 * max(rises[1]):+.1f}"]
+        yield f"| {noise} | {len(some)} | " + " | ".join(cells) + " |"
+    for row in sorted(rows, key=lambda row: float(row["before"]) - float(row["after"])):
+        if float(row["after"]) > float(row["before"]) + TOLERATED:
+            yield json.dumps(row)
+
+
+def main(words: list[str]) -> None:
+    """Carry out one command."""
+    command, which = (*words, "table", "fresh")[:2] if len(words) < 2 else words[:2]
+    if command == "run":
+        run(which, float(words[2]) if len(words) > 2 else 5)
+    for line in table(which):
+        print(line)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,156 @@
+"""Whether features bear a repair out: the check of posterior repair, alone and in whole repairs."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from imperfed.core.batch import Tree
+from imperfed.core.components import RepairResult
+from imperfed.core.context import ServerView, SiteView
+from imperfed.core.exchange import Updates
+from imperfed.core.federation import Federation, Trusted
+from imperfed.core.labels import Exact, Probabilities
+from imperfed.engine.conversation import repair_labels
+from imperfed.repairs.posterior import PosteriorRepair
+from imperfed.repairs.posterior.cross_fit import CrossFit
+from imperfed.repairs.posterior.support import Support, below, verdict
+
+SUPPORT = Support(CrossFit("raw", 4))
+NAMES = ("careful", "hasty")
+
+
+def judged(*sites: tuple[float, float, float, float], rows: int = 500) -> Tree:
+    """From shares of one site after the other: predicted, contradicted among the surest, doubted; and surest rows."""
+    answers = []
+    for predicted, contradicted, doubted, surest in sites:
+        sums = {"predicted": rows * predicted, "surest": surest, "contradicted": surest * contradicted}
+        answers.append({name: torch.tensor(v).double() for name, v in (sums | {"doubted": rows * doubted}).items()})
+    updates = Updates(tuple(range(len(sites))), torch.full((len(sites),), rows), {}, tuple(answers))
+    return SUPPORT.judge({}, updates, ServerView(sites=NAMES[: len(sites)]))
+
+
+@pytest.mark.parametrize(
+    ("site", "supported"),
+    [
+        ((0.75, 0.20, 0.20, 100), True),  # clear classes, and one label in five wrong wherever one looks
+        ((0.35, 0.60, 0.60, 100), False),  # the labels held to be right are not predicted
+        ((0.55, 0.05, 0.30, 100), False),  # predicted where the probe is sure, and far less elsewhere
+        ((0.75, 0.05, 0.20, 100), False),  # more is claimed than the surest rows show
+        ((0.25, 0.75, 0.75, 100), False),  # nothing but chance
+        ((0.75, 0.20, 0.99, 100), False),  # no label is held to be right
+    ],
+)
+def test_what_tells_noise_from_overlap(site: tuple[float, float, float, float], supported: bool) -> None:
+    assert judged(site)["borne out"].tolist() == [supported]
+
+
+def test_a_careful_site_is_left_alone_where_the_others_are_not() -> None:
+    found = judged((0.75, 0.02, 0.15, 100), (0.70, 0.33, 0.25, 100))
+    assert found["borne out"].tolist() == [False, True]
+    words = verdict(found, NAMES, insist=False)
+    assert words.alone == ("careful",)
+    assert words.words.endswith("they do not bear that out at careful, and labels there stay as they are")
+    assert "predict 72 % of the labels and contradict 18 % where they are surest, and 20 % are wrong" in words.words
+
+
+def test_a_few_surest_rows_of_a_site_do_not_condemn_it() -> None:
+    """None of four is contradicted at the first site, which tells little; none of a hundred does."""
+    others = (0.75, 0.25, 0.2, 100)
+    assert judged((0.75, 0.0, 0.2, 4), others)["borne out"].tolist() == [True, True]
+    assert judged((0.75, 0.0, 0.2, 100), others, others, others)["borne out"].tolist()[0] is False
+
+
+def test_a_share_of_few_rows_counts_for_less() -> None:
+    few, many = (below(torch.tensor(0.5), torch.tensor(float(n))) for n in (25, 2500))
+    assert float(few) == pytest.approx(0.5 - 1.2816 * 0.1)
+    assert float(many) == pytest.approx(0.5 - 1.2816 * 0.01)
+
+
+def test_next_to_no_noise_needs_no_support() -> None:
+    found = judged((0.99, 0.0, 0.001, 100), (0.99, 0.0, 0.2, 100))
+    assert verdict(found, NAMES, insist=False).alone == ("hasty",)
+    quiet = verdict(judged((0.99, 0.0, 0.001, 100)), NAMES[:1], insist=False)
+    assert quiet.alone == ()
+
+
+def test_a_site_cannot_claim_more_rows_than_it_has() -> None:
+    found = judged((1e9, 0.2, -7.0, 1e9))
+    assert float(found["agreement"]) == 1
+    assert float(found["claimed"]) == 0
+
+
+def test_sites_send_the_surest_fifth_of_their_rows() -> None:
+    g = torch.tensor([0, 1, 1, 1, 0, 2])
+    memory = {
+        "prediction": torch.tensor([0, 1, 0, 1, 1, 2]),
+        "sureness": torch.tensor([0.4, 0.5, 0.9, 0.3, 0.8, 0.7]).double(),
+        "Q": torch.full((6, 4), 0.25).double(),
+    }
+    sent = SUPPORT.compare(SiteView(0, torch.empty(6, 0), Exact(g, 4), {}, memory))
+    assert {name: float(number) for name, number in sent.items()} == {
+        "predicted": 4,
+        "surest": 2,
+        "contradicted": 2,  # rows 2 and 4
+        "doubted": 4.5,
+    }
+
+
+# -- whole repairs -----------------------------------------------------------------------------------------------------
+
+
+def federation(x: Tensor, given: Tensor, trusted: Trusted | None = None) -> Federation:
+    n, ids = len(x), tuple(map(str, range(len(x))))
+    return Federation("four", x, Exact(given, 4), (0, n // 2, n), NAMES, tuple("abcd"), ids, x[:0], trusted=trusted)
+
+
+def chance(clean: bool = False) -> Federation:
+    """Features of pure chance and labels that are all right."""
+    draw = torch.Generator().manual_seed(0)
+    x, y = torch.randn(440, 6, generator=draw), torch.randint(4, (440,), generator=draw)
+    return federation(x[:400], y[:400], Trusted(x[400:], Exact(y[400:], 4)) if clean else None)
+
+
+@cache
+def repaired(clean: bool, insist: bool) -> RepairResult:
+    return repair_labels(PosteriorRepair(features="raw", insist=insist), chance(clean))[1]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_features_of_pure_chance_change_nothing(clean: bool) -> None:
+    found = repaired(clean, insist=False)
+    assert torch.equal(found.decided, found.given)
+    assert found.verdict is not None
+    assert found.verdict.alone == NAMES
+    assert "the classes overlap in these features, and all labels stay as they are" in found.notes[1]
+    suspected = any("is more probable" in reason for reason in found.reason)
+    assert suspected == any(reason.endswith("the features do not bear it out") for reason in found.reason)
+
+
+def test_who_insists_is_obeyed() -> None:
+    found = repaired(clean=False, insist=True)
+    assert (found.decided != found.given).double().mean() > 0.2
+    assert found.verdict is not None
+    assert found.verdict.words.endswith("the classes overlap in these features")
+    assert found.verdict.figures == repaired(clean=False, insist=False).verdict.figures  # type: ignore[union-attr]
+
+
+def test_soft_targets_are_the_labels_as_given_where_nothing_is_borne_out() -> None:
+    given = chance()
+    mended, _ = repair_labels(PosteriorRepair(features="raw"), given, Probabilities)
+    assert torch.equal(mended.labels.values, torch.eye(4)[given.labels.values])
+
+
+def test_clear_classes_are_repaired() -> None:
+    draw = torch.Generator().manual_seed(1)
+    y = torch.randint(4, (400,), generator=draw)
+    x = 2 * torch.randn(4, 6, generator=draw)[y] + 0.5 * torch.randn(400, 6, generator=draw)
+    given = torch.where(torch.rand(400, generator=draw) < 0.2, (y + 1) % 4, y)
+    _, found = repair_labels(PosteriorRepair(features="raw"), federation(x, given))
+    assert (given != y).double().mean() > 0.15
+    assert (found.decided != y).double().mean() < 0.01
+    assert found.verdict is not None
+    assert found.verdict.words.endswith("they tell the classes apart")
