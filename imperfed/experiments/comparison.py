@@ -39,7 +39,7 @@ from imperfed.results.summary import FilledLabels, Summary
 
 SITES = "mean over sites"
 ALONE = "alone"
-ABOUT_ALONE = "best of logistic, forest, boosting at each site, chosen on held-out rows"
+ABOUT_ALONE = "best of logistic, forest, boosting and a network at each site, chosen on held-out rows"
 NAME_ENDS = re.compile(r"[ (+]")
 """What follows the name of a method in its title: settings or an objective."""
 FEWEST_SITES = 3

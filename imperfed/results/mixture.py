@@ -15,6 +15,7 @@ from imperfed.results.folder import RunFolder
 
 FOLDER = "alone"
 NUMBERS = ("weight", "temperature", "mixture_temperature")
+EVEN = 0.5
 Predictor = Callable[[Tensor], Tensor]
 """From inputs, scaled as in training, to logits."""
 
@@ -38,8 +39,10 @@ class Mixture:
         """Return the logits of the mixture; at weight 1 those of the federated model, at their temperatures."""
         shared = federated / self.temperature
         if self.weight < 1:
-            own = kind.normalised(self.alone.probabilities(x))
-            shared = kind.logits(self.weight * kind.probabilities(shared) + (1 - self.weight) * own)
+            own, others = kind.normalised(self.alone.probabilities(x)), kind.probabilities(shared)
+            if kind.partial:  # an even bet: the site has never marked the class, and only the others know it
+                own = torch.where(own == EVEN, others, own)
+            shared = kind.logits(self.weight * others + (1 - self.weight) * own)
         return shared / self.mixture_temperature
 
     def beside(self, model: Predictor, kind: type[Labels]) -> Predictor:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,10 +14,11 @@ from imperfed.alone import AloneModel, SiteModel, alone_models, fit
 from imperfed.core.errors import ImperfedError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
-from imperfed.core.labels.validity import UNKNOWN
+from imperfed.core.labels.validity import UNKNOWN, mean
 from imperfed.data.federate import FederatedData
 from imperfed.engine.backends.task_pool import TaskPool, portable
 from imperfed.engine.failures import Failure
+from imperfed.experiments.auto.consensus import agreement, contradictory, leaves_open, resolved, weight_of
 from imperfed.experiments.auto.site_choice import common_option, own_option, sums_of
 from imperfed.experiments.auto.work import CORES, fitting_seconds
 
@@ -59,6 +60,10 @@ class OwnModels:
         """Return the log-likelihood of each label held out under every family, [rows, families]."""
         return torch.stack([self.labels.log_likelihood(one.probability) for one in self.models], 1)
 
+    def said(self) -> dict[int, Tensor]:
+        """Return what each family says about the rows held out."""
+        return {number: own.probability for number, own in enumerate(self.models)}
+
     def chosen(self, common: int) -> int:
         """Return the number of the site's own family: that of all sites, unless its rows say otherwise."""
         return own_option(self.table(), common)
@@ -84,11 +89,24 @@ def fit_families(
     return [OwnModels([fitted[k, kind] for kind in kinds], held.at(k)[1]) for k in sites]
 
 
-def choose_alone(pool: TaskPool, federation: Federation, budget: float) -> list[OwnModel]:
+def choose_alone(pool: TaskPool, federation: Federation, kinds: Sequence[AloneModel]) -> list[OwnModel]:
     """Return each site's own model, chosen by the log-likelihood of the labels that it holds out."""
-    fitted = fit_families(pool, federation, families(federation, budget), lambda done, of: None)
+    fitted = judged_together(fit_families(pool, federation, kinds, lambda done, of: None))
     common = common_option([sums_of(own.table()) for own in fitted])
     return [own.models[own.chosen(common)] for own in fitted]
+
+
+def judged_together(fitted: list[OwnModels]) -> list[OwnModels]:
+    """Return the same models, to be judged by what all agree on where their scores contradict one another."""
+    if not leaves_open(type(fitted[0].labels)):
+        return fitted
+    rows, known = sum(len(own.labels) for own in fitted), [own for own in fitted if len(own.labels)]
+    scores = [mean(own.labels.validity(own.said()[n]) for own in known).score for n in range(len(fitted[0].models))]
+    weights = {number: weight_of(score) for number, score in enumerate(scores)}
+    agreeing = sum(float(agreement(own.labels, own.said(), weights, [])[-1]) for own in fitted)
+    if not contradictory(scores, agreeing, rows):
+        return fitted
+    return [replace(own, labels=resolved(own.labels, own.said(), weights)) for own in fitted]
 
 
 def _judge(context: AloneContext, site: int, kind: AloneModel) -> tuple[Any, float | None]:
@@ -133,10 +151,14 @@ def left_out(federation: Federation, features: int) -> str:
     return ""
 
 
-def families(federation: Federation, budget: float) -> list[AloneModel]:
-    """Return the models to fit at every site: all settings of all families, or their first ones, or the cheapest."""
+def families(federation: Federation, budget: float, names: Collection[str] = ()) -> list[AloneModel]:
+    """Return the models to fit at every site: all settings of all families, or their first ones, or the cheapest.
+
+    `names`: of the families to choose from; empty: all.
+    """
     kind, shape = type(federation.labels), tuple(federation.x.shape[1:])
-    grids = [grid for family in alone_models().values() if (grid := family.grid(kind, shape))]
+    known = [family for name, family in alone_models().items() if not names or name in names]
+    grids = [grid for family in known if (grid := family.grid(kind, shape))]
     every: list[AloneModel] = [setting for grid in grids for setting in grid]
     first = sorted((grid[0] for grid in grids), key=lambda one: _work([one], federation))
     choices = [every, *(first[:n] for n in range(len(first), 0, -1))]

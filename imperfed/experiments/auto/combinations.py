@@ -10,10 +10,12 @@ from typing import Any
 from imperfed.algorithms import catalogue, objectives
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import DataError, UsageError
+from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.core.objective import Objective
 from imperfed.data.bins import with_bins
 from imperfed.data.federate import FederatedData
+from imperfed.evaluation.evaluator import annotators
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import network_for
@@ -22,11 +24,13 @@ from imperfed.models import models
 MODELS = {1: ("mlp-ple", "mlp", "logistic"), 2: ("text",), 3: ("cnn", "mlp")}
 """The models to try by the dimensions of an input: tables, sparse rows, images."""
 RECIPES: tuple[dict[str, Any], ...] = (
+    {},
     {"local.optimizer": "adamw", "local.lr": 0.003, "local.weight_decay": 0.01},
     {"local.optimizer": "sgd", "local.lr": 0.05, "local.weight_decay": 0.0001},
     {"local.optimizer": "adamw", "local.lr": 0.0005, "local.weight_decay": 0.1},
 )
-OWN_STEPS: tuple[dict[str, Any], ...] = ({"local.lr": 0.003}, {"local.lr": 0.0005})
+"""The first is what a method does if it is run by its name: nobody who names it should end better than here."""
+OWN_STEPS: tuple[dict[str, Any], ...] = ({}, {"local.lr": 0.003}, {"local.lr": 0.0005})
 """For methods that make the steps of an optimizer of their own."""
 PASSES: dict[str, Any] = {"local.epochs": 2, "local.min_steps": 20, "local.max_steps": 100, "local.batch": 32}
 """How long a site trains in a round: a small one makes several passes, a large one a part of a pass."""
@@ -41,6 +45,8 @@ class Candidate:
     settings: Mapping[str, Any]
     """Of the method, the objective and the recipe."""
     config: Config
+    recipe: int = 0
+    """The number of its recipe: trials go on beside those of other recipes, which may be slower or faster to learn."""
 
     @property
     def alone(self) -> bool:
@@ -55,12 +61,14 @@ def candidates(request: AutoRequest, data: FederatedData) -> list[Candidate]:
     ways = list(_methods(type(federation.labels)))
     if not ways:
         raise UsageError(f"auto: no method of the catalogue declares that it fits {federation.labels.title}")
-    for number, model in product(range(len(RECIPES)), wanted):
+    usual = [request.base.model.name] if request.base.model.name in wanted else wanted
+    for number, model in [(0, model) for model in usual] + list(product(range(1, len(RECIPES)), wanted)):
         for method, own in ways:
             recipes = _recipes(method)
             if number < len(recipes):
-                settings = PASSES | {"model.name": model} | recipes[number] | own
-                _add(found, request, data, Candidate(method, model, recipes[number] | own, request.base), settings)
+                settings = (PASSES if number else {}) | {"model.name": model} | recipes[number] | own
+                one = Candidate(method, model, recipes[number] | own, request.base, number)
+                _add(found, request, data, one, settings)
     return list(found.values())
 
 
@@ -74,9 +82,17 @@ def _add(
         free = {name: value for name, value in free.items() if name not in PASSES}
     config = request.config(one.method, free)
     chosen = {name: value for name, value in one.settings.items() if name in free}
-    candidate = Candidate(one.method, config.model.name, chosen, config)
+    candidate = Candidate(one.method, config.model.name, chosen, config, one.recipe)
+    if missing_somewhere(data.federation) and config.method.is_personal("head.weight"):
+        return  # a head of its own knows nothing of classes that its site never annotates, and no row there shows it
     if candidate.alone or _shares(config, data):
         found.setdefault(config.toml(), candidate)
+
+
+def missing_somewhere(federation: Federation) -> bool:
+    """Return whether some site annotates fewer classes than all sites together."""
+    marks = annotators(federation)
+    return marks is not None and bool((marks != marks.any(0)).any())
 
 
 def searchable(kind: type[Labels]) -> bool:

@@ -6,11 +6,13 @@ class, very different models all stay inside the sets, and that score claims too
 
 The claim can be checked: two models that are right on shares v and w of the rows agree on at least v + w - 1 of them.
 Where trials agree on fewer, the mean over all pairs, their scores contradict one another. Then they are judged by the
-mean of what all trials say given each row's set, which is right more often than most of them.
+mean of what all trials say given each row's set, which is right more often than most of them. A trial counts by the
+log-odds of its score, as votes do that are right with different probabilities.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -19,24 +21,36 @@ from torch.nn.functional import one_hot
 
 from imperfed.core.labels import Labels, Probabilities
 
+LEAST_SURE, MOST_SURE = 0.55, 0.99
+"""The bounds within which a trial's score is believed when its word is weighed."""
+
 
 def leaves_open(kind: type[Labels]) -> bool:
     """Return whether rows have one class each, of which a label may leave several open."""
     return kind.inferable and not kind.several
 
 
-def resolved(labels: Labels, trials: Mapping[int, Tensor]) -> Probabilities:
-    """Return the probability of each row's classes given its label, the mean over trials; `trials`: by number."""
+def weight_of(score: float) -> float:
+    """Return how much a trial's word counts: the log-odds of its score, at least a little."""
+    sure = min(max(score, LEAST_SURE), MOST_SURE)
+    return math.log(sure / (1 - sure))
+
+
+def resolved(labels: Labels, trials: Mapping[int, Tensor], weights: Mapping[int, float]) -> Probabilities:
+    """Return the probability of each row's classes given its label, the mean over trials; both by number."""
     given = torch.stack([labels.consistent(trials[number]) for number in sorted(trials)])
-    return Probabilities(given.mean(0), labels.classes)
+    share = torch.tensor([weights[number] for number in sorted(trials)])
+    return Probabilities((given * (share / share.sum()).view(-1, 1, 1)).sum(0), labels.classes)
 
 
-def agreement(labels: Labels, trials: Mapping[int, Tensor], numbers: Sequence[int]) -> Tensor:
+def agreement(
+    labels: Labels, trials: Mapping[int, Tensor], weights: Mapping[int, float], numbers: Sequence[int]
+) -> Tensor:
     """Return how many rows each of some trials has right, by what all agree on; and in how many pairs any two agree.
 
     float64 [numbers + 1]; a pair is of two of all trials, on one row.
     """
-    truth = resolved(labels, trials).values.double()
+    truth = resolved(labels, trials, weights).values.double()
     predicted = torch.stack([trials[number].argmax(1) for number in sorted(trials)], 1)
     votes = one_hot(predicted, labels.classes).sum(1)
     hits = [truth.gather(1, trials[number].argmax(1, keepdim=True)).sum() for number in numbers]

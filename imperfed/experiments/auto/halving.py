@@ -19,14 +19,24 @@ def kept(trials: int) -> int:
     return min(trials, max(LEAST, math.ceil(trials / KEEP)))
 
 
-def halve(trials: int, rungs: Sequence[int], advance: Advance) -> list[int]:
-    """Return the trials from the best to the worst of those that reached the last rung, the first of equals first."""
-    alive = list(range(trials))
+def halve(groups: Sequence[int], rungs: Sequence[int], advance: Advance) -> list[int]:
+    """Return the trials from the best to the worst of those that reached the last rung, the first of equals first.
+
+    `groups`: one for each trial. The best of every group go on, except to the last rung: trials of one group may learn
+    faster than others'.
+    """
+    alive = list(range(len(groups)))
     for rung, rounds in enumerate(rungs):
         last = rung == len(rungs) - 1
         scores = advance(alive, rounds, last)
         ranked = sorted((t for t in alive if t in scores), key=lambda t: (-scores[t], t))
-        alive = ranked if last else sorted(ranked[: kept(len(ranked))])
+        before_last = rung == len(rungs) - 2
+        alive = ranked if last else sorted(_go_on(ranked, [0] * len(groups) if before_last else groups))
         if not alive:
             break
     return alive
+
+
+def _go_on(ranked: Sequence[int], groups: Sequence[int]) -> list[int]:
+    own = [[t for t in ranked if groups[t] == group] for group in set(groups)]
+    return [t for some in own for t in some[: kept(len(some))]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import closing
 
 from imperfed.data.federate import FederatedData
@@ -9,7 +10,7 @@ from imperfed.data.held_out import hold_out
 from imperfed.data.sparse import width
 from imperfed.engine.backends.task_pool import cores, make_pool
 from imperfed.evaluation.evaluator import Scores
-from imperfed.experiments.auto.alone_search import AloneContext, choose_alone, fit_sites, left_out
+from imperfed.experiments.auto.alone_search import AloneContext, choose_alone, families, fit_sites, left_out
 from imperfed.experiments.auto.request import HELD_OUT
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import as_trained, make_evaluator
@@ -19,11 +20,11 @@ MINUTES = 1.0
 """What choosing among the families may take, as a budget of `auto`: with many or large sites, fewer are tried."""
 
 
-def alone_scores(config: Config, data: FederatedData) -> dict[int, Scores] | str:
+def alone_scores(config: Config, data: FederatedData, names: Collection[str] = ()) -> dict[int, Scores] | str:
     """Return the figures of the models that sites fit alone on their test rows, or why there are none.
 
     Each site's family is chosen on rows that it holds out, and then fitted to all its rows. `data`: before any attack
-    or repair.
+    or repair; `names`: of the families to choose from, all if empty.
     """
     at_sites, _ = as_trained(config, data)
     federation, evaluator = at_sites.federation, make_evaluator(config, at_sites)
@@ -34,7 +35,7 @@ def alone_scores(config: Config, data: FederatedData) -> dict[int, Scores] | str
     held = at_sites if federation.validation else hold_out(at_sites, HELD_OUT, config.run.data_seed)
     workers, seed = config.rounds.workers or cores(), config.run.seed
     with closing(make_pool(AloneContext(held, seed), workers)) as pool:
-        own = choose_alone(pool, held.federation, MINUTES)
+        own = choose_alone(pool, held.federation, families(held.federation, MINUTES, names))
     with closing(make_pool(AloneContext(at_sites, seed), workers)) as pool:
         models = fit_sites(pool, [one.kind for one in own])
     kind = type(federation.labels)

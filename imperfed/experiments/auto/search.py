@@ -16,7 +16,7 @@ from imperfed.evaluation.temperature import most_likely
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.alone_search import families, left_out
 from imperfed.experiments.auto.combinations import Candidate, candidates
-from imperfed.experiments.auto.consensus import contradictory, leaves_open
+from imperfed.experiments.auto.consensus import contradictory, leaves_open, weight_of
 from imperfed.experiments.auto.halving import halve
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.search_sites import SearchSites, Settled, SiteChoice
@@ -85,7 +85,7 @@ class Search:
         self.finished, self.work = 0.0, self.plan.seconds
         self.sites = self.make_sites(self.candidates)
         with closing(self.sites):
-            order = halve(self.plan.trials, self.plan.rungs, self.advance)
+            order = halve([one.recipe for one in self.candidates[: self.plan.trials]], self.plan.rungs, self.advance)
             if not order:
                 raise ImperfedError(f"auto: every trial failed; the first one: {next(iter(self.failed.values()))}")
             return self.found(order[0])
@@ -115,10 +115,14 @@ class Search:
         """Return how far trials agree with what all agree on; empty where their own scores can be believed."""
         held = self.held.federation.validation
         assert held is not None
-        *hits, agreeing = added(self.sites.agree(numbers)).tolist()
+        *hits, agreeing = added(self.sites.agree(numbers, self.weights())).tolist()
         rows = sum(held.sizes())
         self.consensus = contradictory([one.score for one in self.done.values()], agreeing, rows)
         return {t: hit / rows for t, hit in zip(numbers, hits, strict=True)} if self.consensus else {}
+
+    def weights(self) -> dict[int, float]:
+        """Return how much the word of each trial counts."""
+        return {number: weight_of(one.score) for number, one in self.done.items()}
 
     def late(self) -> bool:
         """Stop if asked to; note if the emergency limit is passed."""
@@ -150,7 +154,7 @@ class Search:
         federation, progress = self.held.federation, self.done[best]
         scores = self.by_consensus(sorted(self.done)) if self.consensus else {}
         if scores:
-            self.sites.judge_by_consensus()
+            self.sites.judge_by_consensus(self.weights())
         heat = most_likely([sums.tolist() for sums in self.sites.calibrate(best, progress)])
         settled = Settled([SiteChoice(None, 1.0, None) for _ in federation.sites], None, [])
         reason = left_out(federation, width(federation.x) or self.request.base.model.features)

@@ -78,10 +78,10 @@ class SearchSites(Protocol):
     def apply(self, numbers: Sequence[int], done: Mapping[int, Progress]) -> None:
         """Apply the models of trials of their best rounds to the rows held out, and keep what they say."""
 
-    def agree(self, numbers: Sequence[int]) -> list[Tensor]:
-        """Return each site's `agreement` of these trials with all that were applied."""
+    def agree(self, numbers: Sequence[int], weights: Mapping[int, float]) -> list[Tensor]:
+        """Return each site's `agreement` of these trials with all that were applied; `weights`: of the latter."""
 
-    def judge_by_consensus(self) -> None:
+    def judge_by_consensus(self, weights: Mapping[int, float]) -> None:
         """Take what all trials agree on as the labels held out in everything that follows."""
 
     def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
@@ -124,7 +124,8 @@ class SitesHere:
     base: Config
     applied: dict[int, list[Tensor]] = field(default_factory=dict)
     """What trials say about each site's rows held out, as probabilities."""
-    by_consensus: bool = False
+    weights: Mapping[int, float] = field(default_factory=dict)
+    """Of the trials whose consensus takes the place of the labels held out; empty: none does."""
     logits: list[Tensor] = field(default_factory=list)
     """Of the chosen trial's models for each site's rows held out."""
     fitted: list[OwnModels] = field(default_factory=list)
@@ -154,7 +155,9 @@ class SitesHere:
     def _judges(self) -> list[Labels]:
         """Return the labels by which models are judged."""
         labels = self._labels()
-        return [resolved(one, self._said(k)) for k, one in enumerate(labels)] if self.by_consensus else labels
+        if not self.weights:
+            return labels
+        return [resolved(one, self._said(k), self.weights) for k, one in enumerate(labels)]
 
     def _said(self, site: int) -> dict[int, Tensor]:
         return {number: sites[site] for number, sites in self.applied.items()}
@@ -175,12 +178,12 @@ class SitesHere:
             said = [labels.probabilities(torch.from_numpy(logits)) for logits in result]
             self.applied[numbers[place]] = said
 
-    def agree(self, numbers: Sequence[int]) -> list[Tensor]:
+    def agree(self, numbers: Sequence[int], weights: Mapping[int, float]) -> list[Tensor]:
         with one_thread():
-            return [agreement(one, self._said(k), numbers) for k, one in enumerate(self._labels())]
+            return [agreement(one, self._said(k), weights, numbers) for k, one in enumerate(self._labels())]
 
-    def judge_by_consensus(self) -> None:
-        self.by_consensus = True
+    def judge_by_consensus(self, weights: Mapping[int, float]) -> None:
+        self.weights = dict(weights)
 
     def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
         with one_thread():

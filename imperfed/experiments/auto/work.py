@@ -7,8 +7,10 @@ machine, however busy.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -28,8 +30,8 @@ CORES = 2
 """The cores for which a budget in minutes is meant."""
 STEP, PRODUCTS, CONVOLUTION = 8e-4, 6e9, 5
 """Seconds of a step whatever the network, multiplications per second, and how much slower those of convolutions are."""
-FEWEST, MOST = 3, 36
-"""Trials of a search."""
+FEWEST, ENOUGH, MOST = 3, 24, 72
+"""Trials of a search: the fewest, as many as there should be if that leaves a few rounds for each, and the most."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,16 @@ class SearchPlan:
 def plan(candidates: Sequence[Candidate], data: FederatedData, budget: float, rounds: int) -> SearchPlan:
     """Return the longest list of trials, in order, that fits the budget in minutes; `rounds`: the most of a trial."""
     per_round = [seconds_per_round(one, data) for one in candidates]
+    groups = [one.recipe for one in candidates]
     left = 60 * budget * CORES
-    for rungs in shorter(tuple(sorted({min(r, rounds) for r in RUNGS}))):
-        for trials in range(min(MOST, len(candidates)), min(FEWEST, len(candidates)) - 1, -1):
-            work = estimate(per_round[:trials], rungs)
+    lengths = shorter(tuple(sorted({min(r, rounds) for r in RUNGS})))
+    for fewest, rungs in product((ENOUGH, FEWEST), lengths):  # rather fewer rounds than a handful of trials
+        for trials in range(min(MOST, len(candidates)), min(fewest, len(candidates)) - 1, -1):
+            work = estimate(per_round[:trials], rungs, groups[:trials])
             if work <= left:
                 return SearchPlan(trials, rungs, work)
     rungs, trials = (min(RUNGS[0], rounds),), min(FEWEST, len(candidates))
-    return SearchPlan(trials, rungs, estimate(per_round[:trials], rungs))
+    return SearchPlan(trials, rungs, estimate(per_round[:trials], rungs, groups[:trials]))
 
 
 def shorter(rungs: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -60,12 +64,14 @@ def shorter(rungs: tuple[int, ...]) -> list[tuple[int, ...]]:
     return [rungs[:n] for n in range(len(rungs), 0, -1)]
 
 
-def estimate(per_round: Sequence[float], rungs: Sequence[int]) -> float:
+def estimate(per_round: Sequence[float], rungs: Sequence[int], groups: Sequence[int]) -> float:
     """Return the work of all rungs; which trials stay is not known, so they count as the mean of all."""
-    mean, total, alive, before = sum(per_round) / len(per_round), 0.0, len(per_round), 0
-    for rounds in rungs:
-        total += alive * mean * (rounds - before)
-        alive, before = kept(alive), rounds
+    mean, total, before = sum(per_round) / len(per_round), 0.0, 0
+    alive = list(Counter(groups).values())
+    for rung, rounds in enumerate(rungs):
+        total += sum(alive) * mean * (rounds - before)
+        alive = [kept(sum(alive))] if rung == len(rungs) - 2 else [kept(n) for n in alive]
+        before = rounds
     return total
 
 

@@ -32,6 +32,7 @@ from imperfed.flower.coordinator.search_checkpoint import SearchCheckpoint
 from imperfed.flower.messages.payload import Payload, RefusedError, Word
 from imperfed.flower.messages.search_figures import (
     agreement_of,
+    consensus_words,
     difference_of,
     family_words,
     likelihoods_of,
@@ -56,8 +57,8 @@ class SitesElsewhere:
     temperature: float = 1.0
     applied: set[int] = field(default_factory=set)
     """The trials whose models the sites have applied to the rows that they hold out."""
-    judges: list[int] = field(default_factory=list)
-    """The trials whose consensus takes the place of the labels held out; empty: none does."""
+    weights: Mapping[int, float] = field(default_factory=dict)
+    """Of the trials whose consensus takes the place of the labels held out; empty: none does."""
     data: FederatedData = field(init=False)
 
     def __post_init__(self) -> None:
@@ -110,8 +111,8 @@ class SitesElsewhere:
             self._ask("query.apply", self._with_models(number, done[number], numbers), "trials", lambda k, reply: None)
             self.applied.add(number)
 
-    def agree(self, numbers: Sequence[int]) -> list[Tensor]:
-        words: dict[str, Word] = {"trials": sorted(self.applied), "numbers": list(numbers)}
+    def agree(self, numbers: Sequence[int], weights: Mapping[int, float]) -> list[Tensor]:
+        words = {"numbers": list(numbers)} | consensus_words({t: weights[t] for t in self.applied})
         held, most = self._held(), pairs(len(self.applied))
         return self._ask(
             "query.agree",
@@ -120,8 +121,8 @@ class SitesElsewhere:
             lambda k, reply: agreement_of(reply, len(numbers), held[k], most),
         )
 
-    def judge_by_consensus(self) -> None:
-        self.judges = sorted(self.applied)
+    def judge_by_consensus(self, weights: Mapping[int, float]) -> None:
+        self.weights = {t: weights[t] for t in self.applied}
 
     def _with_models(self, number: int, progress: Progress, alive: Sequence[int]) -> dict[int, Payload]:
         """Return a message to every site with a trial's model of its best round."""
@@ -129,7 +130,7 @@ class SitesElsewhere:
             trials.restore(engine, progress)
             engine.return_to_best()
             assert isinstance(engine.backend, FlowerBackend)
-            return engine.backend.with_models(lambda k: {"judges": self.judges})
+            return engine.backend.with_models(lambda k: consensus_words(self.weights))
 
     def calibrate(self, number: int, progress: Progress) -> list[Tensor]:
         payloads = self._with_models(number, progress, (number,))
@@ -178,7 +179,7 @@ class SitesElsewhere:
         return held.sizes()
 
     def _payloads(self, words: dict[str, Word]) -> dict[int, Payload]:
-        words = words | {"judges": self.judges}
+        words = consensus_words(self.weights) | words
         return {k: told.payload(words) for k, told in enumerate(self.sites.told(self._settings(self.base)))}
 
     def _likelihoods(self, options: int) -> Callable[[int, Payload], Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -34,6 +34,17 @@ def likelihoods_of(payload: Payload, options: int, rows: int) -> Tensor:
     if any(not low <= value <= high for value in sums):
         raise RefusedError(f"log-likelihoods of {rows} labels cannot add up to {_listed(sums)}")
     return torch.tensor(sums, dtype=torch.float64)
+
+
+def consensus_words(weights: Mapping[int, float]) -> dict[str, Word]:
+    """Return the trials that speak about rows held out, and how much the word of each counts."""
+    return {"trials": sorted(weights), "weights": [float(weights[number]) for number in sorted(weights)]}
+
+
+def weights_of(payload: Payload) -> dict[int, float]:
+    """Return the same from a message."""
+    numbers, weights = cast(list[int], payload.several("trials")), cast(list[float], payload.several("weights"))
+    return dict(zip(numbers, weights, strict=True))
 
 
 def agreement_words(sums: Tensor) -> dict[str, Word]:

@@ -5,6 +5,7 @@ Between two messages of a search the site keeps what it has worked out in its st
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import cast
 
@@ -30,6 +31,7 @@ from imperfed.flower.messages.search_figures import (
     families_of,
     likelihood_words,
     score_words,
+    weights_of,
 )
 from imperfed.flower.site.runtime import LocalSite, open_site, own_data
 from imperfed.flower.site.store import Store, key_in
@@ -49,15 +51,16 @@ def apply(place: LocalSite, payload: Payload) -> Payload:
     run_info = RunInfo.of(payload)
     logits, labels = _applied(place, payload)
     place.store(run_info.run).keep(f"{TRIAL}-{run_info.trial:04}", {"probability": labels.probabilities(logits)})
-    return Payload({})
+    return Payload({"done": 1})
 
 
 def agree(place: LocalSite, payload: Payload) -> Payload:
     """Tell how far trials agree with what all agree on about the rows held out."""
     _, store, labels = _opened(place, payload)
     numbers = cast(list[int], payload.several("numbers"))
+    weights = weights_of(payload)
     with one_thread():
-        return Payload(agreement_words(agreement(labels, _said(store, payload, "trials"), numbers)))
+        return Payload(agreement_words(agreement(labels, _said(store, weights), weights, numbers)))
 
 
 def calibrate(place: LocalSite, payload: Payload) -> Payload:
@@ -156,13 +159,12 @@ def _applied(place: LocalSite, payload: Payload) -> tuple[Tensor, Labels]:
 
 def _judge(store: Store, labels: Labels, payload: Payload) -> Labels:
     """Return the labels by which models are judged: those held out, or what the trials named in a message agree on."""
-    said = _said(store, payload, "judges")
-    return resolved(labels, said) if said else labels
+    weights = weights_of(payload)
+    return resolved(labels, _said(store, weights), weights) if weights else labels
 
 
-def _said(store: Store, payload: Payload, name: str) -> dict[int, Tensor]:
-    """Return what the trials that a message names say about the rows held out."""
-    numbers = cast(list[int], payload.several(name))
+def _said(store: Store, numbers: Iterable[int]) -> dict[int, Tensor]:
+    """Return what trials say about the rows held out."""
     return {number: _kept(store, f"{TRIAL}-{number:04}")["probability"] for number in numbers}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from imperfed.core.labels import Annotated, Candidates, Exact, Memberships
-from imperfed.experiments.auto.consensus import agreement, contradictory, leaves_open, resolved
+from imperfed.experiments.auto.consensus import agreement, contradictory, leaves_open, resolved, weight_of
 
 SETS = Candidates(torch.tensor([[True, True, False], [False, True, True], [True, False, False]]), 3)
 SURE = {
@@ -13,20 +13,26 @@ SURE = {
     0: torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6], [0.9, 0.1, 0.0]]),
     1: torch.tensor([[0.1, 0.6, 0.3], [0.1, 0.6, 0.3], [0.8, 0.1, 0.1]]),
 }
+WEIGHTS = {0: 1.0, 1: 1.0, 2: 2.0}
 
 
 def test_what_trials_say_counts_inside_the_sets_only() -> None:
     expected = [
-        [(0.8 + 0.6 / 0.9 + 0.1 / 0.7) / 3, (0.2 + 0.3 / 0.9 + 0.6 / 0.7) / 3, 0.0],
-        [0.0, (0.7 + 0.2 / 0.8 + 0.6 / 0.9) / 3, (0.3 + 0.6 / 0.8 + 0.3 / 0.9) / 3],
+        [(2 * 0.8 + 0.6 / 0.9 + 0.1 / 0.7) / 4, (2 * 0.2 + 0.3 / 0.9 + 0.6 / 0.7) / 4, 0.0],
+        [0.0, (2 * 0.7 + 0.2 / 0.8 + 0.6 / 0.9) / 4, (2 * 0.3 + 0.6 / 0.8 + 0.3 / 0.9) / 4],
         [1.0, 0.0, 0.0],
     ]
-    torch.testing.assert_close(resolved(SETS, SURE).values, torch.tensor(expected), atol=1e-5, rtol=0)
+    torch.testing.assert_close(resolved(SETS, SURE, WEIGHTS).values, torch.tensor(expected), atol=1e-5, rtol=0)
+
+
+def test_a_trial_counts_by_the_odds_of_its_score() -> None:
+    assert abs(weight_of(0.9) - 2.19722) < 1e-5
+    assert 0 < weight_of(-1.0) < weight_of(0.6) < weight_of(0.99) == weight_of(1.0)
 
 
 def test_hits_and_pairs_that_agree() -> None:
-    truth = resolved(SETS, SURE).values.double()
-    *hits, agreeing = agreement(SETS, SURE, [0, 2]).tolist()
+    truth = resolved(SETS, SURE, WEIGHTS).values.double()
+    *hits, agreeing = agreement(SETS, SURE, WEIGHTS, [0, 2]).tolist()
     assert abs(hits[0] - float(truth[0, 0] + truth[1, 2] + truth[2, 0])) < 1e-9
     assert abs(hits[1] - float(truth[0, 0] + truth[1, 1] + truth[2, 1])) < 1e-9
     assert agreeing == 3  # one pair on each row

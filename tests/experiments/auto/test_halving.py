@@ -25,22 +25,28 @@ class Table:
 def test_a_third_goes_on_and_the_last_rung_decides():
     rising = {t: {3: t / 10, 9: t / 10, 27: -t / 10} for t in range(9)}
     table = Table(rising)
-    assert halve(9, (3, 9, 27), table.advance) == [7, 8]
+    assert halve([0] * 9, (3, 9, 27), table.advance) == [7, 8]
     assert table.asked == [(list(range(9)), 3, False), ([6, 7, 8], 9, False), ([7, 8], 27, True)]
+
+
+def test_the_best_of_every_group_go_on():
+    table = Table({t: {3: t / 10, 9: t / 10, 27: t / 10} for t in range(9)})
+    assert halve([0, 0, 0, 0, 1, 1, 1, 1, 1], (3, 9, 27), table.advance) == [8, 7]
+    assert table.asked[1:] == [([2, 3, 7, 8], 9, False), ([7, 8], 27, True)]
 
 
 def test_of_equals_the_first_one_wins():
     table = Table({t: {3: 0.5, 9: 0.5} for t in range(6)})
-    assert halve(6, (3, 9), table.advance)[0] == 0
+    assert halve([0] * 6, (3, 9), table.advance)[0] == 0
 
 
 def test_a_trial_that_fails_is_left_behind():
     table = Table({0: {}, 1: {3: 0.1, 9: 0.1}, 2: {3: 0.9}, 3: {3: 0.2, 9: 0.3}})
-    assert halve(4, (3, 9), table.advance) == [3]
+    assert halve([0] * 4, (3, 9), table.advance) == [3]
 
 
 def test_nothing_is_left_if_all_fail():
-    assert halve(2, (3, 9), Table({0: {}, 1: {}}).advance) == []
+    assert halve([0] * 2, (3, 9), Table({0: {}, 1: {}}).advance) == []
 
 
 @pytest.mark.parametrize(("trials", "go_on"), [(36, 12), (12, 4), (4, 2), (2, 2), (1, 1)])
@@ -49,5 +55,6 @@ def test_how_many_go_on(trials: int, go_on: int):
 
 
 def test_the_work_of_a_search_counts_every_rung():
-    assert estimate([1.0] * 9, (3, 9)) == 9 * 3 + 3 * 6
+    assert estimate([1.0] * 9, (3, 9), [0] * 9) == 9 * 3 + 3 * 6
+    assert estimate([1.0] * 12, (3, 9, 27), [0] * 9 + [1] * 3) == 12 * 3 + 5 * 6 + 2 * 18
     assert shorter((3, 9, 27)) == [(3, 9, 27), (3, 9), (3,)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from imperfed.alone.logistic import Logistic
-from imperfed.experiments.auto import alone_search
+from imperfed.experiments.auto import reference as alone_reference
 from imperfed.experiments.auto.reference import alone_scores
 from imperfed.experiments.comparison import ALONE, AloneReference, Line, brought
 from imperfed.experiments.config import resolve
@@ -24,7 +24,7 @@ def test_the_first_sentence_compares_with_the_best_alone():
 
 
 def test_sites_alone_are_measured_on_their_test_rows(monkeypatch):
-    monkeypatch.setattr(alone_search, "families", lambda federation, budget: [Logistic(10.0), Logistic(1.0)])
+    monkeypatch.setattr(alone_reference, "families", lambda *_: [Logistic(10.0), Logistic(1.0)])
     words = {"method": "fedavg", "data": "digits", "kind": "exact", "sites": 2, "workers": 1, "device": "cpu"}
     config = resolve(words=words)
     data = load_data(config)
