@@ -32,8 +32,8 @@ SHORT = 12
 TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0, 8.0)
 CONVOLUTIONS = 800
 """About what a pixel costs in the small convolutional network, in multiplications of a linear layer."""
-MODELS = {1: ("mlp",), 3: ("cnn", "mlp")}
-"""The models to try by the dimensions of an input: tables, images."""
+MODELS = {1: ("mlp",), 3: ("mlp", "cnn")}
+"""The models to try by the dimensions of an input: tables, images; what needs few rows first."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class NetworkAlone(AloneModel):
     @classmethod
     def grid(cls, kind: type[Labels], shape: tuple[int, ...]) -> tuple[Any, ...]:
         suited = [name for name in MODELS.get(len(shape), ("mlp",)) if models()[name].fits(shape)]
-        return tuple(cls(model, loss) for loss, model in product(losses_for(kind), suited))
+        return tuple(cls(model, loss) for model, loss in product(suited, losses_for(kind)))
 
     @property
     def local(self) -> Local:
@@ -157,9 +157,10 @@ class NetworkAlone(AloneModel):
 
 
 def losses_for(kind: type[Labels]) -> list[str]:
-    """Return the objectives that `auto` tries with these labels, or any that learns from them."""
+    """Return the objectives that `auto` tries with these labels, or any that learns from them; the plainest last."""
     able = {name: known for name, known in objectives().items() if known.accepts(kind)}
-    return [name for name, known in able.items() if known.auto is not None] or [*able]
+    tried = [name for name, known in able.items() if known.auto is not None] or [*able]
+    return sorted(tried, key=lambda name: able[name].reference)
 
 
 def _fit(labels: Labels, logits: Tensor) -> float:

@@ -27,6 +27,8 @@ MANY = 100
 SHARE = 0.5
 """The part of a search that may go into models alone."""
 FOLDS = 5
+SETTINGS = (3, 2)
+"""The settings of each family that are tried where all are too much, the most usual ones."""
 
 
 @dataclass(frozen=True)
@@ -152,16 +154,16 @@ def left_out(federation: Federation, features: int) -> str:
 
 
 def families(federation: Federation, budget: float, names: Collection[str] = ()) -> list[AloneModel]:
-    """Return the models to fit at every site: all settings of all families, or their first ones, or the cheapest.
+    """Return the models to fit at every site: all settings of all families, or the first ones, or the cheapest.
 
     `names`: of the families to choose from; empty: all.
     """
     kind, shape = type(federation.labels), tuple(federation.x.shape[1:])
     known = [family for name, family in alone_models().items() if not names or name in names]
     grids = [grid for family in known if (grid := family.grid(kind, shape))]
-    every: list[AloneModel] = [setting for grid in grids for setting in grid]
+    some: list[list[AloneModel]] = [[one for grid in grids for one in grid[:n]] for n in (None, *SETTINGS)]
     first = sorted((grid[0] for grid in grids), key=lambda one: _work([one], federation))
-    choices = [every, *(first[:n] for n in range(len(first), 0, -1))]
+    choices = [*some, *(first[:n] for n in range(len(first), 0, -1))]
     left = SHARE * 60 * budget * CORES
     return next((some for some in choices if _work(some, federation) <= left), choices[-1])
 
