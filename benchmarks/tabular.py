@@ -45,7 +45,7 @@ TABLES: dict[str, Words] = {
 PARTITIONS: dict[str, Words] = {"iid": {"partition": "iid"}, "skewed": {"partition": "dirichlet", "beta": 0.3}}
 METHODS = ("fedavg", "fedper")
 MODELS = ("logistic", "mlp", "mlp-ple")
-GRID = [recipe for recipe in RECIPES if recipe["local.optimizer"] == "adamw"]
+GRID = [recipe for recipe in RECIPES if recipe.get("local.optimizer") == "adamw"]
 TRAINING: Words = {"rounds.rounds": 30, "rounds.patience": 6, "rounds.workers": 1, "local.max_steps": 60}
 TREES: dict[str, tuple[Words, ...]] = {
     "forest": ({"leaf": 1}, {"leaf": 5}),

@@ -124,7 +124,8 @@ def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
         left = (time.perf_counter() - began) / number * (len(runs) - number) if number else None
         remaining = "" if left is None else f", about {left:.0f} s left"
         number += 1
-        print(f"seed {config.run.seed}: {config.run.title}, {number} of {len(runs)}{remaining}", flush=True)
+        line = f"seed {config.run.seed}: {config.run.title}, {number} of {len(runs)}{remaining}\n"
+        print(line, end="", flush=True)  # in one piece: other processes write at the same moment
 
     return of_one_seed(runs, folder, lambda: Watch(begin=begin, stop=_stopping.is_set))
 
