@@ -82,7 +82,7 @@ def id_warnings(census: Census, column: str, shared: Sequence[tuple[int, int, in
         more = f"; so do {many(len(shared) - 1, 'more pair', 'more pairs')} of sites" if len(shared) > 1 else ""
         yield (
             f"column {column}: {ids} at both {census.sites[a].name} and {census.sites[b].name}{more}: the same "
-            "patients, or ids that count anew at each site?"
+            "patients, or ids that start again at each site?"
         )
 
 

@@ -43,7 +43,7 @@ class AutoRequest:
             return None
         if objects.model is not None:
             raise UsageError(
-                "model: auto compares models that can be made anew from a name; name a method for this object, such as "
+                "model: auto compares models that can be built from a name; name a method for this object, such as "
                 "imperfed.run('fedavg', model=...)"
             )
         in_words = words.get("objective", words.get("run.objective", in_file.get("objective")))

@@ -1,4 +1,4 @@
-"""Text files of cells: only the cells of changed labels are written anew; all other bytes are those of the file."""
+"""Text files of cells: only the cells of changed labels are rewritten; all other bytes are those of the file."""
 
 from __future__ import annotations
 
