@@ -52,6 +52,8 @@ class AloneModel(ABC):
     """A family of models as a practitioner would set it up. Its fields are its settings."""
 
     name: ClassVar[str]
+    resolves: ClassVar[bool] = False
+    """Whether it decides between the classes that a label leaves open, rather than counting each by its share."""
 
     @abstractmethod
     def fit(self, x: Tensor, labels: Labels, seed: int) -> tuple[ModelPart, ...]:

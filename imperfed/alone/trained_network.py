@@ -82,6 +82,7 @@ class NetworkAlone(AloneModel):
     """A network trained by AdamW on the site's own rows, as `local-only` does, with the best round kept."""
 
     name: ClassVar[str] = "network"
+    resolves: ClassVar[bool] = True
     model: str = "mlp"
     objective: str = ""  # the loss; empty: the first that is made for the labels
     lr: float = 0.003

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,9 +62,9 @@ class OwnModels:
         """Return the log-likelihood of each label held out under every family, [rows, families]."""
         return torch.stack([self.labels.log_likelihood(one.probability) for one in self.models], 1)
 
-    def said(self) -> dict[int, Tensor]:
-        """Return what each family says about the rows held out."""
-        return {number: own.probability for number, own in enumerate(self.models)}
+    def said(self, numbers: Iterable[int]) -> dict[int, Tensor]:
+        """Return what families say about the rows held out, by their numbers."""
+        return {number: self.models[number].probability for number in numbers}
 
     def chosen(self, common: int) -> int:
         """Return the number of the site's own family: that of all sites, unless its rows say otherwise."""
@@ -99,16 +99,20 @@ def choose_alone(pool: TaskPool, federation: Federation, kinds: Sequence[AloneMo
 
 
 def judged_together(fitted: list[OwnModels]) -> list[OwnModels]:
-    """Return the same models, to be judged by what all agree on where their scores contradict one another."""
+    """Return the same models, to be judged by what all agree on where their scores contradict one another.
+
+    Only families that decide between candidates have a vote, if there are any: the others share the sets' bias.
+    """
     if not leaves_open(type(fitted[0].labels)):
         return fitted
+    voters = [n for n, one in enumerate(fitted[0].models) if one.kind.resolves] or range(len(fitted[0].models))
     rows, known = sum(len(own.labels) for own in fitted), [own for own in fitted if len(own.labels)]
-    scores = [mean(own.labels.validity(own.said()[n]) for own in known).score for n in range(len(fitted[0].models))]
-    weights = {number: weight_of(score) for number, score in enumerate(scores)}
-    agreeing = sum(float(agreement(own.labels, own.said(), weights, [])[-1]) for own in fitted)
-    if not contradictory(scores, agreeing, rows):
+    scores = {n: mean(own.labels.validity(own.said([n])[n]) for own in known).score for n in voters}
+    weights = {n: weight_of(score) for n, score in scores.items()}
+    agreeing = sum(float(agreement(own.labels, own.said(voters), weights, [])[-1]) for own in fitted)
+    if not contradictory([*scores.values()], agreeing, rows):
         return fitted
-    return [replace(own, labels=resolved(own.labels, own.said(), weights)) for own in fitted]
+    return [replace(own, labels=resolved(own.labels, own.said(voters), weights)) for own in fitted]
 
 
 def _judge(context: AloneContext, site: int, kind: AloneModel) -> tuple[Any, float | None]:
