@@ -1,4 +1,4 @@
-"""What a site can do alone: models that a practitioner fits to the site's own rows with scikit-learn.
+"""What a site can do alone: models that a practitioner fits to its own rows, with scikit-learn or as a network.
 
     kind = alone_models()["forest"]()           # a family with its settings
     model = fit(kind, x, labels, seed=0)        # labels of any kind

@@ -59,7 +59,7 @@ def compare(
 
     `jobs`: how many seeds run in parallel, each in a process of its own. Such processes read the data themselves and
     import what they run, so neither rows in memory nor classes of a notebook can be used there.
-    `alone`: whether models that sites fit alone with scikit-learn are measured beside the methods.
+    `alone`: whether models that sites fit alone are measured beside the methods.
     """
     if isinstance(methods, str):
         raise UsageError(f"methods={methods!r}: one text; hand over a list of names, such as ['pfedpll', 'fedavg']")

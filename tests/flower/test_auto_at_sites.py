@@ -20,6 +20,7 @@ from imperfed.data.scale import Scale
 from imperfed.evaluation import paired
 from imperfed.experiments import experiment
 from imperfed.experiments.auto import run as auto_run
+from imperfed.experiments.auto import search as auto_search
 from imperfed.experiments.auto import work
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.experiment import Interrupted, Watch
@@ -86,6 +87,7 @@ def _few() -> Iterator[None]:
         patch.setattr(paired, "DRAWS", 20)
         patch.setattr(work, "MOST", 4)
         patch.setattr(work, "RUNGS", (1, 3, 9))
+        patch.setattr(auto_search, "contradictory", lambda *_: True)  # sets go all the way through a consensus
         patch.setattr(alone_models()["forest"], "grid", classmethod(lambda cls, *_: (cls(trees=5),)))
         patch.setattr(alone_models()["boosting"], "grid", classmethod(lambda cls, *_: (cls(rounds=3),)))
         for room in (experiment, site_results):
@@ -153,6 +155,7 @@ def test_the_choice_is_that_of_one_process(both: Both) -> None:
     assert there is not None
     assert_same_choice(there, here)
     assert len(here.trials) == 4
+    assert here.consensus == there.consensus == (both.summary.facts.labels == "candidates")
     assert there.sites == here.sites
     assert here.gain is not None
     assert there.gain is not None

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import torch
+
+from imperfed.alone import AloneModel
 from imperfed.alone.logistic import Logistic
+from imperfed.alone.trained_network import NetworkAlone
+from imperfed.core.labels import Candidates
 from imperfed.experiments.auto import reference as alone_reference
+from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, judged_together
 from imperfed.experiments.auto.reference import alone_scores
 from imperfed.experiments.comparison import ALONE, AloneReference, Line, brought
 from imperfed.experiments.config import resolve
@@ -36,3 +42,22 @@ def test_sites_alone_are_measured_on_their_test_rows(monkeypatch):
     (row,) = reference.lines()
     assert row.method == ALONE
     assert row.by_site == (tuple(site["accuracy"][0] for site in scores.values()),)
+
+
+def judged(*models: tuple[AloneModel, list[list[float]]]) -> tuple[OwnModels, OwnModels]:
+    labels = Candidates(torch.tensor([[True, True, False]] * 4), 3)
+    own = OwnModels([OwnModel(kind, torch.tensor(said), None) for kind, said in models], labels)
+    return own, judged_together([own])[0]
+
+
+def test_only_families_that_decide_between_candidates_vote_if_scores_contradict_one_another() -> None:
+    first, second = [[0.9, 0.1, 0.0]] * 4, [[0.2, 0.8, 0.0]] * 4
+    before, after = judged((NetworkAlone(), first), (NetworkAlone(lr=0.1), second), (Logistic(), second))
+    torch.testing.assert_close(after.labels.values[0], torch.tensor([0.55, 0.45, 0.0]), atol=1e-4, rtol=0)
+    assert before.labels.log_likelihood(torch.tensor(first)).sum() == 0  # both stay inside every set
+
+
+def test_scores_that_agree_are_believed() -> None:
+    first = [[0.9, 0.1, 0.0]] * 4
+    before, after = judged((NetworkAlone(), first), (NetworkAlone(lr=0.1), first))
+    assert after is before
