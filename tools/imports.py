@@ -42,7 +42,19 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "results",
     },
-    "api": {"algorithms", "census", "core", "data", "engine", "experiments", "label_audit", "models", "results"},
+    "export": {"alone", "api", "core", "data", "report", "results"},
+    "api": {
+        "algorithms",
+        "census",
+        "core",
+        "data",
+        "engine",
+        "experiments",
+        "export",
+        "label_audit",
+        "models",
+        "results",
+    },
     "testing": {"core", "algorithms", "data", "engine", "evaluation"},
 }
 ORACLE = ["data", "oracle"]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+from torch import Tensor, nn
 
 from imperfed.core.batch import Tree
 from imperfed.core.labels import Labels
@@ -28,6 +28,10 @@ class Fitted(ABC):
     def probabilities(self, x: Tensor) -> Tensor:
         """Return the probability of each of its classes for every row, float32 [n, k]; `x`: [n, d]."""
 
+    def module(self) -> nn.Module:
+        """Return the same function of all rows at once as a module, from which a program can be exported."""
+        return FittedModule(self)
+
     def tensors(self) -> Tree:
         """Return everything that the model consists of."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -36,6 +40,17 @@ class Fitted(ABC):
     def of(cls, tensors: Tree) -> Self:
         """Return the model that consists of these tensors."""
         return cls(**{field.name: tensors[field.name] for field in fields(cls)})
+
+
+class FittedModule(nn.Module):
+    """A fitted model whose function needs no other modules."""
+
+    def __init__(self, fitted: Fitted) -> None:
+        super().__init__()
+        self.fitted = fitted
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fitted.probabilities(x)
 
 
 @dataclass(frozen=True)

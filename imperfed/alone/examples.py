@@ -22,7 +22,7 @@ class Always(Fitted):
     probability: Tensor
 
     def probabilities(self, x: Tensor) -> Tensor:
-        return self.probability.expand(len(x), -1)
+        return self.probability.expand(x.shape[0], -1)
 
     @classmethod
     def share_of(cls, marks: Tensor) -> Always:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,9 +31,12 @@ class SiteModel:
     def probabilities(self, x: Tensor) -> Tensor:
         """Return the probability of each class for every row, [n, C]; 0 for a class that the site has never seen."""
         flat = x.flatten(1)
-        whole = flat.new_zeros(len(x), self.classes, dtype=torch.float32)
-        for part in self.parts:
-            own = part.fitted.probabilities(flat)
+        return self.combined([part.fitted.probabilities(flat) for part in self.parts], flat)
+
+    def combined(self, by_part: Sequence[Tensor], flat: Tensor) -> Tensor:
+        """Return the same from what each part says about the rows `flat`."""
+        whole = flat.new_zeros(flat.shape[0], self.classes, dtype=torch.float32)
+        for part, own in zip(self.parts, by_part, strict=True):
             whole[:, part.classes] = own[:, 1:] if part.present else own
         return whole
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from imperfed.algorithms import objectives
 from imperfed.algorithms.local_only import LocalOnly
@@ -54,11 +54,29 @@ class TrainedNetwork(Fitted):
     temperature: Tensor
 
     def probabilities(self, x: Tensor) -> Tensor:
-        shape, kind = tuple(self.shape.tolist()), KINDS[as_text(self.kind)]
-        net = make_net(as_text(self.model), shape, int(self.outputs)).load(self.row)
+        net = make_net(as_text(self.model), tuple(self.shape.tolist()), int(self.outputs)).load(self.row)
         net.train(False)
-        logits = logits_of(net, x.view(len(x), *shape).float())[:, self.seen]
-        return kind.probabilities(logits / self.temperature)
+        return self.of_logits(logits_of(net, x.view(len(x), *self.shape.tolist()).float()))
+
+    def of_logits(self, logits: Tensor) -> Tensor:
+        """Return the probabilities of the classes that the site knows."""
+        return KINDS[as_text(self.kind)].probabilities(logits[:, self.seen] / self.temperature)
+
+    def module(self) -> nn.Module:
+        return NetworkModule(self)
+
+
+class NetworkModule(nn.Module):
+    """Such a network as a module, for exports."""
+
+    def __init__(self, trained: TrainedNetwork) -> None:
+        super().__init__()
+        self.trained, self.shape = trained, tuple(trained.shape.tolist())
+        net = make_net(as_text(trained.model), self.shape, int(trained.outputs)).load(trained.row)
+        self.network = net.module
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.trained.of_logits(self.network(x.view(-1, *self.shape).float()))
 
 
 def as_bytes(text: str) -> Tensor:

@@ -34,13 +34,15 @@ class Trees(Fitted, ABC):
 
     def leaves(self, x: Tensor) -> Tensor:
         """Return the leaf that every row reaches in every tree, [n, trees]."""
-        at = self.root.expand(len(x), -1)
+        at = self.root.expand(x.shape[0], -1)  # not len(x), which an export would take for a constant
         for _ in range(int(self.depth)):
             goes_left = x.gather(1, self.feature[at]) <= self.threshold[at]
             at = torch.where(goes_left, self.left[at], self.right[at])
         return at
 
     def probabilities(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():  # the number of rows is not known
+            return self.combined(self.leaves(x.double())).float()
         parts = x.double().split(max(1, CHUNK // max(1, len(self.root))))
         return torch.cat([self.combined(self.leaves(part)) for part in parts]).float()
 
@@ -74,7 +76,7 @@ class BoostedTrees(Trees):
     """The logits without any tree, [k]."""
 
     def combined(self, leaves: Tensor) -> Tensor:
-        logits = self.start.repeat(len(leaves), 1)
+        logits = self.start.repeat(leaves.shape[0], 1)
         logits.index_add_(1, self.column, self.value[leaves])
         return torch.softmax(logits, 1)
 

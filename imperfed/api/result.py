@@ -107,6 +107,15 @@ class RunResult:
             tables.append(table.add_column(0, "index", index[name]) if index else table)
         return pyarrow.concat_tables(tables)
 
+    def export(self, out: Path | str, format: str = "onnx", site: str = "") -> Path:
+        """Write a model for use elsewhere into a new folder, with a model card, and return the model's file.
+
+        `format`: onnx, pt2 (`torch.export`) or safetensors; `site`: whose model, if sites have their own.
+        """
+        from imperfed.export import export_model
+
+        return export_model(self, Path(out), format, site).model
+
     def _repr_html_(self) -> str:
         """Return the figures of the run as a table for notebooks."""
         summary = self.summary
@@ -158,7 +167,7 @@ class RunResult:
 
     def probabilities(self, x: Tensor, site: str) -> Tensor:
         """Return the probability of each class for inputs that are read but not standardised."""
-        scaled, model = self._scale()(x), self.model(site)
+        scaled, model = self.scale()(x), self.model(site)
         with torch.no_grad():
             logits = torch.cat([model(part) for part in scaled.split(1024)])
         kind, mixture = KINDS[self.summary.facts.labels], read_mixture(RunFolder(self.folder), site)
@@ -166,8 +175,8 @@ class RunResult:
             return mixture.probabilities(logits, scaled, kind)
         return kind.probabilities(logits / self.summary.temperature)
 
-    def _scale(self) -> Scale:
-        """Return how inputs were standardised."""
+    def scale(self) -> Scale:
+        """Return how inputs are standardised before they enter `model`."""
         path = self.folder / "models" / "scale.safetensors"
         if self.summary.standardised and not path.exists():
             raise DataError(f"{path}: no such file, but the run standardised its inputs; put it back")

@@ -1,4 +1,4 @@
-"""The commands for the folder of a run: evaluate, predict, report."""
+"""The commands for the folder of a run: evaluate, predict, export, report."""
 
 from __future__ import annotations
 
@@ -38,6 +38,22 @@ def predict(
 
     rows = predict_file(api.load(folder), file, site, out)
     typer.echo(f"{rows} rows predicted; written\n  {out}")
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that has ended.")],
+    site: Annotated[
+        str, typer.Option("--site", help="The site whose model to write, where sites have their own.")
+    ] = "",
+    format: Annotated[str, typer.Option("--format", help="onnx, pt2 (torch.export) or safetensors.")] = "onnx",
+    out: Annotated[Path, typer.Option("--out", help="The folder to create.")] = Path("exported"),
+) -> None:
+    """Write a run's model for use elsewhere: scaling and class names inside, with a model card."""
+    from imperfed.api import runs as api
+    from imperfed.export import export_model
+
+    files = export_model(api.load(folder), out, format, site)
+    typer.echo("\n  ".join(["written:", *map(str, files.all)]))
 
 
 def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:

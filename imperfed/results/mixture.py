@@ -37,13 +37,22 @@ class Mixture:
 
     def logits(self, federated: Tensor, x: Tensor, kind: type[Labels]) -> Tensor:
         """Return the logits of the mixture; at weight 1 those of the federated model, at their temperatures."""
+        return self.mixed(federated, self.alone.probabilities(x) if self.weight < 1 else federated, kind)
+
+    def mixed(self, federated: Tensor, own: Tensor, kind: type[Labels]) -> Tensor:
+        """Return the same from what the site's own model says; not used at weight 1."""
         shared = federated / self.temperature
         if self.weight < 1:
-            own, others = kind.normalised(self.alone.probabilities(x)), kind.probabilities(shared)
+            own, others = kind.normalised(own), kind.probabilities(shared)
             if kind.partial:  # an even bet: the site has never marked the class, and only the others know it
                 own = torch.where(own == EVEN, others, own)
             shared = kind.logits(self.weight * others + (1 - self.weight) * own)
         return shared / self.mixture_temperature
+
+    def tree(self) -> Tree:
+        """Return the site's own model as plain numbers, with the weight and the temperatures."""
+        numbers = {name: torch.tensor(getattr(self, name)) for name in NUMBERS}
+        return {name: t.contiguous() for name, t in self.alone.tensors().items()} | numbers
 
     def beside(self, model: Predictor, kind: type[Labels]) -> Predictor:
         """Return the mixture with a federated model, as logits."""
@@ -55,10 +64,8 @@ class Mixture:
 
 
 def save_mixture(folder: RunFolder, site: str, mixture: Mixture) -> None:
-    """Write `alone/<site>.safetensors`: the site's own model as plain numbers, and the weight."""
-    tree: Tree = {name: t.contiguous() for name, t in mixture.alone.tensors().items()}
-    numbers = {name: torch.tensor(getattr(mixture, name)) for name in NUMBERS}
-    folder.save_tensors(f"{FOLDER}/{site}.safetensors", tree | numbers)
+    """Write `alone/<site>.safetensors`."""
+    folder.save_tensors(f"{FOLDER}/{site}.safetensors", mixture.tree())
 
 
 def read_mixture(folder: RunFolder, site: str) -> Mixture | None:

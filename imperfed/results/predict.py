@@ -77,11 +77,16 @@ def predict_file(result: RunResult, file: Path, site: str, out: Path) -> int:
 def whose(result: RunResult, site: str, option: str) -> str:
     """Return the site whose model predicts: the one asked for by this option, or any site if all share one model."""
     sites = result.sites
-    folders = [result.folder / "models", result.folder / FOLDER]
-    own = [name for name in sites if any((folder / f"{name}.safetensors").exists() for folder in folders)]
+    own = [name for name in sites if own_model(result, name)]
     if not site and len(own) > 1:
         raise UsageError(f"each site has its own model; choose one with {option}: {', '.join(own)}")
     return site or [*own, *sites][0]
+
+
+def own_model(result: RunResult, site: str) -> bool:
+    """Return whether a site predicts with a model of its own."""
+    folders = [result.folder / "models", result.folder / FOLDER]
+    return any((folder / f"{site}.safetensors").exists() for folder in folders)
 
 
 def predictions(summary: Summary, ids: list[str], probability: Tensor) -> Any:
