@@ -42,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "results",
     },
+    "live": {"core", "report", "results"},
     "export": {"alone", "api", "core", "data", "report", "results"},
     "api": {
         "algorithms",

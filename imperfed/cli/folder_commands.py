@@ -1,4 +1,4 @@
-"""The commands for the folder of a run: evaluate, predict, export, report."""
+"""The commands for the folder of a run: evaluate, predict, export, report, status, watch."""
 
 from __future__ import annotations
 
@@ -62,3 +62,29 @@ def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> N
     from imperfed.results.folder import RunFolder
 
     typer.echo(write_report(RunFolder.open(folder)))
+
+
+def status(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")], json: Json = False) -> None:
+    """Say how far a run is: rounds, figures, time left, failures."""
+    from json import dumps
+
+    from imperfed.live import RunStatus
+
+    found = RunStatus.of(folder)
+    typer.echo(dumps(found.plain(), indent=2) if json else "\n".join(found.sentences()))
+
+
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")],
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port to listen on; 0: any that is free.")] = 8765,
+) -> None:
+    """Serve a page about a run under way, which renews itself; it can only be read, from this machine by default."""
+    from imperfed.live import LivePage
+
+    page = LivePage(folder, host, port)
+    typer.echo(f"{page.address}\nCtrl-C ends the page; the run goes on")
+    try:
+        page.run()
+    except KeyboardInterrupt:
+        typer.echo("ended")

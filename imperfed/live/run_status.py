@@ -1,0 +1,149 @@
+"""How far a run is, from the files of its folder alone, whoever runs it and wherever."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from imperfed.report.run_files import COMMON, PERSONAL, Course, RunFiles, read_run
+from imperfed.results.folder import RunFolder
+
+ROUND = re.compile(r"(\d{4}-\d\d-\d\dT[\d:]+) round (\d+): \d+ of \d+ sites answered")
+QUIET = 120.0
+"""Seconds without a new line after which a page says so, or three times a round if that is more."""
+SHOWN = 8
+"""The number of events that are shown."""
+Point = tuple[int, float]
+"""A round and a value."""
+
+
+@dataclass(frozen=True)
+class SiteStatus:
+    """One site: its newest figure, and the last round in which it trained."""
+
+    site: str
+    value: float | None
+    last_round: int
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run as its files describe it at one moment. Figures are fractions."""
+
+    title: str
+    data: str
+    state: str
+    """ended, running, or silent: nothing was written for long."""
+    round: int
+    rounds: int
+    seconds_left: float | None
+    """None before the second round, and after the end."""
+    metric: str
+    mean: float | None
+    worst: float | None
+    loss: tuple[Point, ...]
+    figure: tuple[Point, ...]
+    """The leading figure, mean over sites, or of the global model if sites have none."""
+    sites: tuple[SiteStatus, ...]
+    events: tuple[str, ...]
+    """What was out of the ordinary, failures first."""
+
+    @classmethod
+    def of(cls, path: Path, now: float | None = None) -> RunStatus:
+        """Read the folder of a run; `now`: seconds since the epoch."""
+        folder = RunFolder.open(path)
+        run, stamps = read_run(folder), round_times(path / "log.txt")
+        ended = run.summary is not None
+        pace = pace_of(stamps)
+        left = None if ended or pace is None else pace * (folder.rounds() - run.round)
+        quiet = (time.time() if now is None else now) - last_news(path)
+        silent = not ended and quiet > max(QUIET, 3 * (pace or 0.0))
+        figure = points(run.course(PERSONAL)) or points(run.course(COMMON))
+        return cls(
+            title=run.config.run.title,
+            data=run.config.run.data,
+            state="ended" if ended else "silent" if silent else "running",
+            round=run.round,
+            rounds=folder.rounds(),
+            seconds_left=left,
+            metric=run.metric or "",
+            mean=run.overall.mean if run.overall.mean is not None else (figure[-1][1] if figure else None),
+            worst=run.overall.worst,
+            loss=points(run.history.get("train/loss", {})),
+            figure=figure,
+            sites=site_rows(run),
+            events=tuple(said(text, rounds) for text, rounds in run.events[:SHOWN]),
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Return the same for JSON."""
+        return asdict(self)
+
+    def sentences(self) -> list[str]:
+        """Return the same for a terminal."""
+        lines = [f"{self.title} on {self.data}: {self.state}, round {self.round} of {self.rounds}{self._left()}"]
+        if self.mean is not None:
+            worst = "" if self.worst is None else f", worst site {100 * self.worst:.1f} %"
+            lines.append(f"{self.metric} {100 * self.mean:.1f} %{worst}")
+        if self.loss:
+            lines.append(f"loss {self.loss[-1][1]:.4g}")
+        behind = [row.site for row in self.sites if row.last_round < self.round]
+        if behind and self.state != "ended":
+            lines.append(f"not in the last round: {', '.join(behind)}")
+        return lines + list(self.events)
+
+    def _left(self) -> str:
+        if self.seconds_left is None or self.state != "running":
+            return ""
+        minutes, seconds = divmod(round(self.seconds_left), 60)
+        return f", about {minutes} min {seconds} s left" if minutes else f", about {seconds} s left"
+
+
+def points(course: Course) -> tuple[Point, ...]:
+    """Return the mean over sites by round; values that are not finite are left out."""
+    finite = {
+        round: [value for value, _ in sites.values() if math.isfinite(value)] for round, sites in sorted(course.items())
+    }
+    return tuple((round, fmean(values)) for round, values in finite.items() if values)
+
+
+def site_rows(run: RunFiles) -> tuple[SiteStatus, ...]:
+    """Return what is known of every site."""
+    trained: dict[str, int] = {}
+    for round, sites in sorted(run.history.get("train/loss", {}).items()):
+        trained |= dict.fromkeys(sites, round)
+    values = {row.site: row.value for row in run.sites}  # a coordinator knows sites by their answers only
+    return tuple(SiteStatus(site, values.get(site), trained.get(site, 0)) for site in {**values, **trained})
+
+
+def round_times(log: Path) -> list[float]:
+    """Return when each round ended."""
+    text = log.read_text(encoding="utf-8") if log.exists() else ""
+    return [datetime.fromisoformat(found[1]).timestamp() for found in ROUND.finditer(text)]
+
+
+def pace_of(stamps: Sequence[float]) -> float | None:
+    """Return the seconds of a round: the median of the last ten, so that a pause in between does not count."""
+    steps = sorted(later - earlier for earlier, later in pairwise(stamps[-11:]))
+    return steps[len(steps) // 2] if steps else None
+
+
+def last_news(path: Path) -> float:
+    """Return when the run last wrote something."""
+    files = [path / name for name in ("log.txt", "metrics.jsonl", "messages.txt", "config.toml")]
+    return max(file.stat().st_mtime for file in files if file.exists())
+
+
+def said(text: str, rounds: Sequence[int]) -> str:
+    """Return an event with the rounds in which it happened."""
+    if not rounds:
+        return text
+    return f"round {rounds[-1]}: {text}" + (f" ({len(rounds)} times)" if len(rounds) > 1 else "")

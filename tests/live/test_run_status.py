@@ -1,0 +1,112 @@
+"""How far a run is, from its folder alone; and the page that shows it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import imperfed
+from imperfed.core.errors import UsageError
+from imperfed.live import LivePage, RunStatus
+from imperfed.live.live_server import is_local
+
+ROUNDS = 4
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    result = imperfed.run("fedavg", data="digits", rounds=ROUNDS, workers=1, out=out, kind="exact")
+    return Path(result.folder)
+
+
+@pytest.fixture
+def under_way(ended: Path, tmp_path: Path) -> Path:
+    """A run of four rounds after its second one, with ten seconds between rounds and a site that failed."""
+    folder = tmp_path / "run"
+    shutil.copytree(ended, folder)
+    (folder / "summary.json").unlink()
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join(line for line in lines if json.loads(line)["round"] <= 2))
+    began = datetime(2026, 1, 1)
+    (folder / "log.txt").write_text(
+        f"{began.isoformat()} round 1: 4 of 4 sites answered, loss 2.0\n"
+        f"{(began + timedelta(seconds=9)).isoformat()} round 2: <b>site-1</b> failed: no answer\n"
+        f"{(began + timedelta(seconds=10)).isoformat()} round 2: 3 of 4 sites answered, loss 1.5\n"
+    )
+    return folder
+
+
+def test_a_run_that_has_ended_says_so(ended: Path) -> None:
+    status = RunStatus.of(ended)
+    assert (status.state, status.round, status.rounds, status.seconds_left) == ("ended", ROUNDS, ROUNDS, None)
+    assert [round for round, _ in status.loss] == [1, 2, 3, 4]
+    assert status.sentences()[0] == f"fedavg on digits: ended, round {ROUNDS} of {ROUNDS}"
+
+
+def test_a_run_under_way_knows_its_pace_and_what_went_wrong(under_way: Path) -> None:
+    status = RunStatus.of(under_way)
+    assert (status.state, status.round, status.seconds_left) == ("running", 2, 20.0)
+    assert status.events == ("round 2: <b>site-1</b> failed: no answer",)
+    assert status.sentences()[0].endswith("running, round 2 of 4, about 20 s left")
+    assert status.mean == pytest.approx(status.figure[-1][1])
+
+
+def test_a_run_that_writes_nothing_for_long_is_silent(under_way: Path) -> None:
+    newest = max(path.stat().st_mtime for path in under_way.glob("*.*"))
+    assert RunStatus.of(under_way, now=newest + 100).state == "running"
+    assert RunStatus.of(under_way, now=newest + 130).state == "silent"
+
+
+@pytest.fixture
+def page(under_way: Path) -> Iterator[LivePage]:
+    served = LivePage(under_way, port=0)
+    threading.Thread(target=served.run, daemon=True).start()
+    yield served
+    served.server.shutdown()
+
+
+def test_the_page_and_its_figures_are_served_and_nothing_else(page: LivePage) -> None:
+    with urllib.request.urlopen(page.address) as answer:
+        assert b"<title>imperfed" in answer.read()
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    with urllib.request.urlopen(f"{page.address}status.json") as answer:
+        assert json.load(answer)["round"] == 2
+    for path in ("config.toml", "../config.toml", "%2e%2e/etc/passwd", "models/global.safetensors"):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{page.address}{path}")
+    with pytest.raises(urllib.error.HTTPError, match="501"):
+        urllib.request.urlopen(urllib.request.Request(page.address, data=b"x"))
+
+
+def test_who_is_not_on_this_machine_needs_the_token(page: LivePage) -> None:
+    assert page.admits("127.0.0.1", "")
+    assert page.admits("::1", "")
+    assert not page.admits("192.0.2.7", "")
+    assert not page.admits("192.0.2.7", "wrong")
+    assert page.admits("192.0.2.7", page.token)
+
+
+def test_the_address_shows_the_token_only_where_it_is_needed(under_way: Path) -> None:
+    local, everywhere = LivePage(under_way, port=0), LivePage(under_way, "0.0.0.0", port=0)
+    assert "token" not in local.address
+    assert everywhere.address.endswith(f"?token={everywhere.token}")
+    local.server.server_close()
+    everywhere.server.server_close()
+    assert is_local("localhost")
+    assert not is_local("fed.example.org")
+
+
+def test_what_is_no_run_and_ports_in_use_are_refused(under_way: Path, tmp_path: Path, page: LivePage) -> None:
+    with pytest.raises(UsageError, match="not a run's folder"):
+        LivePage(tmp_path)
+    with pytest.raises(UsageError, match="choose another --port"):
+        LivePage(under_way, port=page.server.server_address[1])
