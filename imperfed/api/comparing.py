@@ -20,6 +20,7 @@ from imperfed.experiments import comparison, experiment
 from imperfed.experiments.comparison import Line
 from imperfed.experiments.config import Config, resolve
 from imperfed.experiments.experiment import InMemory, Watch, refuse_other_labels
+from imperfed.experiments.federating_gain import brought
 from imperfed.experiments.parallel import Outcome, ParallelRuns
 from imperfed.experiments.plugins import refuse_what_stays_here
 
@@ -33,6 +34,11 @@ class Comparison:
 
     folder: Path
     lines: tuple[Line, ...]
+
+    @property
+    def brought(self) -> str:
+        """What federating brought over the best that sites do alone, in a sentence; empty without either of them."""
+        return brought(self.lines)
 
     @property
     def table(self) -> pyarrow.Table:
@@ -78,9 +84,15 @@ def compare(
         return resolved
 
     with watching(progress, None, guessed(rows)) as watch, _processes(rows, jobs) as processes:
-        load = (lambda config: loaded(rows, config)[0] or experiment.load_data(config)) if alone else None
         folder, lines = comparison.compare(
-            list(titled), seeds, config, as_path(out, "out"), lambda: watch, processes=processes, alone=load
+            list(titled),
+            seeds,
+            config,
+            as_path(out, "out"),
+            lambda: watch,
+            processes=processes,
+            alone=alone,
+            load=lambda config: loaded(rows, config)[0] or experiment.load_data(config),
         )
     return Comparison(folder, tuple(lines))
 

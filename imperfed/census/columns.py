@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 
 from imperfed.data.files.labelled import SEPARATORS
 from imperfed.data.files.table import IMAGES
@@ -44,21 +45,23 @@ class Column:
     missing: dict[str, int] = field(default_factory=dict)
     """Words that stand for a blank among numbers, and how often each does."""
 
-    def __add__(self, other: Column) -> Column:
-        numeric = self.numeric and other.numeric
-        first, second = (self, other) if numeric else (self._of_words(), other._of_words())
-        values = None if first.values is None or second.values is None else kept(first.values | second.values, numeric)
-        both = {*first.missing, *second.missing}
-        return Column(
-            self.name,
-            first.rows + second.rows,
-            first.blanks + second.blanks,
+    @classmethod
+    def joined(cls, parts: Sequence[Column]) -> Column:
+        """Return the same column of several files as one."""
+        numeric = all(part.numeric for part in parts)
+        parts = parts if numeric else [part._of_words() for part in parts]
+        values = [part.values for part in parts if part.values is not None]
+        missing: Counter[str] = sum((Counter(part.missing) for part in parts), Counter())
+        return cls(
+            parts[0].name,
+            sum(part.rows for part in parts),
+            sum(part.blanks for part in parts),
             numeric,
-            first.odd + second.odd,
-            first.lists and second.lists,
-            first.unique and second.unique,
-            values,
-            {word: first.missing.get(word, 0) + second.missing.get(word, 0) for word in sorted(both)},
+            sum(part.odd for part in parts),
+            all(part.lists for part in parts),
+            all(part.unique for part in parts),
+            None if len(values) < len(parts) else kept(frozenset().union(*values), numeric),
+            dict(sorted(missing.items())),
         )
 
     def _of_words(self) -> Column:
@@ -128,7 +131,7 @@ def merged(profiles: Iterable[dict[str, Column]]) -> dict[str, Column]:
     """Return every column, merged over the files that have it, in order of first appearance."""
     every = list(profiles)
     names = dict.fromkeys(name for columns in every for name in columns)
-    return {name: reduce(Column.__add__, (columns[name] for columns in every if name in columns)) for name in names}
+    return {name: Column.joined([columns[name] for columns in every if name in columns]) for name in names}
 
 
 def kept(values: Collection[str], numeric: bool) -> frozenset[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,11 @@ from imperfed.census.roles import (
 )
 from imperfed.core.errors import DataError
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns
+from imperfed.data.files.memory import Source
 from imperfed.data.files.problems import Problems
+from imperfed.data.files.reading import AlreadyRead
 from imperfed.data.files.table import IMAGES
+from imperfed.data.files.undeclared import UndeclaredText
 
 ARRAYS = ("candidates", "labels", "y", "target")
 """The usual names of the array of labels in an .npz file."""
@@ -41,6 +44,8 @@ class Guess:
 
     declaration: Declaration
     why: tuple[str, ...]
+    files: AlreadyRead = field(default_factory=dict, repr=False)
+    """The text files that were read for it."""
 
     def text(self) -> str:
         """Return the text of federation.toml."""
@@ -72,8 +77,8 @@ def guess(path: Path) -> Guess:
 
 def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
     """Guess the role of every column, beginning with those that are easiest to recognise."""
-    problems = Problems()
-    files = profile(layout.files, problems)
+    problems, texts = Problems(), dict[Source, UndeclaredText]()
+    files = profile(layout.files, problems, texts)
     problems.check(about.name)
     look = Look.at(layout, merged(files), files, [why, *_besides(layout)])
     if not look.columns:
@@ -83,7 +88,7 @@ def _table(about: Declaration, layout: FolderLayout, why: str) -> Guess:
     site = guess_site(look) if "*" not in layout.sites else ""
     image = guess_image(look)
     labels = guess_labels(look, site)
-    return guess_rest(replace(about, site_column=site, labels=labels), look, image)
+    return replace(guess_rest(replace(about, site_column=site, labels=labels), look, image), files=texts)
 
 
 def guess_rest(about: Declaration, look: Look, image: str) -> Guess:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from imperfed.data.files.declaration import Inputs
 from imperfed.data.files.problems import row_name
@@ -124,15 +125,17 @@ def _numbers(name: str, ordered: npt.NDArray[np.float32]) -> ColumnValues:
     if not len(values):
         nothing = End(np.nan, 0, 0.0)
         return ColumnValues(name, len(ordered), blanks, 0, nothing, nothing, (np.nan,) * len(LEVELS))
-    starts = np.flatnonzero(np.diff(values)) + 1  # where a new value begins
+    steps = values[1:] != values[:-1]  # True where a new value follows
+    distinct = int(np.count_nonzero(steps)) + 1
     first, last = _decimal(values[0]), _decimal(values[-1])
-    if not len(starts):
+    if distinct == 1:
         low = high = End(first, len(values), 0.0)
     else:
-        low = End(first, int(starts[0]), _decimal(values[starts[0]]) - first)
-        high = End(last, len(values) - int(starts[-1]), last - _decimal(values[starts[-1] - 1]))
+        lowest, highest = int(steps.argmax()) + 1, int(steps[::-1].argmax()) + 1  # the number of rows
+        low = End(first, lowest, _decimal(values[lowest]) - first)
+        high = End(last, highest, last - _decimal(values[-highest - 1]))
     at = [round(level * (len(values) - 1)) for level in LEVELS]
-    return ColumnValues(name, len(ordered), blanks, len(starts) + 1, low, high, tuple(map(_decimal, values[at])))
+    return ColumnValues(name, len(ordered), blanks, distinct, low, high, tuple(map(_decimal, values[at])))
 
 
 def _decimal(value: np.float32) -> float:
@@ -144,10 +147,13 @@ def _odd_cells(site: str, rows: FileRows, numbers: dict[str, ColumnValues]) -> t
     """Return the outliers of a site, unless a column has so many that its tail is long."""
     x = rows.x[:, : len(numbers)]
     middle, reach = usual_range(x)
-    far = ((x - middle).abs() > OUTLIER * reach) & (reach > 0)
+    ends = torch.tensor([[column.low.value, column.high.value] for column in numbers.values()]).reshape(-1, 2).T
+    columns = _is_far(ends, middle, reach).any(0).nonzero().flatten()  # few or none, so most cells are not looked at
+    far = _is_far(x[:, columns], middle[columns], reach[columns])
     far &= far.sum(0) <= (MOST_OUTLIERS * len(x) + 1)
     cells = []
-    for row, j in far.nonzero().tolist():
+    for row, place in far.nonzero().tolist():
+        j = int(columns[place])
         column = [*numbers.values()][j]
         file, number = rows.place(row)
         name = file.name
@@ -156,6 +162,10 @@ def _odd_cells(site: str, rows: FileRows, numbers: dict[str, ColumnValues]) -> t
         place = name if number is None else f"{name}, {row_name(file, number)}"
         cells.append(OddCell(site, place, column.column, value, usual))
     return tuple(cells)
+
+
+def _is_far(x: Tensor, middle: Tensor, reach: Tensor) -> Tensor:
+    return ((x - middle).abs() > OUTLIER * reach) & (reach > 0)
 
 
 def shared_ids(sites: Sequence[SiteReading]) -> tuple[tuple[int, int, int], ...]:
@@ -171,4 +181,5 @@ def shared_ids(sites: Sequence[SiteReading]) -> tuple[tuple[int, int, int], ...]
     codes = pyarrow.concat_arrays(arrays).dictionary_encode().indices.to_numpy(zero_copy_only=False)
     tag = torch.from_numpy(codes.astype(np.int64))
     site = torch.tensor([k for k, _ in named]).repeat_interleave(torch.tensor([len(names) for _, names in named]))
-    return shared(tag, site, len(sites))
+    several = tag.bincount()[tag] > 1
+    return shared(tag[several], site[several], len(sites))

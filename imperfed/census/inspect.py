@@ -92,7 +92,7 @@ def declaration_of(path: Path) -> tuple[Declaration, Guess | None]:
 
 def read_checked(declaration: Declaration, guessed: Guess | None) -> Reading:
     """Return the rows of all files, or raise an error that lists all problems, and shows a guess that may be why."""
-    reading = read_sites(declaration)
+    reading = read_sites(declaration) if guessed is None else read_sites(declaration, before=guessed.files)
     try:
         return reading.check()
     except DataError as error:

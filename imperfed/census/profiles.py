@@ -21,19 +21,27 @@ from imperfed.data.files.dialect import COMMA, Dialect, find_decimal, find_delim
 from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import LINED, Problems, shown
 from imperfed.data.files.table import read_table
+from imperfed.data.files.undeclared import UndeclaredText
 
 SAMPLE = 4 * MOST_NUMBERS
 """The number of rows in which a column of many different numbers shows itself as one."""
+FIRST = 16
+"""The number of values by which most columns of words show themselves as such."""
 
 
-def profile(files: Iterable[Source], problems: Problems) -> list[dict[str, Column]]:
-    """Return the columns of every file, in the order of the file; note files that cannot be read."""
+def profile(
+    files: Iterable[Source], problems: Problems, texts: dict[Source, UndeclaredText] | None = None
+) -> list[dict[str, Column]]:
+    """Return the columns of every file, in the order of the file; note files that cannot be read.
+
+    `texts`: takes text files as they were read, for those who read them next.
+    """
     import pyarrow
 
     profiles = []
     for path in files:
         try:
-            columns = read_columns(path)
+            columns = read_columns(path, texts)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             _note(path, str(error).partition("\n")[0], problems)
         else:
@@ -41,7 +49,7 @@ def profile(files: Iterable[Source], problems: Problems) -> list[dict[str, Colum
     return profiles
 
 
-def read_columns(path: Source) -> dict[str, Any]:
+def read_columns(path: Source, texts: dict[Source, UndeclaredText] | None = None) -> dict[str, Any]:
     """Return all columns of a table: of many different numbers an array, of others in text files their text."""
     from pyarrow import parquet
 
@@ -51,14 +59,18 @@ def read_columns(path: Source) -> dict[str, Any]:
         table = parquet.read_table(path)
         columns = {name.strip(): column for name, column in zip(table.column_names, table.columns, strict=True)}
     else:
-        return _read_text(path)
+        text, columns = _read_text(path)
+        if texts is not None:
+            texts[path] = text
+        return columns
     return columns | {name: many for name, column in columns.items() if (many := _many_numbers(column)) is not None}
 
 
 # -- text files --------------------------------------------------------------------------------------------------------
 
 
-def _read_text(path: Path) -> dict[str, Any]:
+def _read_text(path: Path) -> tuple[UndeclaredText, dict[str, Any]]:
+    """Return a text file, and its columns as `read_columns` does."""
     import pyarrow
     from pyarrow import csv as arrow_csv
 
@@ -70,18 +82,21 @@ def _read_text(path: Path) -> dict[str, Any]:
     )
     columns = dict(zip(typed.column_names, typed.columns, strict=True))  # of columns with one name, the last
     numbers = {name: many for name, column in columns.items() if (many := _many_numbers(column)) is not None}
+    written = {}
     rest = [n for n, column in columns.items() if n not in numbers and not pyarrow.types.is_string(column.type)]
     if rest:  # as they are written: 007, 1.0, true, a date
         once = len(columns) == typed.num_columns
         convert = arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(rest, pyarrow.string()), include_columns=rest if once else []
         )
-        written = arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
-        again = dict(zip(written.column_names, written.columns, strict=True))
-        columns |= {name: again[name] for name in rest}
+        again = arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
+        text = dict(zip(again.column_names, again.columns, strict=True))
+        written = {name: text[name] for name in rest}
+    file = UndeclaredText(path, delimiter, tuple(typed.column_names), columns, written)
+    columns = columns | written
     if not any(many.dtype.kind == "f" for many in numbers.values()):
         columns |= _with_points({n: column for n, column in columns.items() if n not in numbers}, delimiter)
-    return {name.strip(): numbers.get(name, column) for name, column in columns.items()}
+    return file, {name.strip(): numbers.get(name, column) for name, column in columns.items()}
 
 
 def _many_numbers(column: Any) -> npt.NDArray[Any] | None:
@@ -126,19 +141,30 @@ def _look(name: str, values: Any) -> Column:
         plain = plain.cast(pyarrow.int8())  # 1 and 0, as cells are read
     text = compute.utf8_trim_whitespace(plain.cast(pyarrow.string()))
     filled = text.filter(compute.fill_null(compute.not_equal(text, ""), False))
-    distinct = filled.unique()
+    distinct, times = filled.value_counts().flatten()
     rows, blanks = len(values), 0 if lists else len(values) - len(filled)
     unique = len(distinct) == rows - blanks and not lists
-    try:
-        compute.cast(distinct, pyarrow.float64())
-        numeric, odd = True, 0  # also if all cells are blank: other files may have numbers there
-    except pyarrow.ArrowInvalid:
-        right = compute.match_substring_regex(filled, f"^(?:{NUMBER.pattern})$")
-        numeric, odd = False, len(filled) - compute.sum(right).as_py()
+    numeric, odd = _are_numbers(distinct), 0
+    if not numeric:
+        wrong = compute.invert(compute.match_substring_regex(distinct, f"^(?:{NUMBER.pattern})$"))
+        odd = compute.sum(times.filter(wrong), min_count=0).as_py()
     column = Column(name, rows, blanks, numeric, odd, lists, unique, kept(distinct.to_pylist(), numeric))
     lower = compute.utf8_lower(distinct)
     words = distinct.filter(compute.is_in(lower, value_set=pyarrow.array(sorted(BLANK_WORDS)))).to_pylist()
     return _without_blank_words(column, filled, words) if words and not lists else column
+
+
+def _are_numbers(distinct: Any) -> bool:
+    """Return whether all values are numbers; also if there are none, since other files may have numbers there."""
+    import pyarrow
+    from pyarrow import compute
+
+    try:  # a few values first, because every value that cannot be converted takes its time
+        for values in (distinct[:FIRST], distinct):
+            compute.cast(values, pyarrow.float64())
+    except pyarrow.ArrowInvalid:
+        return False
+    return True
 
 
 def _many(name: str, values: npt.NDArray[Any]) -> Column:

@@ -18,15 +18,14 @@ from imperfed.evaluation.fairness import FAIR
 from imperfed.experiments.blank_cells import reasons, with_figures
 from imperfed.experiments.comparison import (
     ABOUT_ALONE,
-    ALONE,
     Line,
     best,
-    brought,
     further,
     labels_title,
     measured,
     unlike,
 )
+from imperfed.experiments.federating_gain import ALONE, brought
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many
 from imperfed.results.defence import sentences

@@ -182,13 +182,11 @@ def _compare(
 ) -> None:
     from imperfed.cli.tables import compare_table
     from imperfed.experiments.comparison import compare as compare_methods
-    from imperfed.experiments.experiment import load_data
     from imperfed.experiments.parallel import ParallelRuns
 
     config, show = configs(words), progress(json)
     with stdout_for(json), show.interruptible(), ParallelRuns(jobs) as processes:
-        load = load_data if alone else None
-        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes, load)
+        folder, lines = compare_methods(names, seeds, config, out, show.watch, paper, processes, alone)
     compare_table(show.console, lines, seeds, folder)
     if json:
         typer.echo((folder / "results.json").read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.fairness import Between, FairnessSummary
-from imperfed.evaluation.paired import Difference, over_rows, paired_difference
+from imperfed.evaluation.paired import Difference, Figure, over_rows, paired_difference
 from imperfed.evaluation.prediction_counts import PredictionCounts, pooled
 
 Scores = dict[str, tuple[float, int]]
@@ -295,14 +295,22 @@ class Evaluator:
 
     def compare(self, ours: Sequence[Predictor], theirs: Sequence[Predictor], seed: int) -> Difference | None:
         """Compare two models per site by the leading figure, on test rows of its own or common ones; None if none."""
+        pairs = zip(self.row_figures(ours), self.row_figures(theirs), strict=True)
+        sites = [(n, one, other) for (n, one), (_, other) in pairs]
+        return paired_difference(sites, seed, self.one_test or not self.sites)
+
+    def row_figures(self, nets: Sequence[Predictor]) -> list[tuple[int, Figure]]:
+        """Return for the model of every site how many rows test it, and its leading figure over any of them."""
         tests = list(zip(self.oracle.test_x, self.oracle.test_y, strict=True))
         if not tests and self.oracle.common_x is not None and self.oracle.common_y is not None:
-            tests = [(self.oracle.common_x, self.oracle.common_y)] * len(ours)
-        sites = []
-        for (x, y), first, second in zip(tests, ours, theirs, strict=False):
-            one, other = (over_rows(self._leading, _logits(model, x), y) for model in (first, second))
-            sites.append((len(y), one, other))
-        return paired_difference(sites, seed, self.one_test or not self.sites)
+            tests = [(self.oracle.common_x, self.oracle.common_y)] * len(nets)
+        return [(len(y), self._over_rows(_logits(net, x), y)) for (x, y), net in zip(tests, nets, strict=False)]
+
+    def _over_rows(self, logits: Tensor, y: Tensor) -> Figure:
+        if self._metrics(y) is not ONE_CLASS:
+            return over_rows(self._leading, logits, y)
+        right = (logits.argmax(1) == y).double()  # once, not for every sample of the rows
+        return lambda rows: float(right[rows].mean())
 
     def _leading(self, logits: Tensor, y: Tensor) -> float:
         return self._scores(logits, y)[self.metric][0]

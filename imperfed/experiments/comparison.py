@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import statistics
 import time
 import tomllib
@@ -17,33 +16,25 @@ from pathlib import Path
 
 import torch
 
-from imperfed.algorithms import catalogue
-from imperfed.core.algorithm import Algorithm
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import read_declaration
-from imperfed.evaluation.evaluator import figure
-from imperfed.evaluation.paired import paired_difference
 from imperfed.evaluation.time_to_target import TargetReached
-from imperfed.experiments.auto.combinations import keeps_everything
-from imperfed.experiments.auto.reference import alone_scores
+from imperfed.experiments.auto.reference import alone_models
 from imperfed.experiments.blank_cells import reasons, with_figures
 from imperfed.experiments.comparison_plan import ComparisonPlan
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Watch, is_own, load_data
-from imperfed.experiments.parallel import Outcome, ParallelRuns
+from imperfed.experiments.federating_gain import ALONE, ComparedGain, RowFigures, StoredRun, federating_gain
+from imperfed.experiments.parallel import DataCache, Outcome, ParallelRuns
 from imperfed.experiments.public_inputs import without_unused_public
 from imperfed.results.folder import free
 from imperfed.results.summary import FilledLabels, Summary
 
 SITES = "mean over sites"
-ALONE = "alone"
+NOT_MEASURED: Mapping[int, Callable[[], RowFigures]] = {}
 ABOUT_ALONE = "best of logistic, forest, boosting and a network at each site, chosen on held-out rows"
-NAME_ENDS = re.compile(r"[ (+]")
-"""What follows the name of a method in its title: settings or an objective."""
-FEWEST_SITES = 3
-"""Sites' figures, over all seeds, from which an interval is drawn."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +60,8 @@ class Line:
     """The name of the figure."""
     given: str = ""
     """The kind of labels that the method learned from."""
-    by_site: tuple[tuple[float | None, ...], ...] = ()
-    """The figure of every site, by seed."""
+    by_row: Mapping[int, Callable[[], RowFigures]] = field(default_factory=dict, repr=False, compare=False)
+    """How the models of each seed do on any of their test rows."""
     why_blank: str = ""
     """Why there are no figures, if there are none."""
 
@@ -104,12 +95,13 @@ def compare(
     watch: Callable[[], Watch],
     paper: Mapping[str, float] | None = None,
     processes: ParallelRuns | None = None,
-    alone: Callable[[Config], FederatedData] | None = None,
+    alone: bool = False,
+    load: Callable[[Config], FederatedData] = load_data,
 ) -> tuple[Path, list[Line]]:
     """Run every method with every seed (which is also the seed of the split) in a new folder below `out`.
 
-    Without `processes`, the seeds run one after the other in this process. `alone`: loads the data on which models that
-    sites fit alone are measured beside the methods; None: they are not.
+    Without `processes`, the seeds run one after the other in this process. `alone`: whether models that sites fit alone
+    are measured beside the methods; `load`: loads the data on which models are measured.
     """
     if not methods:
         raise UsageError("no method was named; give comma-separated names")
@@ -121,8 +113,8 @@ def compare(
     refuse_unmeasured(first)
     folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
-    plan = ComparisonPlan.of(methods, seeds, configs, paper, alone is not None)
-    return folder, carry_out(plan, configs, folder, watch, processes or ParallelRuns(1), alone)
+    plan = ComparisonPlan.of(methods, seeds, configs, paper, alone)
+    return folder, carry_out(plan, configs, folder, watch, processes or ParallelRuns(1), load)
 
 
 def continue_comparison(
@@ -133,7 +125,7 @@ def continue_comparison(
     Returns its lines and its seeds.
     """
     plan = ComparisonPlan.read(folder)
-    lines = carry_out(plan, plan.configs(), folder, watch, processes, load_data if plan.alone else None)
+    lines = carry_out(plan, plan.configs(), folder, watch, processes)
     return lines, list(plan.seeds)
 
 
@@ -143,21 +135,33 @@ def carry_out(
     folder: Path,
     watch: Callable[[], Watch],
     processes: ParallelRuns,
-    alone: Callable[[Config], FederatedData] | None,
+    load: Callable[[Config], FederatedData] = load_data,
 ) -> list[Line]:
     """Make the runs of a plan that the folder does not have yet, and write the table after every seed."""
     ended: list[Sequence[Outcome]] = []
     lines: list[Line] = []
-    reference = AloneReference()
+    reference, data = AloneReference(), DataCache(load)
+    runs = [[StoredRun(config, folder, data) for config in of_seed] for of_seed in configs]
     with plan.noted(folder):
         for outcomes in processes.outcomes(configs, folder, watch):
             ended.append(outcomes)
-            lines = [line(method, [one[m] for one in ended], plan.paper) for m, method in enumerate(plan.methods)]
-            if alone is not None:
-                reference.add(configs[len(ended) - 1][0], alone)
+            lines = [
+                line(method, [one[m] for one in ended], plan.paper, _ended(plan.seeds, ended, runs, m))
+                for m, method in enumerate(plan.methods)
+            ]
+            if plan.alone:
+                reference.add(configs[len(ended) - 1][0], data.data)
                 lines += reference.lines()
             write(folder, lines, plan.seeds[: len(ended)])
     return lines
+
+
+def _ended(
+    seeds: Sequence[int], ended: Sequence[Sequence[Outcome]], runs: Sequence[Sequence[StoredRun]], method: int
+) -> dict[int, Callable[[], RowFigures]]:
+    """Return how the models of a method do on their test rows, for the seeds of which its run has not diverged."""
+    of_seed = zip(seeds, ended, runs, strict=False)  # seeds that are still to come are left out
+    return {seed: stored[method].figures for seed, outcomes, stored in of_seed if not isinstance(outcomes[method], str)}
 
 
 def refuse_unmeasured(config: Config) -> None:
@@ -172,8 +176,13 @@ def refuse_unmeasured(config: Config) -> None:
         raise UsageError("compare measures methods on test rows; set split.test above 0")
 
 
-def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -> Line:
-    """Return a method's line from the outcomes of its runs."""
+def line(
+    method: str,
+    outcomes: Sequence[Outcome],
+    paper: Mapping[str, float],
+    by_row: Mapping[int, Callable[[], RowFigures]] = NOT_MEASURED,
+) -> Line:
+    """Return a method's line from the outcomes of its runs; `by_row`: of those that have ended, by seed."""
     summaries = [outcome for outcome in outcomes if not isinstance(outcome, str)]
     diverged = [outcome for outcome in outcomes if isinstance(outcome, str)]
     labels = [s.labels for s in summaries if s.labels is not None]
@@ -192,7 +201,7 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
         over(summaries),
         next((s.metric for s in summaries), ""),
         next((s.facts.labels for s in summaries), ""),
-        tuple(tuple(site.value for site in s.sites) for s in summaries),
+        by_row,
         "test rows are common to all sites, and it has no one model for them all",
     )
 
@@ -201,7 +210,8 @@ def line(method: str, outcomes: Sequence[Outcome], paper: Mapping[str, float]) -
 class AloneReference:
     """What sites reach alone, seed by seed."""
 
-    seeds: list[tuple[float | None, ...]] = field(default_factory=list)
+    means: list[float] = field(default_factory=list)
+    by_row: dict[int, Callable[[], RowFigures]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
     given: str = ""
     left_out: str = ""
@@ -210,67 +220,24 @@ class AloneReference:
     def add(self, config: Config, load: Callable[[Config], FederatedData]) -> None:
         """Measure models that sites fit alone on the data of one seed, where that can be done."""
         began, data = time.perf_counter(), load(config)
-        scores = alone_scores(config, data)
-        if isinstance(scores, str):
-            self.left_out = scores
-        else:
-            self.seeds.append(tuple(figure(next(iter(site.values()))[0]) for site in scores.values()))
-            self.seconds.append(time.perf_counter() - began)
-            self.given = data.federation.labels.kind
+        fitted = alone_models(config, data)
+        if isinstance(fitted, str):
+            self.left_out = fitted
+            return
+        figures = RowFigures.of(*fitted)
+        known = [value for n, value_of in figures.sites if math.isfinite(value := value_of(torch.arange(n)))]
+        if known:
+            self.means.append(statistics.fmean(known))
+            self.by_row[config.run.seed] = lambda: figures
+        self.seconds.append(time.perf_counter() - began)
+        self.given = data.federation.labels.kind
 
     def lines(self) -> list[Line]:
         """Return the line of a table, which says why there are no figures if nothing could be measured."""
-        means = [statistics.fmean(known) for one in self.seeds if (known := [v for v in one if v is not None])]
-        if not means:
+        if not self.means:
             return [Line(ALONE, (), (), math.nan, None, why_blank=self.left_out or "no figure could be computed")]
         seconds = statistics.fmean(self.seconds)
-        return [Line(ALONE, tuple(means), (), seconds, None, given=self.given, by_site=tuple(self.seeds))]
-
-
-def brought(lines: Sequence[Line]) -> str:
-    """Return what the best federated method brought over the best that sites do alone; empty if either is missing.
-
-    The interval is a paired bootstrap over the sites of all seeds.
-    """
-    rows = [line for line in lines if line.by_site and line.values]
-    own = [line for line in rows if line.method == ALONE or at_sites_alone(line.method)]
-    federated = [line for line in rows if line.method != ALONE and may_leave(line.method)]
-    if not own or not federated:
-        return ""
-    ours, theirs = max(federated, key=lambda line: line.mean), max(own, key=lambda line: line.mean)
-    pairs = [
-        (a, b)
-        for one, other in zip(ours.by_site, theirs.by_site, strict=False)
-        for a, b in zip(one, other, strict=False)
-        if a is not None and b is not None
-    ]
-    gains = torch.tensor([a - b for a, b in pairs], dtype=torch.float64)
-    if len(gains) < FEWEST_SITES:
-        return ""
-    found = paired_difference([(len(gains), lambda rows: float(gains[rows].mean()), lambda rows: 0.0)], seed=0)
-    assert found is not None
-    interval = (
-        f"95 % interval {100 * found.low:+.1f} to {100 * found.high:+.1f} points over {len(gains)} sites' figures"
-    )
-    against = f"{ours.method} {100 * ours.mean:.1f} % against {100 * theirs.mean:.1f} % ({theirs.method}), {ours.over}"
-    if found.low <= 0 <= found.high:
-        return f"What federating brings over the best that sites do alone is not clear: {against}; {interval}."
-    points = f"{100 * abs(found.first):.1f} points"
-    verdict = f"brought {points} over" if found.first > 0 else f"cost {points} compared with"
-    return f"Federating {verdict} the best that sites do alone: {against}; {interval}."
-
-
-def at_sites_alone(method: str) -> bool:
-    """Return whether a method of a comparison sends nothing of its model."""
-    known = catalogue().get(NAME_ENDS.split(method)[0])
-    return known is not None and issubclass(known, Algorithm) and keeps_everything(known())
-
-
-def may_leave(method: str) -> bool:
-    """Return whether a method of a comparison is federated: neither alone nor trained on pooled rows."""
-    known = catalogue().get(NAME_ENDS.split(method)[0])
-    pooled = known is not None and issubclass(known, Algorithm) and known.pools_data
-    return not pooled and not at_sites_alone(method)
+        return [Line(ALONE, tuple(self.means), (), seconds, None, given=self.given, by_row=dict(self.by_row))]
 
 
 def over(summaries: Sequence[Summary]) -> str:
@@ -335,8 +302,8 @@ def _mean_of(values: Sequence[float | None], targets: Sequence[TargetReached], c
     return f"{statistics.fmean(reached):.1f}{some}{other}"
 
 
-def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
-    """Return the table in Markdown, as on a results page."""
+def markdown(lines: Sequence[Line], seeds: Sequence[int], gain: ComparedGain | None = None) -> str:
+    """Return the table in Markdown, as on a results page; `gain`: what it begins with."""
     every, lines = lines, with_figures(lines)
     top = best(lines)
     figures = [f"**{spread(one.values)}**" if one.mean == top else spread(one.values) for one in lines]
@@ -352,7 +319,7 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int]) -> str:
     columns["s per run"] = [f"{one.seconds:.1f}" if one.values else "" for one in lines]
     table = [columns, ["---"] * len(columns), *zip(*columns.values(), strict=True)]
     rows = [f"| {' | '.join(cells)} |" for cells in table]
-    first = [f"{sentence}\n"] if (sentence := brought(lines)) else []
+    first = [] if gain is None else [f"{gain.sentence()}\n"]
     about = f"{ALONE}: {ABOUT_ALONE}." if any(one.method == ALONE for one in lines) else ""
     missing = (f"{sentence}." for sentence in reasons(every))
     notes = " ".join(note for note in (caption(seeds), unlike(lines), about, *missing) if note)
@@ -382,8 +349,7 @@ def write(out: Path, lines: Sequence[Line], seeds: Sequence[int]) -> None:
         }
         for one in lines
     ]
-    write_whole(
-        out / "results.json",
-        lambda path: path.write_text(json.dumps({"seeds": list(seeds), "lines": results}, indent=2)),
-    )
-    write_whole(out / "table.md", lambda path: path.write_text(markdown(lines, seeds), encoding="utf-8"))
+    gain = federating_gain(lines)
+    document = {"seeds": list(seeds), "brought": None if gain is None else gain.plain(), "lines": results}
+    write_whole(out / "results.json", lambda path: path.write_text(json.dumps(document, indent=2)))
+    write_whole(out / "table.md", lambda path: path.write_text(markdown(lines, seeds, gain), encoding="utf-8"))

@@ -418,19 +418,30 @@ def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:
 def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Compute the figures of the models in a run's folder again, on the sites' test sets."""
     config = folder.config()
-    data = hold_out(load_data(config), share_at_sites(config.split), config.run.data_seed)
-    refuse_other_rows(folder, data.federation)
-    evaluator, federation = make_evaluator(config, data), data.federation
-    shape = shape_of(federation)
+    evaluator, federation, predictor = stored_models(folder, config, load_data(config))
     with one_thread():
         if not evaluator.sites:
-            return {"common test set": evaluator.common(load_net(folder, config, federation.sites[0], *shape))}
-
-        def predictor(site: str) -> Predictor:
-            net, mixture = load_net(folder, config, site, *shape), read_mixture(folder, site)
-            return net if mixture is None else mixture.beside(net, type(federation.labels))
-
+            net = load_net(folder, config, federation.sites[0], *shape_of(federation))
+            return {"common test set": evaluator.common(net)}
         return {site: evaluator.site(k, predictor(site)) for k, site in enumerate(federation.sites)}
+
+
+def stored_models(
+    folder: RunFolder, config: Config, data: FederatedData
+) -> tuple[Evaluator, Federation, Callable[[str], Predictor]]:
+    """Return what measures a run that has ended, its sites, and their models by name, from its folder.
+
+    `data`: before any attack or repair.
+    """
+    data = hold_out(data, share_at_sites(config.split), config.run.data_seed)
+    federation = data.federation
+    refuse_other_rows(folder, federation)
+
+    def predictor(site: str) -> Predictor:
+        net, mixture = load_net(folder, config, site, *shape_of(federation)), read_mixture(folder, site)
+        return net if mixture is None else mixture.beside(net, type(federation.labels))
+
+    return make_evaluator(config, data), federation, predictor
 
 
 def load_net(folder: RunFolder, config: Config, site: str, shape: tuple[int, ...], classes: int, features: int) -> Net:

@@ -149,22 +149,28 @@ def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]
 
 def finished(config: Config, folder: Path, watch: Watch, data: FederatedData) -> Summary:
     """Return the summary of a run below this folder: of an earlier one with these settings, continued if need be."""
+    earlier = run_of(config, folder)
+    if earlier is None:
+        return start(config, folder, watch, data)[1]
+    return earlier.summary() or resume(earlier, watch, data)
+
+
+def run_of(config: Config, folder: Path) -> RunFolder | None:
+    """Return the run with these settings below this folder, ended or not; None if there is none."""
     text = anywhere(config).toml()
-    for path in sorted(folder.glob("*/config.toml")):
-        if path.read_text(encoding="utf-8") == text:
-            earlier = RunFolder(path.parent)
-            return earlier.summary() or resume(earlier, watch, data)
-    return start(config, folder, watch, data)[1]
+    paths = (path for path in sorted(folder.glob("*/config.toml")) if path.read_text(encoding="utf-8") == text)
+    return next((RunFolder(path.parent) for path in paths), None)
 
 
 class DataCache:
     """The data loaded last: consecutive runs on the same data load them once."""
 
-    def __init__(self) -> None:
+    def __init__(self, load: Callable[[Config], FederatedData] = load_data) -> None:
+        self.load = load
         self.last: tuple[Config, FederatedData] | None = None
 
     def data(self, config: Config) -> FederatedData:
         """Return the data of a run, before any attack or repair."""
         if self.last is None or not same_data(self.last[0], config):
-            self.last = config, load_data(config)
+            self.last = config, self.load(config)
         return self.last[1]

@@ -13,7 +13,7 @@ from imperfed.cli.typed_words import configs
 from imperfed.core.errors import DataError
 from imperfed.experiments.comparison import compare
 from imperfed.experiments.comparison_plan import FILE
-from imperfed.experiments.experiment import Interrupted, Watch, load_data
+from imperfed.experiments.experiment import Interrupted, Watch
 from tests.support.terminal import done, imperfed, products, write
 
 METHODS, SEEDS = ["cc", "local-only+proden"], [3, 5]
@@ -32,12 +32,12 @@ def begin(out: Path, data: Path, rounds: int = 1000) -> Path:
     seen: list[int] = []
     watch = Watch(round=lambda report, seconds: seen.append(report.round), stop=lambda: len(seen) >= rounds)
     config = configs(WORDS | {"data": str(data)})
-    return compare(METHODS, SEEDS, config, out, lambda: watch, alone=load_data)[0]
+    return compare(METHODS, SEEDS, config, out, lambda: watch, alone=True)[0]
 
 
-def figures(folder: Path) -> list[dict[str, Any]]:
-    lines: list[dict[str, Any]] = json.loads((folder / "results.json").read_text())["lines"]
-    return lines
+def figures(folder: Path) -> dict[str, Any]:
+    results: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return results
 
 
 def runs(folder: Path) -> list[Path]:
@@ -57,6 +57,7 @@ def test_it_ends_as_if_it_had_not_been_interrupted(rounds: int, tmp_path: Path) 
     said = done("resume", cut)
     assert "2 seeds" in said.out
     assert figures(cut) == figures(whole)
+    assert (cut / "table.md").read_text().startswith(figures(whole)["brought"]["sentence"])
     assert len(runs(cut)) == len(runs(whole)) == 4
     by_settings = {(path / "config.toml").read_text(): products(path) for path in runs(whole)}
     assert by_settings == {(path / "config.toml").read_text(): products(path) for path in runs(cut)}

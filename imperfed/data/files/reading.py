@@ -25,9 +25,12 @@ from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.rows import CLEAN, PUBLIC, SITE, FileRows, read_rows
 from imperfed.data.files.rules import name_trouble
 from imperfed.data.files.table import FileTable
+from imperfed.data.files.undeclared import UndeclaredText
 
 Tables = Mapping[str, MemoryTable]
 NO_TABLES: Tables = {}
+AlreadyRead = Mapping[Source, UndeclaredText]
+NOTHING_READ: AlreadyRead = {}
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,14 @@ class Reading:
         return self
 
 
-def read_sites(declaration: Declaration, tables: Tables = NO_TABLES) -> Reading:
-    """Read every file of a declaration; `tables`: those in memory, by what the declaration says instead of a path."""
+def read_sites(declaration: Declaration, tables: Tables = NO_TABLES, before: AlreadyRead = NOTHING_READ) -> Reading:
+    """Read every file of a declaration.
+
+    `tables`: those in memory, by what the declaration says instead of a path. `before`: files that were read already.
+    """
     problems = Problems()
     files, tests, common = _files(declaration, tables, problems)
-    held = dict(_held(files, declaration, problems))
+    held = dict(_held(files, declaration, before, problems))
     _note_nowhere([rows.table for rows in held.values()], declaration, problems)
     clean = {name: read_rows(path, declaration, CLEAN, problems, name) for name, path in tests.items()}
     _note_unlike(held if declaration.site_column else files, tests, declaration, problems)
@@ -144,12 +150,14 @@ def _sources(where: Places, folder: Path, tables: Tables) -> dict[str, Source]:
     return {**places(where, folder)}
 
 
-def _held(files: Mapping[str, Source], declaration: Declaration, problems: Problems) -> Iterator[tuple[str, FileRows]]:
+def _held(
+    files: Mapping[str, Source], declaration: Declaration, before: AlreadyRead, problems: Problems
+) -> Iterator[tuple[str, FileRows]]:
     """Yield the name and rows of every site that can be read."""
     for name, path in files.items():
         if name and (trouble := name_trouble(name)):
             problems.add(path, None, None, trouble, "a site name that is valid as a file name", "rename it")
-        rows = read_rows(path, declaration, SITE, problems, name)
+        rows = read_rows(path, declaration, SITE, problems, name, before.get(path))
         if rows is not None:
             yield from _by_column(rows, declaration.site_column) if declaration.site_column else [(name, rows)]
 

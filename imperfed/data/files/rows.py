@@ -31,6 +31,7 @@ from imperfed.data.files.memory import Source
 from imperfed.data.files.problems import LINED, Problems, shown
 from imperfed.data.files.rules import name_trouble
 from imperfed.data.files.table import IMAGE, FileTable, Role, Wanted, read_table
+from imperfed.data.files.undeclared import UndeclaredText
 
 SITE, CLEAN, PUBLIC, NEW = "site", "clean", "public", "new"
 """What a file is for: rows of sites; rows whose labels are true; inputs only; inputs and ids to predict."""
@@ -85,18 +86,26 @@ class FileRows:
         )
 
 
-def read_rows(path: Source, declaration: Declaration, part: str, problems: Problems, site: str = "") -> FileRows | None:
+def read_rows(
+    path: Source,
+    declaration: Declaration,
+    part: str,
+    problems: Problems,
+    site: str = "",
+    before: UndeclaredText | None = None,
+) -> FileRows | None:
     """Return the rows of one table, of this site if it is named; None if anything is wrong with it.
 
-    A text file with problems is read again to find their line numbers.
+    `before`: the file, if it was read already. A text file with problems is read again to find their line numbers.
     """
     wanted, spare = _wanted(declaration, part)
     if isinstance(path, Path) and _is_misplaced(path, declaration, problems):
         return None
     for slowly in (False, True):
         noted = Problems()
-        unsorted = part in (PUBLIC, NEW)
-        table = read_table(path, wanted, Dialect.of(declaration, site), noted, spare, slowly, unsorted)
+        unsorted, dialect = part in (PUBLIC, NEW), Dialect.of(declaration, site)
+        table = None if before is None or slowly else before.table(wanted, dialect, spare)
+        table = table or read_table(path, wanted, dialect, noted, spare, slowly, unsorted)
         rows = None if table is None else _convert(table, declaration, part, noted)
         if not noted or table is None or table.lines is not None or path.suffix.lower() not in LINED:
             break

@@ -9,7 +9,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import hold_out
 from imperfed.data.sparse import width
 from imperfed.engine.backends.task_pool import cores, make_pool
-from imperfed.evaluation.evaluator import Scores
+from imperfed.evaluation.evaluator import Evaluator, Predictor, Scores
 from imperfed.experiments.auto.alone_search import AloneContext, choose_alone, families, fit_sites, left_out
 from imperfed.experiments.auto.request import HELD_OUT
 from imperfed.experiments.config import Config
@@ -21,7 +21,18 @@ MINUTES = 1.0
 
 
 def alone_scores(config: Config, data: FederatedData, names: Collection[str] = ()) -> dict[int, Scores] | str:
-    """Return the figures of the models that sites fit alone on their test rows, or why there are none.
+    """Return the figures of `alone_models` on the sites' test rows, or why there are none."""
+    fitted = alone_models(config, data, names)
+    if isinstance(fitted, str):
+        return fitted
+    evaluator, models = fitted
+    return {k: evaluator.site(k, model) for k, model in enumerate(models)}
+
+
+def alone_models(
+    config: Config, data: FederatedData, names: Collection[str] = ()
+) -> tuple[Evaluator, list[Predictor]] | str:
+    """Return the models that sites fit alone, and what measures them; or why there are none.
 
     Each site's family is chosen on rows that it holds out, and then fitted to all its rows. `data`: before any attack
     or repair; `names`: of the families to choose from, all if empty.
@@ -39,4 +50,4 @@ def alone_scores(config: Config, data: FederatedData, names: Collection[str] = (
     with closing(make_pool(AloneContext(at_sites, seed), workers)) as pool:
         models = fit_sites(pool, [one.kind for one in own])
     kind = type(federation.labels)
-    return {k: evaluator.site(k, Mixture(model, 0.0).by_itself(kind)) for k, model in enumerate(models)}
+    return evaluator, [Mixture(model, 0.0).by_itself(kind) for model in models]
