@@ -18,11 +18,13 @@ from torch import Tensor, nn
 
 from imperfed.alone import AloneModel
 from imperfed.alone.trained_network import NetworkAlone
+from imperfed.core.federation import Federation
 from imperfed.core.network import Network
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.auto.halving import kept
 from imperfed.experiments.experiment import network_for
+from imperfed.repairs.posterior import PosteriorRepair
 
 RUNGS = (3, 9, 27, 81)
 """Rounds after which trials are compared. In the last rung a trial ends early once it gets no better."""
@@ -30,6 +32,8 @@ CORES = 2
 """The cores for which a budget in minutes is meant."""
 STEP, PRODUCTS, CONVOLUTION = 8e-4, 6e9, 5
 """Seconds of a step whatever the network, multiplications per second, and how much slower those of convolutions are."""
+ANSWER, REPAIR_PRODUCTS = 1e-3, 2e9
+"""Seconds of a site's answer in a repair whatever its rows, and multiplications per second there, in double precision."""
 FEWEST, ENOUGH, MOST = 3, 24, 72
 """Trials of a search: the fewest, as many as there should be if that leaves a few rounds for each, and the most."""
 
@@ -103,6 +107,13 @@ def products(network: Network, x: Tensor) -> int:
     for hook in hooks:
         hook.remove()
     return total
+
+
+def repair_seconds(federation: Federation) -> float:
+    """Return the work of the posterior repair; HoG features of images are fewer than their pixels, or about as many."""
+    rows, columns, classes = federation.starts[-1], math.prod(federation.x.shape[1:]), len(federation.classes)
+    answers = len(PosteriorRepair().conversation(federation.classes, trusted=False)) * len(federation.sites)
+    return answers * ANSWER + PosteriorRepair.products(rows, columns, classes) / REPAIR_PRODUCTS
 
 
 def fitting_seconds(kind: AloneModel, rows: int, columns: int, classes: int, models: int) -> float:
