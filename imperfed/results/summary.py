@@ -462,7 +462,8 @@ class AutoSummary(Part, frozen=True):
         if self.alone_only and not self.label_check.corrected:
             return (
                 "Sites do best alone: federating brought nothing on rows held out, and every site is given "
-                f"{self.own_model} ({gain.figure}, mean over sites, {100 * gain.delivered:.1f} %, n = {gain.n} {gain.rows})."
+                f"{self.own_model} ({gain.figure}, mean over sites, {100 * gain.delivered:.1f} %, "
+                f"n = {gain.n} {gain.rows})."
             )
         against = f"{gain.figure}, mean over sites, {100 * gain.delivered:.1f} % against {100 * gain.alone:.1f} %"
         interval = f"95 % interval {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points, n = {gain.n} {gain.rows}"

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import torch
@@ -33,9 +32,11 @@ CORES = 2
 STEP, PRODUCTS, CONVOLUTION = 8e-4, 6e9, 5
 """Seconds of a step whatever the network, multiplications per second, and how much slower those of convolutions are."""
 ANSWER, REPAIR_PRODUCTS = 1e-3, 2e9
-"""Seconds of a site's answer in a repair whatever its rows, and multiplications per second there, in double precision."""
+"""Seconds of a site's answer in a repair whatever its rows, and multiplications per second there (float64)."""
 FEWEST, ENOUGH, MOST = 3, 24, 72
-"""Trials of a search: the fewest, as many as there should be if that leaves a few rounds for each, and the most."""
+"""Trials of a search: the fewest, as many as there should be if the best of them get `LONG` rounds, and the most."""
+LONG = 27
+"""The rounds that the best trials should get before more trials are begun: about those of a method run by its name."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,7 @@ def plan(candidates: Sequence[Candidate], data: FederatedData, budget: float, ro
     per_round = [seconds_per_round(one, data) for one in candidates]
     groups = [one.recipe for one in candidates]
     left = 60 * budget * CORES
-    lengths = shorter(tuple(sorted({min(r, rounds) for r in RUNGS})))
-    for fewest, rungs in product((ENOUGH, FEWEST), lengths):  # rather fewer rounds than a handful of trials
+    for fewest, rungs in preferences(tuple(sorted({min(r, rounds) for r in RUNGS}))):
         for trials in range(min(MOST, len(candidates)), min(fewest, len(candidates)) - 1, -1):
             work = estimate(per_round[:trials], rungs, groups[:trials])
             if work <= left:
@@ -63,9 +63,15 @@ def plan(candidates: Sequence[Candidate], data: FederatedData, budget: float, ro
     return SearchPlan(trials, rungs, estimate(per_round[:trials], rungs, groups[:trials]))
 
 
-def shorter(rungs: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return these rungs, and the same without the last one, and so on."""
-    return [rungs[:n] for n in range(len(rungs), 0, -1)]
+def preferences(rungs: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+    """Return how a search may look, the best first: the fewest trials, and the rungs.
+
+    Many trials of a few rounds end below a few that are trained as a method run by its name is, so trials are given up
+    before rounds are, down to `LONG`.
+    """
+    lengths = [rungs[:n] for n in range(len(rungs), 0, -1)]
+    long = [some for some in lengths if some[-1] >= min(LONG, rungs[-1])]
+    return [(ENOUGH, some) for some in long] + [(FEWEST, some) for some in lengths if some not in long[:-1]]
 
 
 def estimate(per_round: Sequence[float], rungs: Sequence[int], groups: Sequence[int]) -> float:
@@ -74,7 +80,7 @@ def estimate(per_round: Sequence[float], rungs: Sequence[int], groups: Sequence[
     alive = list(Counter(groups).values())
     for rung, rounds in enumerate(rungs):
         total += sum(alive) * mean * (rounds - before)
-        alive = [kept(sum(alive))] if rung == len(rungs) - 2 else [kept(n) for n in alive]
+        alive = [min(kept(sum(alive)) + 1, sum(alive))] if rung == len(rungs) - 2 else [kept(n) for n in alive]
         before = rounds
     return total
 
