@@ -120,11 +120,13 @@ def joined(
 ) -> tuple[dict[int, Tensor], dict[int, float]]:
     """Return what trials say and how much each counts, and the same of a site's own models that decide, as -1, -2 ...
 
-    A mixture of the two sorts is not judged by one of them alone: trials confirm one another.
+    Trials confirm one another, and so do own models: a mixture of the two is judged by both, with equal say.
     """
     voters = {-1 - n: one for n, one in enumerate(own) if one.kind.resolves and one.score is not None}
+    odds = {n: weight_of(one.score) for n, one in voters.items() if one.score is not None}
+    scale = sum(weights.values()) / sum(odds.values()) if odds else 0.0
     said = {n: one.probability for n, one in voters.items()}
-    return {**trials, **said}, {**weights, **{n: weight_of(one.score or 0.0) for n, one in voters.items()}}
+    return {**trials, **said}, {**weights, **{n: scale * weight for n, weight in odds.items()}}
 
 
 def _judge(context: AloneContext, site: int, kind: AloneModel) -> tuple[Any, float | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from imperfed.alone.forest import Forest
@@ -57,11 +58,15 @@ def test_own_models_that_decide_have_a_say_in_the_mixture() -> None:
         OwnModel(NetworkAlone(objective="cc"), 0.5 * said, 0.8),
         OwnModel(NetworkAlone(objective="average-ce"), said, 0.9),
         OwnModel(NetworkAlone(objective="proden"), said, None),
+        OwnModel(NetworkAlone(objective="lcp"), said, 0.9),
     ]
     trials, weights = joined(SURE, WEIGHTS, own)
-    assert sorted(trials) == sorted(weights) == [-2, 0, 1, 2]
+    assert sorted(trials) == sorted(weights) == [-5, -2, 0, 1, 2]
     assert torch.equal(trials[-2], 0.5 * said)
-    assert weights == {**WEIGHTS, -2: weight_of(0.8)}
+    assert {number: weights[number] for number in WEIGHTS} == WEIGHTS
+    assert weights[-2] + weights[-5] == pytest.approx(4.0)  # as much as all trials together
+    assert weights[-2] / weights[-5] == pytest.approx(weight_of(0.8) / weight_of(0.9))
+    assert joined(SURE, WEIGHTS, own[:1]) == (SURE, WEIGHTS)
 
 
 def test_scores_are_believed_unless_trials_agree_on_fewer_rows_than_they_claim() -> None:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
+import torch
 
-from imperfed.experiments.auto.halving import halve, kept
 from imperfed.experiments.auto import work
-from imperfed.experiments.auto.work import estimate, plan, preferences
+from imperfed.experiments.auto.halving import halve, kept
+from imperfed.experiments.auto.work import estimate, plan, preferences, products
+from imperfed.models import ModelSpec, build
 
 
 class Table:
@@ -81,12 +83,26 @@ def test_trials_are_given_up_before_rounds_are():
     assert preferences((3, 5)) == [(many, (3, 5)), (few, (3, 5)), (few, (3,))]
 
 
-@pytest.mark.parametrize(("budget", "trials", "rungs"), [(60, 30, 81), (8, 30, 27), (4.5, 16, 27), (0.6, 3, 9)])
+PLANS = [(60, 30, 81), (12, 30, 27), (8, 18, 27), (4.5, 6, 27), (1.4, 3, 9), (0.6, 4, 3)]
+"""Minutes, how many of 30 trials they are enough for if a round takes 6 s, and for how many rounds."""
+
+
+@pytest.mark.parametrize(("budget", "trials", "rungs"), PLANS)
 def test_the_plan_follows_the_budget(monkeypatch, budget: float, trials: int, rungs: int):
     monkeypatch.setattr(work, "seconds_per_round", lambda one, data: 6.0)
     found = plan([Named(0) for _ in range(30)], None, budget, 81)
     assert (found.trials, found.rungs[-1]) == (trials, rungs)
     assert found.seconds <= 60 * budget * work.CORES
+
+
+def test_every_layer_counts():
+    table = build(ModelSpec("mlp", hidden=7), (5,), 3, 0)
+    assert products(table, torch.zeros(1, 5)) == 5 * 7 + 7 * 3
+    image = build(ModelSpec("cnn"), (1, 8, 8), 3, 0)
+    layers = [m for m in image.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
+    first, *_ = layers
+    at_least = first.weight.numel() * 8 * 8 + layers[-1].weight.numel()
+    assert products(image, torch.zeros(1, 1, 8, 8)) > at_least
 
 
 @dataclass(frozen=True)

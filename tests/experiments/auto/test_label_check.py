@@ -143,7 +143,9 @@ def told(rows: str, labels: str, weight: float) -> str:
 
 def test_the_sentence_names_the_labels_of_either_side() -> None:
     said = told("test rows", "with their labels as given", 1.0)
-    assert said.startswith("Federating brought 20.0 points over the best that sites do alone with their labels as given")
+    assert said.startswith(
+        "Federating brought 20.0 points over the best that sites do alone with their labels as given"
+    )
     assert said.endswith("Before the search 40 of 100 labels (40 %) were corrected: they tell the classes apart.")
     alone = told("test rows", "with their labels as given", 0.0)
     assert "Sites do best alone" not in alone  # the labels were corrected by all sites together
