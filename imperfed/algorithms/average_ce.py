@@ -33,6 +33,7 @@ class AverageCE(Objective):
     auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     labels: ClassVar[type[Candidates]] = Candidates
     reference: ClassVar[bool] = True
+    resolves: ClassVar[bool] = False
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         logp = log_softmax(net(batch.x), -1)

@@ -67,8 +67,15 @@ class AloneModel(ABC):
     """A family of models as a practitioner would set it up. Its fields are its settings."""
 
     name: ClassVar[str]
-    resolves: ClassVar[bool] = False
-    """Whether it decides between the classes that a label leaves open, rather than counting each by its share."""
+
+    @property
+    def resolves(self) -> bool:
+        """Whether it decides between the classes that a label leaves open, rather than counting each by its share."""
+        return False
+
+    def shortened(self, share: float) -> AloneModel:
+        """Return the family with about this share of the work, as far as it has a say in that."""
+        return self
 
     @abstractmethod
     def fit(self, x: Tensor, labels: Labels, seed: int) -> tuple[ModelPart, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar
 
@@ -17,23 +17,25 @@ from imperfed.alone.examples import Always
 from imperfed.core.labels import KINDS, Labels
 from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
+from imperfed.core.temperatures import TEMPERATURES, likelihoods
 from imperfed.core.threads import one_thread
 from imperfed.engine.local_training import Local, SiteData, plan, train_locally
 from imperfed.engine.seeds import generator, seed_of, seeded
 from imperfed.engine.site import logits_of
 from imperfed.models import ModelSpec, build, models
 
-ROUNDS, PATIENCE = 60, 6
-"""The most rounds of training, and how many without a better fit of the rows set aside end it."""
+PATIENCE = 6
+"""How many rounds without a better fit of the rows set aside end the training."""
+LEAST = 3
+"""The fewest rounds to which training is shortened."""
 ASIDE, FEWEST = 5, 10
 """One row in so many is set aside to find the best round and the temperature, if that leaves enough of them."""
 SHORT = 12
 """The rounds of a site with too few rows for that."""
-TEMPERATURES = (0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0, 8.0)
 CONVOLUTIONS = 800
 """About what a pixel costs in the small convolutional network, in multiplications of a linear layer."""
-MODELS = {1: ("mlp",), 3: ("mlp", "cnn")}
-"""The models to try by the dimensions of an input: tables, images; what needs few rows first."""
+NETWORKS = {1: ("mlp",), 3: ("mlp", "cnn")}
+"""What a site's few rows can train, by the dimensions of an input: tables, images; what needs fewest rows first."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +102,19 @@ class NetworkAlone(AloneModel):
     """A network trained by AdamW on the site's own rows, as `local-only` does, with the best round kept."""
 
     name: ClassVar[str] = "network"
-    resolves: ClassVar[bool] = True
     model: str = "mlp"
     objective: str = ""  # the loss; empty: the first that is made for the labels
     lr: float = 0.003
     decay: float = 0.01
+    rounds: int = 60  # the most rounds of training
+
+    @property
+    def resolves(self) -> bool:
+        return not self.objective or objectives()[self.objective].resolves
 
     @classmethod
     def grid(cls, kind: type[Labels], shape: tuple[int, ...]) -> tuple[Any, ...]:
-        suited = [name for name in MODELS.get(len(shape), ("mlp",)) if models()[name].fits(shape)]
+        suited = [name for name in NETWORKS.get(len(shape), ("mlp",)) if models()[name].fits(shape)]
         return tuple(cls(model, loss) for model, loss in product(suited, losses_for(kind)))
 
     @property
@@ -116,9 +122,12 @@ class NetworkAlone(AloneModel):
         """How it trains in a round: a small site makes several passes, a large one a part of a pass."""
         return Local(epochs=2, min_steps=20, max_steps=100, optimizer="adamw", lr=self.lr, weight_decay=self.decay)
 
+    def shortened(self, share: float) -> NetworkAlone:
+        return replace(self, rounds=max(LEAST, int(share * self.rounds)))
+
     def steps(self, rows: int) -> int:
         """Return how many steps a fit usually takes, of which the second half repeats the first with all rows."""
-        return ROUNDS * self.local.steps_of(rows)
+        return self.rounds * self.local.steps_of(rows)
 
     def products(self, columns: int, classes: int) -> float:
         """Return about how many multiplications a step takes."""
@@ -148,13 +157,12 @@ class NetworkAlone(AloneModel):
         order = torch.randperm(len(x), generator=generator(seed, 0, 0, "set aside"))
         aside, rest = order[: len(x) // ASIDE], order[len(x) // ASIDE :]
         if len(aside) < FEWEST:
-            return SHORT, 1.0
-        judged, best = labels.take(aside), (-torch.inf, SHORT, 1.0)
-        for round, net in enumerate(self._trained(x[rest], labels.take(rest), seed, ROUNDS), 1):
+            return min(SHORT, self.rounds), 1.0
+        judged, best = labels.take(aside), (-torch.inf, min(SHORT, self.rounds), 1.0)
+        for round, net in enumerate(self._trained(x[rest], labels.take(rest), seed, self.rounds), 1):
             net.train(False)
-            logits = logits_of(net, x[aside])
-            fits = [(_fit(judged, logits / t), round, t) for t in TEMPERATURES]
-            best = max([best, *fits], key=lambda one: one[0])  # the first of equals
+            fits = zip(likelihoods(logits_of(net, x[aside]), judged), TEMPERATURES, strict=True)
+            best = max([best, *((fit, round, t) for fit, t in fits)], key=lambda one: one[0])  # the first of equals
             if round - best[1] >= PATIENCE:
                 break
         return best[1:]
@@ -180,10 +188,6 @@ def losses_for(kind: type[Labels]) -> list[str]:
     able = {name: known for name, known in objectives().items() if known.accepts(kind)}
     tried = [name for name, known in able.items() if known.auto is not None] or [*able]
     return sorted(tried, key=lambda name: able[name].reference)
-
-
-def _fit(labels: Labels, logits: Tensor) -> float:
-    return float(labels.log_likelihood(labels.probabilities(logits)).double().sum())
 
 
 def _told_apart(labels: Labels) -> tuple[Tensor, tuple[ModelPart, ...]]:

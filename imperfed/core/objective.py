@@ -24,6 +24,8 @@ class Objective(ABC):
     """Whether it is the default for this kind of labels."""
     auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = None
     """What `auto` tries of the objective's settings, {} being its defaults; None: `auto` leaves the objective out."""
+    resolves: ClassVar[bool] = True
+    """Whether it decides between the classes that a label leaves open, rather than counting each by its share."""
     row_independent: ClassVar[bool] = True
     """Whether an example's loss and memory depend on the network's output for it alone, not on its batch."""
 

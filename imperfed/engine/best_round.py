@@ -30,6 +30,10 @@ class BestRound:
     """A copy of everything that the run remembered after the best round."""
     written: int = 0
     """The round whose state is on disk."""
+    window: int = 1
+    """How many rounds, up to and with the one that is judged, its score is the mean of."""
+    recent: list[float] = field(default_factory=list)
+    """The scores of the last rounds, as many as the window."""
 
     @classmethod
     def fresh(cls, sites: int, keep: bool) -> BestRound:
@@ -43,8 +47,10 @@ class BestRound:
         overall = mean(self.sites)
         if not overall.known:
             return overall
-        if overall.score > self.score:
-            self.round, self.score, self.waited, self.written = round, overall.score, 0, 0
+        self.recent = [*self.recent, overall.score][-self.window :]
+        score = math.fsum(self.recent) / len(self.recent)
+        if score > self.score:
+            self.round, self.score, self.waited, self.written = round, score, 0, 0
             if self.keep:
                 self.state = copied(state, self.state)
         else:

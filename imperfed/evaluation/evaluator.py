@@ -243,6 +243,11 @@ class Evaluator:
         return len(self.oracle.test_x)
 
     @property
+    def has_tests(self) -> bool:
+        """Whether there are test rows at all, at sites or common ones."""
+        return bool(self.sites) or self.oracle.common_x is not None
+
+    @property
     def one_test(self) -> bool:
         """Whether all sites are evaluated on the same test rows."""
         return self.oracle.one_test

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from imperfed.core.labels import Labels
+from imperfed.core.temperatures import TEMPERATURES, likelihoods
 
-TEMPERATURES = (0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0)
-"""What logits may be divided by."""
 AS_IT_IS = TEMPERATURES.index(1.0)
 ROUNDING = 1e-4
 """The most that log-likelihoods of many rows differ by rounding alone."""
@@ -38,11 +37,6 @@ class Temperature:
 
 
 UNFITTED = Temperature(1.0, reason=NOT_HELD_OUT)
-
-
-def likelihoods(logits: Tensor, labels: Labels) -> list[float]:
-    """Return the log-likelihood of the labels of all these rows together at every temperature."""
-    return [float(labels.log_likelihood(labels.probabilities(logits / t)).sum()) for t in TEMPERATURES]
 
 
 def most_likely(sites: Sequence[Sequence[float]]) -> float:

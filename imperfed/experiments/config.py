@@ -59,6 +59,8 @@ FIXED: dict[str, type[Any]] = {
 Catalogue = Callable[[], Registry[type[Any]]]
 CHOSEN: dict[str, Catalogue] = {"repair": repairs, "attack": attacks, "defence": defences}
 """The optional parts of a run besides its method, each chosen by the setting of the same name in `run`."""
+NONE = "none"
+"""The name that chooses no part at all, where leaving the setting out would leave the choice to `auto`."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class RunConfig:
     method: str = "pfedpll"  # "fedavg+cc" picks the objective as well
     data: str = "digits"
     objective: str = ""  # empty: the method's own, or the reference objective of the labels' kind
-    repair: str = ""  # a repair of the labels, before training
+    repair: str = ""  # a repair of the labels, before training; none: not even where `auto` would make one
     attack: str = ""
     defence: str = ""
     seed: int = 0  # of initial weights, batches and the sampling of sites
@@ -219,7 +221,8 @@ def resolve(
     schemas: dict[str, type[Any]] = {"run": RunConfig, "method": method, **FIXED}
     if own is not None:
         schemas["objective"] = type(own)
-    chosen = {part: _find(part, getattr(run, part), CHOSEN[part](), objects) for part in CHOSEN if getattr(run, part)}
+    parts_named = {part: name for part in CHOSEN if (name := getattr(run, part)) not in ("", NONE)}
+    chosen = {part: _find(part, name, CHOSEN[part](), objects) for part, name in parts_named.items()}
     start = preset(run.data, run.method)
     before = _generators(start | in_file, objects)
     named = start | in_file | _naming_words(in_words, schemas | chosen)

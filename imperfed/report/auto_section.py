@@ -26,6 +26,9 @@ def text(auto: AutoSummary) -> str:
         f"{', '.join(map(str, auto.rungs))} rounds a third of the trials went on. Chosen: {auto.method}, model "
         f"{auto.model}, {many(auto.rounds, 'round')}, trained again on all rows."
     ]
+    check = auto.label_check
+    if check.words and not check.corrected:
+        parts.append(f"Labels were taken as they are given: {check.words}.")
     if auto.alone_left_out:
         parts.append(f"Sites fitted no models alone: {auto.alone_left_out}.")
     if auto.consensus:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from imperfed.core.labels import Labels
+from imperfed.core.temperatures import likelihoods
 from imperfed.core.threads import one_thread
 from imperfed.engine.engine import Engine
-from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature, fitted, likelihoods
+from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature, fitted
 from imperfed.results.prediction_figures import CalibrationSummary
 from imperfed.results.summary import LabelSummary
 

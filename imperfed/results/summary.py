@@ -371,11 +371,35 @@ class Gain(Part, frozen=True):
     n: int
     rows: str
     """Which rows: test rows, or rows held out, on which the choice itself was made."""
+    labels: str = ""
+    """From which labels the models alone learned, if others were corrected; no site could correct them alone."""
 
     @property
     def clear(self) -> bool:
         """Whether the interval leaves out 0."""
         return self.low > 0 or self.high < 0
+
+
+class LabelCheck(Part, frozen=True):
+    """Whether labels were corrected before the search of `auto`."""
+
+    repair: str = ""
+    """The repair that was made; empty: labels are as given."""
+    corrected: int = 0
+    labels: int = 0
+    """Those that were looked at: of all training rows."""
+    words: str = ""
+    """What the repair found about itself, or why none was made."""
+    predicted: float = 0.0
+    """The share of the labels as given that the features predict, each without the row itself."""
+
+    def sentence(self) -> str:
+        """Return what was done to the labels; empty if nothing was."""
+        if not self.corrected:
+            return ""
+        why = f": {self.words}" if self.words else ""
+        share = f"{100 * self.corrected / self.labels:.0f} %"
+        return f"Before the search {self.corrected} of {self.labels} labels ({share}) were corrected{why}."
 
 
 class AutoSummary(Part, frozen=True):
@@ -411,6 +435,7 @@ class AutoSummary(Part, frozen=True):
     """Whether an emergency limit on time ended the search, so that another run may choose otherwise."""
     consensus: bool = False
     """Whether trials were judged by what all of them agree on: candidate sets follow the inputs and tell too little."""
+    label_check: LabelCheck = LabelCheck()
 
     @property
     def alone_only(self) -> bool:
@@ -418,27 +443,36 @@ class AutoSummary(Part, frozen=True):
         return not self.federated or all(site.weight == 0 for site in self.sites)
 
     def sentence(self) -> str:
+        """Return what federating brought, and what was done to labels before."""
+        given = self.alone_only and self.label_check.corrected
+        models = f"Every site is given {self.own_model}, with the corrected labels." if given else ""
+        return " ".join(filter(None, (self.brought(), models, self.label_check.sentence())))
+
+    @property
+    def own_model(self) -> str:
+        """What a site is given that does best alone, in words."""
+        return "the model that it fits to its own rows" if self.federated else "the network that it trains alone"
+
+    def brought(self) -> str:
         """Return what federating brought."""
         if self.gain is None:
             why = f": {self.alone_left_out}" if self.alone_left_out else ", since there are no rows to compare on"
             return f"What federating brings over the best that sites do alone was not measured{why}."
-        gain = self.gain
-        if self.alone_only:
-            own = "the network that it trains alone" if not self.federated else "the model that it fits to its own rows"
+        gain, alone = self.gain, f"the best that sites do alone{self.gain.labels and ' ' + self.gain.labels}"
+        if self.alone_only and not self.label_check.corrected:
             return (
-                f"Sites do best alone: federating brought nothing on rows held out, and every site is given {own} "
-                f"({gain.figure}, mean over sites, {100 * gain.delivered:.1f} %, n = {gain.n} {gain.rows})."
+                "Sites do best alone: federating brought nothing on rows held out, and every site is given "
+                f"{self.own_model} ({gain.figure}, mean over sites, {100 * gain.delivered:.1f} %, "
+                f"n = {gain.n} {gain.rows})."
             )
         against = f"{gain.figure}, mean over sites, {100 * gain.delivered:.1f} % against {100 * gain.alone:.1f} %"
         interval = f"95 % interval {100 * gain.low:+.1f} to {100 * gain.high:+.1f} points, n = {gain.n} {gain.rows}"
         points = 100 * (gain.delivered - gain.alone)
         if not gain.clear:
-            return f"What federating brings over the best that sites do alone is not clear: {against} ({interval})."
+            return f"What federating brings over {alone} is not clear: {against} ({interval})."
         if points > 0:
-            return f"Federating brought {points:.1f} points over the best that sites do alone: {against} ({interval})."
-        return (
-            f"Federating cost {-points:.1f} points compared with the best that sites do alone: {against} ({interval})."
-        )
+            return f"Federating brought {points:.1f} points over {alone}: {against} ({interval})."
+        return f"Federating cost {-points:.1f} points compared with {alone}: {against} ({interval})."
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from imperfed.alone import AloneModel, SiteModel, alone_models, fit
 from imperfed.alone.boosting import Boosting
 from imperfed.alone.forest import Forest
 from imperfed.alone.logistic import Logistic
+from imperfed.alone.trained_network import NetworkAlone
 from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Memberships, Positive, Positives
 
 
@@ -111,6 +112,31 @@ def test_candidates_share_the_weight_of_their_row() -> None:
     assert (row.tolist(), named.tolist(), weight.tolist()) == ([0, 0, 1], [0, 1, 2], [0.5, 0.5, 1.0])
     degrees = Memberships(torch.tensor([[0.2, 0.6, 0.0]]), 3).weighted_examples()[2]
     torch.testing.assert_close(degrees, torch.tensor([0.25, 0.75]))
+
+
+def test_a_network_is_shortened_to_a_share_of_its_rounds() -> None:
+    whole = NetworkAlone(lr=0.1)
+    assert whole.shortened(0.25) == NetworkAlone(lr=0.1, rounds=15)
+    assert whole.shortened(0.25).steps(100) == whole.steps(100) / 4
+    assert whole.shortened(0.0).rounds == 3
+    assert Forest().shortened(0.1) == Forest()
+
+
+def test_rounds_end_where_they_were_cut() -> None:
+    x, y = rows()
+    (part,) = NetworkAlone(rounds=2).fit(x, Exact(y, 3), 0)
+    (same,) = NetworkAlone(rounds=3).fit(x[:20], Exact(y[:20], 3), 0)  # too few rows to set some aside
+    (more,) = NetworkAlone(rounds=12).fit(x[:20], Exact(y[:20], 3), 0)
+    (most,) = NetworkAlone(rounds=60).fit(x[:20], Exact(y[:20], 3), 0)
+    assert part.fitted.tensors()["row"].isfinite().all()
+    assert torch.equal(more.fitted.tensors()["row"], most.fitted.tensors()["row"])
+    assert not torch.equal(same.fitted.tensors()["row"], most.fitted.tensors()["row"])
+
+
+def test_only_a_loss_that_decides_makes_a_network_decide() -> None:
+    decide = [NetworkAlone(objective=name).resolves for name in ("", "cc", "average-ce")]
+    assert decide == [True, True, False]
+    assert not Forest().resolves
 
 
 def test_images_are_taken_pixel_by_pixel() -> None:

@@ -195,3 +195,21 @@ def test_held_out_rows_are_pooled_as_the_others() -> None:
     assert pooled.validation is not None
     assert pooled.validation.sizes() == [22]
     assert torch.equal(pooled.validation.at(0)[0], pooled.validation.x)
+
+
+def test_a_round_counts_with_the_mean_of_its_window() -> None:
+    best = BestRound.fresh(1, keep=True)
+    best.window = 3
+    for round, score in enumerate((0.9, 0.3, 0.6, 0.7, 0.8, 0.5), 1):
+        best.judge(round, {0: Validity(score, 1.0)}, {"w": torch.tensor(float(round))})
+    assert best.round == 1  # a first round is compared by itself
+    best = replace(BestRound.fresh(1, keep=True), window=3)
+    for round, score in enumerate((0.5, 0.9, 0.1, 0.7, 0.8, 0.8, 0.7), 1):
+        best.judge(round, {0: Validity(score, 1.0)}, {"w": torch.tensor(float(round))})
+    assert (best.round, round_to(best.score), best.waited) == (6, 0.767, 1)  # not 2, which was lucky
+    assert float(best.state["w"]) == 6
+    assert best.recent == [0.8, 0.8, 0.7]
+
+
+def round_to(score: float) -> float:
+    return round(score, 3)

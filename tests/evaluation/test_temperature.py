@@ -6,14 +6,13 @@ import pytest
 import torch
 
 from imperfed.core.labels import KINDS, Annotated, Candidates, Exact, Labels, Positive, Positives
+from imperfed.core.temperatures import TEMPERATURES, likelihoods
 from imperfed.evaluation.prediction_counts import PredictionCounts, calibration_error
 from imperfed.evaluation.temperature import (
     NOT_HELD_OUT,
     SAY_NOTHING,
-    TEMPERATURES,
     fit_temperature,
     fitted,
-    likelihoods,
     most_likely,
 )
 

@@ -11,8 +11,9 @@ from sklearn.metrics import confusion_matrix
 
 import imperfed
 from imperfed.api.result import RunResult
+from imperfed.core.temperatures import TEMPERATURES
 from imperfed.data.held_out import hold_out
-from imperfed.evaluation.temperature import TEMPERATURES, UNFITTED, fit_temperature
+from imperfed.evaluation.temperature import UNFITTED, fit_temperature
 from imperfed.experiments import experiment
 from imperfed.experiments.experiment import load_data
 from imperfed.report import write_report

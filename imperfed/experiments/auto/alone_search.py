@@ -115,6 +115,20 @@ def judged_together(fitted: list[OwnModels]) -> list[OwnModels]:
     return [replace(own, labels=resolved(own.labels, own.said(voters), weights)) for own in fitted]
 
 
+def joined(
+    trials: Mapping[int, Tensor], weights: Mapping[int, float], own: Sequence[OwnModel]
+) -> tuple[dict[int, Tensor], dict[int, float]]:
+    """Return what trials say and how much each counts, and the same of a site's own models that decide, as -1, -2 ...
+
+    Trials confirm one another, and so do own models: a mixture of the two is judged by both, with equal say.
+    """
+    voters = {-1 - n: one for n, one in enumerate(own) if one.kind.resolves and one.score is not None}
+    odds = {n: weight_of(one.score) for n, one in voters.items() if one.score is not None}
+    scale = sum(weights.values()) / sum(odds.values()) if odds else 0.0
+    said = {n: one.probability for n, one in voters.items()}
+    return {**trials, **said}, {**weights, **{n: scale * weight for n, weight in odds.items()}}
+
+
 def _judge(context: AloneContext, site: int, kind: AloneModel) -> tuple[Any, float | None]:
     own = fit_and_judge(context.held.federation, site, kind, context.seed)
     return own.probability.numpy(), own.score
@@ -160,6 +174,8 @@ def left_out(federation: Federation, features: int) -> str:
 def families(federation: Federation, budget: float, names: Collection[str] = ()) -> list[AloneModel]:
     """Return the models to fit at every site: all settings of all families, or the first ones, or the cheapest.
 
+    If even that is too much for the budget, it is shortened.
+
     `names`: of the families to choose from; empty: all.
     """
     kind, shape = type(federation.labels), tuple(federation.x.shape[1:])
@@ -169,7 +185,9 @@ def families(federation: Federation, budget: float, names: Collection[str] = ())
     first = sorted((grid[0] for grid in grids), key=lambda one: _work([one], federation))
     choices = [*some, *(first[:n] for n in range(len(first), 0, -1))]
     left = SHARE * 60 * budget * CORES
-    return next((some for some in choices if _work(some, federation) <= left), choices[-1])
+    chosen = next((some for some in choices if _work(some, federation) <= left), choices[-1])
+    share = left / max(_work(chosen, federation), left)
+    return chosen if share == 1 else [one.shortened(share) for one in chosen]
 
 
 def _work(some: Sequence[AloneModel], federation: Federation) -> float:

@@ -37,9 +37,9 @@ def weight_of(score: float) -> float:
 
 
 def resolved(labels: Labels, trials: Mapping[int, Tensor], weights: Mapping[int, float]) -> Probabilities:
-    """Return the probability of each row's classes given its label, the mean over trials; both by number."""
-    given = torch.stack([labels.consistent(trials[number]) for number in sorted(trials)])
-    share = torch.tensor([weights[number] for number in sorted(trials)])
+    """Return the probability of each row's classes given its label, the mean over the trials that have a weight."""
+    given = torch.stack([labels.consistent(trials[number]) for number in sorted(weights)])
+    share = torch.tensor([weights[number] for number in sorted(weights)])
     return Probabilities((given * (share / share.sum()).view(-1, 1, 1)).sum(0), labels.classes)
 
 
@@ -48,10 +48,10 @@ def agreement(
 ) -> Tensor:
     """Return how many rows each of some trials has right, by what all agree on; and in how many pairs any two agree.
 
-    float64 [numbers + 1]; a pair is of two of all trials, on one row.
+    float64 [numbers + 1]; `weights`: of the trials that have a vote. A pair is of two of these, on one row.
     """
     truth = resolved(labels, trials, weights).values.double()
-    predicted = torch.stack([trials[number].argmax(1) for number in sorted(trials)], 1)
+    predicted = torch.stack([trials[number].argmax(1) for number in sorted(weights)], 1)
     votes = one_hot(predicted, labels.classes).sum(1)
     hits = [truth.gather(1, trials[number].argmax(1, keepdim=True)).sum() for number in numbers]
     return torch.stack([*hits, (votes * (votes - 1)).sum() / 2]).double()

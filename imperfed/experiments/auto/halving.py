@@ -23,7 +23,8 @@ def halve(groups: Sequence[int], rungs: Sequence[int], advance: Advance) -> list
     """Return the trials from the best to the worst of those that reached the last rung, the first of equals first.
 
     `groups`: one for each trial. The best of every group go on, except to the last rung: trials of one group may learn
-    faster than others'.
+    faster than others'. Of the first group, which are methods as they are if run by their names, the best one always
+    goes on: the search should not end below it.
     """
     alive = list(range(len(groups)))
     for rung, rounds in enumerate(rungs):
@@ -31,10 +32,18 @@ def halve(groups: Sequence[int], rungs: Sequence[int], advance: Advance) -> list
         scores = advance(alive, rounds, last)
         ranked = sorted((t for t in alive if t in scores), key=lambda t: (-scores[t], t))
         before_last = rung == len(rungs) - 2
-        alive = ranked if last else sorted(_go_on(ranked, [0] * len(groups) if before_last else groups))
+        go_on = (
+            {*_go_on(ranked, [0] * len(groups)), *_first_of(ranked, groups)} if before_last else _go_on(ranked, groups)
+        )
+        alive = ranked if last else sorted(go_on)
         if not alive:
             break
     return alive
+
+
+def _first_of(ranked: Sequence[int], groups: Sequence[int]) -> list[int]:
+    """Return the best trial of the first group, if it has one left."""
+    return [t for t in ranked if groups[t] == 0][:1]
 
 
 def _go_on(ranked: Sequence[int], groups: Sequence[int]) -> list[int]:

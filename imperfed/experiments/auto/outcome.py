@@ -17,6 +17,7 @@ from imperfed.evaluation.paired import Difference
 from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.temperature import Temperature
 from imperfed.experiments.auto.alone_search import cross_fitted, own_model, site_rows
+from imperfed.experiments.auto.reference import alone_predictors, as_given
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.search import Found
 from imperfed.experiments.auto.search_sites import SiteChoice
@@ -26,14 +27,15 @@ from imperfed.experiments.experiment import Experiment
 from imperfed.results.folder import RunFolder
 from imperfed.results.labels import write_labels
 from imperfed.results.mixture import Mixture, Predictor, read_mixture
-from imperfed.results.summary import AutoSummary, Gain, SiteMixture, TrialSummary
+from imperfed.results.summary import AutoSummary, Gain, LabelCheck, SiteMixture, TrialSummary
 from imperfed.results.write import RunOutcome
 
 TEST_ROWS, HELD_ROWS = "test rows", "rows held out"
+AS_GIVEN, CORRECTED = "with their labels as given", "with the corrected labels"
 
 
-def record_of(found: Found, request: AutoRequest, held: FederatedData, share: float) -> AutoSummary:
-    """Return what a search found as it is written to `trials.json`."""
+def record_of(found: Found, request: AutoRequest, held: FederatedData, share: float, check: LabelCheck) -> AutoSummary:
+    """Return what a search found as it is written to `trials.json`; `share`: of rows held out."""
     candidate, federation = found.candidate, held.federation
     trials = [
         TrialSummary(t.method, t.model, dict(t.settings), t.rounds, t.best_round, t.score, t.failure)
@@ -54,12 +56,15 @@ def record_of(found: Found, request: AutoRequest, held: FederatedData, share: fl
         temperature=found.temperature,
         trials=tuple(trials),
         sites=tuple(_site(name, choice) for name, choice in zip(federation.sites, found.sites, strict=True)),
-        gain=gain_of(found.difference, federation.labels.validity_name(), HELD_ROWS),
+        gain=gain_of(
+            found.difference, federation.labels.validity_name(), HELD_ROWS, CORRECTED if check.corrected else ""
+        ),
         alone_left_out=found.alone_left_out,
         held_out_rows=held_out.starts[-1],
         mixture_temperature=found.mixture_temperature,
         cut_short=found.cut_short,
         consensus=found.consensus,
+        label_check=check,
     )
 
 
@@ -69,11 +74,11 @@ def _site(name: str, choice: SiteChoice) -> SiteMixture:
     return SiteMixture(name, choice.weight, choice.alone.name, asdict(choice.alone), choice.validity)
 
 
-def gain_of(difference: Difference | None, name: str, rows: str) -> Gain | None:
-    """Return a difference between models delivered and models alone."""
+def gain_of(difference: Difference | None, name: str, rows: str, labels: str = "") -> Gain | None:
+    """Return a difference between models delivered and models alone; `labels`: of the latter, if some are corrected."""
     if difference is None:
         return None
-    return Gain(name, difference.first, difference.second, difference.low, difference.high, difference.n, rows)
+    return Gain(name, difference.first, difference.second, difference.low, difference.high, difference.n, rows, labels)
 
 
 class AutoExperiment(Experiment):
@@ -81,7 +86,7 @@ class AutoExperiment(Experiment):
 
     def __init__(self, config: Config, data: FederatedData, record: AutoSummary) -> None:
         super().__init__(config, data)
-        self.record = record
+        self.given, self.record = data, record
 
     def temperature(self) -> Temperature:
         """Return what the logits of the models delivered are divided by, fitted in the search."""
@@ -95,7 +100,7 @@ class AutoExperiment(Experiment):
         if not known:
             return replace(outcome, auto=self.record)
         ours, kind = self._delivered(known), type(federation.labels)
-        theirs = [mixture.by_itself(kind) for mixture in known]
+        theirs = self._alone() or [mixture.by_itself(kind) for mixture in known]
         tested = range(self.evaluator.sites)
         personal = {k: self.evaluator.site(k, ours[k]) for k in tested}
         areas = outcome.class_aurocs
@@ -107,6 +112,12 @@ class AutoExperiment(Experiment):
             predictions=self._predictions(ours),
             auto=self._judged(ours, theirs),
         )
+
+    def _alone(self) -> list[Predictor]:
+        """Return what sites reach alone where labels were corrected: models of the labels as given; empty elsewhere."""
+        if not self.record.label_check.corrected or not self.evaluator.has_tests:
+            return []
+        return alone_predictors(self.config, as_given(self.config, self.given), self.record.budget)
 
     def _predictions(self, ours: list[Predictor]) -> PredictionCounts | None:
         with one_thread():  # the temperature is in the mixtures already
@@ -131,7 +142,11 @@ class AutoExperiment(Experiment):
             values = [figure(self.evaluator.site(k, one)[name][0]) for k, one in enumerate(theirs)]
             pairs = zip(sites, values, strict=True)
             sites = tuple(msgspec.structs.replace(site, value=value) for site, value in pairs)
-        return msgspec.structs.replace(self.record, gain=gain_of(difference, name, TEST_ROWS), sites=sites)
+        return msgspec.structs.replace(self.record, gain=self._gain(difference), sites=sites)
+
+    def _gain(self, difference: Difference) -> Gain | None:
+        labels = AS_GIVEN if self.record.label_check.corrected else ""
+        return gain_of(difference, self.evaluator.metric, TEST_ROWS, labels)
 
     def _inferred(self) -> Tensor | None:
         """Return the labels inferred by the mixtures."""

@@ -23,6 +23,7 @@ from imperfed.engine.backends.task_pool import cores, make_pool
 from imperfed.experiments import experiment
 from imperfed.experiments.auto.alone_search import AloneContext, fit_sites, own_model
 from imperfed.experiments.auto.combinations import Candidate, prepared
+from imperfed.experiments.auto.label_check import check_labels
 from imperfed.experiments.auto.outcome import AutoExperiment, record_of
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.search import Found, Search
@@ -157,8 +158,9 @@ def search_and_run(folder: RunFolder, request: AutoRequest, watch: Watch, data: 
 
 def _search(folder: RunFolder, request: AutoRequest, watch: Watch, data: FederatedData) -> None:
     """Search, and keep in the folder what was found."""
-    base = request.base
-    at_sites, _ = experiment.as_trained(base, data)
+    watch.search("looking at the labels", 0.0)
+    checked = check_labels(request, data)
+    request, at_sites, base = checked.request, checked.at_sites, checked.request.base
     share = base.split.validation or HELD_OUT
     held = at_sites if at_sites.federation.validation else hold_out(at_sites, share, base.run.data_seed)
     held = prepared(request, held)
@@ -168,7 +170,7 @@ def _search(folder: RunFolder, request: AutoRequest, watch: Watch, data: Federat
         return SitesHere(held, candidates, base)
 
     found = search(folder, Search(request, held, sites, watch.search, watch.stop))
-    record = record_of(found, request, held, share)
+    record = record_of(found, request, held, share, checked.check)
     kinds = [own_model(site.alone, site.settings) for site in record.sites if site.alone]
     if kinds:
         context = AloneContext(at_sites, base.run.seed)
@@ -215,6 +217,8 @@ def search_lines(record: AutoSummary) -> list[str]:
         f"chosen: {record.method} with model {record.model}, {record.rounds} rounds, "
         + ", ".join(f"{name} = {value}" for name, value in record.settings.items())
     ]
+    check = record.label_check
+    lines.append(f"auto: {check.sentence() or f'labels are as given: {check.words}'}")
     if record.alone_left_out:
         lines.append(f"auto: no models alone: {record.alone_left_out}")
     if record.cut_short:

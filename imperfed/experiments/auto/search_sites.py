@@ -13,14 +13,14 @@ from imperfed.alone import AloneModel
 from imperfed.core.errors import ImperfedError
 from imperfed.core.federation import HeldOut
 from imperfed.core.labels import Labels
+from imperfed.core.temperatures import likelihoods
 from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
 from imperfed.engine.backends.task_pool import InlinePool, Task, TaskPool, cores, make_pool
 from imperfed.engine.failures import Failure
 from imperfed.evaluation.paired import Difference, Figure, over_rows, paired_difference
-from imperfed.evaluation.temperature import likelihoods
 from imperfed.experiments.auto import trials
-from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, OwnModels, fit_families
+from imperfed.experiments.auto.alone_search import AloneContext, OwnModel, OwnModels, fit_families, joined
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.auto.consensus import agreement, resolved
 from imperfed.experiments.auto.site_choice import (
@@ -159,6 +159,14 @@ class SitesHere:
             return labels
         return [resolved(one, self._said(k), self.weights) for k, one in enumerate(labels)]
 
+    def _judges_of_mixtures(self) -> list[Labels]:
+        """Return the labels by which mixtures are judged: in a consensus, sites' own models have a say as well."""
+        labels = self._labels()
+        if not self.weights:
+            return labels
+        says = (joined(self._said(k), self.weights, self.fitted[k].models) for k in range(len(labels)))
+        return [resolved(one, *said) for one, said in zip(labels, says, strict=True)]
+
     def _said(self, site: int) -> dict[int, Tensor]:
         return {number: sites[site] for number, sites in self.applied.items()}
 
@@ -205,7 +213,7 @@ class SitesHere:
         return [sums_of(table) for table in self._tables()]
 
     def _tables(self) -> list[Tensor]:
-        three = zip(self._judges(), self.federated, self.own, strict=True)
+        three = zip(self._judges_of_mixtures(), self.federated, self.own, strict=True)
         return [mixture_table(labels, federated, own.probability) for labels, federated, own in three]
 
     def settle(self, weight: int) -> Settled:
@@ -218,7 +226,7 @@ class SitesHere:
         with one_thread():
             sums = [
                 told_at_temperatures(judge, labels.logits(mixed(one, own.probability, choice.weight)))
-                for judge, (labels, one, own, choice) in zip(self._judges(), sites, strict=True)
+                for judge, (labels, one, own, choice) in zip(self._judges_of_mixtures(), sites, strict=True)
             ]
         return Settled(choices, paired_difference(pairs, self.base.run.seed), sums)
 

@@ -23,6 +23,8 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import choose_objective, network_for
 
+WINDOW = 5
+"""A round counts with the mean score of so many rounds: of few rows, the best of many rounds is mostly a lucky one."""
 PATIENCE = 8
 """Rounds of the last rung without a better score, after which a trial ends."""
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -55,6 +57,8 @@ class Progress:
     best: int = 0
     """The round with that score."""
     waited: int = 0
+    recent: list[float] = field(default_factory=list)
+    """The scores of the last rounds."""
     sites: list[tuple[float, float]] = field(default_factory=list)
     """Score and weight of each site in the last round."""
     state: Arrays = field(default_factory=dict)
@@ -76,7 +80,7 @@ def make_engine(config: Config, data: FederatedData, make_backend: MakeBackend |
     hardware.prepare()
     network = network_for(config, data)
     network.halved = hardware.precision == "bf16"
-    return Engine(
+    engine = Engine(
         config.method,
         choose_objective(config, data),
         network,
@@ -89,6 +93,9 @@ def make_engine(config: Config, data: FederatedData, make_backend: MakeBackend |
         make_backend or hardware.make_backend,
         hardware.device,
     )
+    assert engine.state.best is not None
+    engine.state.best.window = WINDOW
+    return engine
 
 
 def restore(engine: Engine, progress: Progress) -> None:
@@ -101,6 +108,7 @@ def restore(engine: Engine, progress: Progress) -> None:
         t.copy_(torch.from_numpy(progress.state[name]))
     engine.state.round = progress.round
     best.round, best.score, best.waited = progress.best, progress.score, progress.waited
+    best.recent = list(progress.recent)
     best.sites = [Validity(*one) if one[1] > 0 else UNKNOWN for one in progress.sites]
     best.state = {name: torch.from_numpy(array) for name, array in progress.best_state.items()}
 
@@ -124,6 +132,7 @@ def train(engine: Engine, progress: Progress) -> Progress:
             best.score,
             best.round,
             best.waited,
+            best.recent,
             [(one.score, one.weight) for one in best.sites],
             portable({name: t.cpu() for name, t in engine.state.flat().items()}),
             portable(best.state),

@@ -10,7 +10,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import torch
@@ -18,20 +17,26 @@ from torch import Tensor, nn
 
 from imperfed.alone import AloneModel
 from imperfed.alone.trained_network import NetworkAlone
+from imperfed.core.federation import Federation
 from imperfed.core.network import Network
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.auto.halving import kept
 from imperfed.experiments.experiment import network_for
+from imperfed.repairs.posterior import PosteriorRepair
 
 RUNGS = (3, 9, 27, 81)
 """Rounds after which trials are compared. In the last rung a trial ends early once it gets no better."""
 CORES = 2
 """The cores for which a budget in minutes is meant."""
-STEP, PRODUCTS, CONVOLUTION = 8e-4, 6e9, 5
-"""Seconds of a step whatever the network, multiplications per second, and how much slower those of convolutions are."""
+STEP, CONVOLUTION, PRODUCTS = 8e-4, 5e-4, 2e10
+"""Seconds of a step whatever the network, and of each convolution whatever its size; multiplications per second."""
+ANSWER, REPAIR_PRODUCTS = 1e-3, 2e9
+"""Seconds of a site's answer in a repair whatever its rows, and multiplications per second there (float64)."""
 FEWEST, ENOUGH, MOST = 3, 24, 72
-"""Trials of a search: the fewest, as many as there should be if that leaves a few rounds for each, and the most."""
+"""Trials of a search: the fewest, as many as there should be if the best of them get `LONG` rounds, and the most."""
+LONG = 27
+"""The rounds that the best trials should get before more trials are begun: about those of a method run by its name."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,7 @@ def plan(candidates: Sequence[Candidate], data: FederatedData, budget: float, ro
     per_round = [seconds_per_round(one, data) for one in candidates]
     groups = [one.recipe for one in candidates]
     left = 60 * budget * CORES
-    lengths = shorter(tuple(sorted({min(r, rounds) for r in RUNGS})))
-    for fewest, rungs in product((ENOUGH, FEWEST), lengths):  # rather fewer rounds than a handful of trials
+    for fewest, rungs in preferences(tuple(sorted({min(r, rounds) for r in RUNGS}))):
         for trials in range(min(MOST, len(candidates)), min(fewest, len(candidates)) - 1, -1):
             work = estimate(per_round[:trials], rungs, groups[:trials])
             if work <= left:
@@ -59,9 +63,15 @@ def plan(candidates: Sequence[Candidate], data: FederatedData, budget: float, ro
     return SearchPlan(trials, rungs, estimate(per_round[:trials], rungs, groups[:trials]))
 
 
-def shorter(rungs: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return these rungs, and the same without the last one, and so on."""
-    return [rungs[:n] for n in range(len(rungs), 0, -1)]
+def preferences(rungs: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+    """Return how a search may look, the best first: the fewest trials, and the rungs.
+
+    Many trials of a few rounds end below a few that are trained as a method run by its name is, so trials are given up
+    before rounds are, down to `LONG`.
+    """
+    lengths = [rungs[:n] for n in range(len(rungs), 0, -1)]
+    long = [some for some in lengths if some[-1] >= min(LONG, rungs[-1])]
+    return [(ENOUGH, some) for some in long] + [(FEWEST, some) for some in lengths if some not in long[:-1]]
 
 
 def estimate(per_round: Sequence[float], rungs: Sequence[int], groups: Sequence[int]) -> float:
@@ -70,7 +80,7 @@ def estimate(per_round: Sequence[float], rungs: Sequence[int], groups: Sequence[
     alive = list(Counter(groups).values())
     for rung, rounds in enumerate(rungs):
         total += sum(alive) * mean * (rounds - before)
-        alive = [kept(sum(alive))] if rung == len(rungs) - 2 else [kept(n) for n in alive]
+        alive = [min(kept(sum(alive)) + 1, sum(alive))] if rung == len(rungs) - 2 else [kept(n) for n in alive]
         before = rounds
     return total
 
@@ -81,28 +91,35 @@ def seconds_per_round(candidate: Candidate, data: FederatedData) -> float:
     network = config.method.build(network_for(config, data))
     one_row = torch.zeros(1, *federation.x.shape[1:], dtype=federation.x.dtype)  # the rows may be elsewhere
     per_row = 3 * products(network, one_row) / PRODUCTS
+    each = STEP + CONVOLUTION * sum(isinstance(module, nn.Conv2d) for module in network.modules())
     steps = sum(config.local.steps_of(n) for n in federation.sizes())
-    return steps * (STEP + config.local.batch * per_row)
+    return steps * (each + config.local.batch * per_row)
 
 
 @torch.no_grad()
 def products(network: Network, x: Tensor) -> int:
     """Return the multiplications of a forward pass for one row."""
-    total = 0
+    # Some networks apply a linear layer without calling it; of convolutions, only the output tells how often they move.
+    total = sum(m.weight.numel() for m in network.modules() if isinstance(m, nn.Linear))
 
     def count(module: nn.Module, inputs: Any, output: Tensor) -> None:
         nonlocal total
-        weight = module.weight
-        assert isinstance(weight, Tensor)
-        slower = CONVOLUTION if isinstance(module, nn.Conv2d) else 1
-        total += slower * weight[0].numel() * output[0].numel()
+        assert isinstance(module, nn.Conv2d)
+        total += module.weight[0].numel() * output[0].numel()
 
-    layers = [m for m in network.modules() if isinstance(m, nn.Linear | nn.Conv2d)]
-    hooks = [layer.register_forward_hook(count) for layer in layers]
+    convolutions = [m for m in network.modules() if isinstance(m, nn.Conv2d)]
+    hooks = [layer.register_forward_hook(count) for layer in convolutions]
     network.eval()(x)
     for hook in hooks:
         hook.remove()
     return total
+
+
+def repair_seconds(federation: Federation) -> float:
+    """Return the work of the posterior repair; HoG features of images are fewer than their pixels, or about as many."""
+    rows, columns, classes = federation.starts[-1], math.prod(federation.x.shape[1:]), len(federation.classes)
+    answers = len(PosteriorRepair().conversation(federation.classes, trusted=False)) * len(federation.sites)
+    return answers * ANSWER + PosteriorRepair.products(rows, columns, classes) / REPAIR_PRODUCTS
 
 
 def fitting_seconds(kind: AloneModel, rows: int, columns: int, classes: int, models: int) -> float:

@@ -30,9 +30,10 @@ from imperfed.flower.coordinator.search_checkpoint import SearchCheckpoint
 from imperfed.flower.messages.payload import Word
 from imperfed.flower.messages.search_figures import MixtureFigures
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import AutoSummary, Summary
+from imperfed.results.summary import AutoSummary, LabelCheck, Summary
 from imperfed.results.write import RunOutcome
 
+NOT_REPAIRED = "real sites repair labels only for a method that is named"
 SEARCHED_BINS = "search-bins"
 """The name under which the bins of a search are kept with the checkpoint."""
 
@@ -78,7 +79,7 @@ class AutoRun:
 
         # Messages take time that is not work: how long a search takes is left to the sites.
         found = search(folder, Search(request, held, make_sites, watch.search, watch.stop, emergency=math.inf))
-        record = record_of(found, request, held, base.split.validation)
+        record = record_of(found, request, held, base.split.validation, LabelCheck(words=NOT_REPAIRED))
         if not record.alone_left_out:
             SitesElsewhere(sites, (), base, checkpoint).keep(record.temperature, record.mixture_temperature)
         keep_choice(folder, record, found.candidate.config)

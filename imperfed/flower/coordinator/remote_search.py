@@ -12,13 +12,13 @@ from torch import Tensor
 
 from imperfed.alone import AloneModel
 from imperfed.core.errors import DivergedError, ImperfedError, QuorumError
+from imperfed.core.temperatures import TEMPERATURES
 from imperfed.data.federate import FederatedData
 from imperfed.engine.engine import Engine
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.population import Population
 from imperfed.engine.validate import REFUSED
 from imperfed.evaluation.paired import Difference, combined
-from imperfed.evaluation.temperature import TEMPERATURES
 from imperfed.experiments.auto import trials
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.auto.consensus import pairs
@@ -55,8 +55,6 @@ class SitesElsewhere:
     kinds: Sequence[AloneModel] = ()
     """The families that the sites have fitted."""
     temperature: float = 1.0
-    applied: set[int] = field(default_factory=set)
-    """The trials whose models the sites have applied to the rows that they hold out."""
     weights: Mapping[int, float] = field(default_factory=dict)
     """Of the trials whose consensus takes the place of the labels held out; empty: none does."""
     data: FederatedData = field(init=False)
@@ -109,11 +107,10 @@ class SitesElsewhere:
     def apply(self, numbers: Sequence[int], done: Mapping[int, Progress]) -> None:
         for number in numbers:
             self._ask("query.apply", self._with_models(number, done[number], numbers), "trials", lambda k, reply: None)
-            self.applied.add(number)
 
     def agree(self, numbers: Sequence[int], weights: Mapping[int, float]) -> list[Tensor]:
-        words = {"numbers": list(numbers)} | consensus_words({t: weights[t] for t in self.applied})
-        held, most = self._held(), pairs(len(self.applied))
+        words = {"numbers": list(numbers)} | consensus_words(weights)
+        held, most = self._held(), pairs(len(weights))
         return self._ask(
             "query.agree",
             self._payloads(words),
@@ -122,7 +119,7 @@ class SitesElsewhere:
         )
 
     def judge_by_consensus(self, weights: Mapping[int, float]) -> None:
-        self.weights = {t: weights[t] for t in self.applied}
+        self.weights = dict(weights)
 
     def _with_models(self, number: int, progress: Progress, alive: Sequence[int]) -> dict[int, Payload]:
         """Return a message to every site with a trial's model of its best round."""

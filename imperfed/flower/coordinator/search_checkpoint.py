@@ -16,7 +16,7 @@ from imperfed.core.errors import DataError
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.experiments.auto.trials import Arrays, Progress
 
-FAILED, WORDS = "failed", ("round", "score", "best", "waited", "sites", "seconds")
+FAILED, WORDS = "failed", ("round", "score", "best", "waited", "recent", "sites", "seconds")
 """The word of a trial that failed, and the fields of `Progress` that are not tensors."""
 
 

@@ -5,7 +5,7 @@ Between two messages of a search the site keeps what it has worked out in its st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import cast
 
@@ -19,7 +19,15 @@ from imperfed.core.labels import Labels
 from imperfed.core.threads import one_thread
 from imperfed.engine.site import logits_of
 from imperfed.evaluation.paired import paired_difference
-from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, fit_alone, fit_and_judge, own_model, site_rows
+from imperfed.experiments.auto.alone_search import (
+    OwnModel,
+    OwnModels,
+    fit_alone,
+    fit_and_judge,
+    joined,
+    own_model,
+    site_rows,
+)
 from imperfed.experiments.auto.consensus import agreement, resolved
 from imperfed.experiments.auto.search_sites import figures_on_held_out, told_at_temperatures
 from imperfed.experiments.auto.site_choice import WEIGHTS, mixed, mixture_table, own_option, sums_of
@@ -60,7 +68,8 @@ def agree(place: LocalSite, payload: Payload) -> Payload:
     numbers = cast(list[int], payload.several("numbers"))
     weights = weights_of(payload)
     with one_thread():
-        return Payload(agreement_words(agreement(labels, _said(store, weights), weights, numbers)))
+        said = _said(store, {*weights, *numbers})
+        return Payload(agreement_words(agreement(labels, said, weights, numbers)))
 
 
 def calibrate(place: LocalSite, payload: Payload) -> Payload:
@@ -89,10 +98,10 @@ def fit_family(place: LocalSite, payload: Payload) -> Payload:
 def mix(place: LocalSite, payload: Payload) -> Payload:
     """Choose the site's own family, given the common one; tell how likely each mixture makes the labels held out."""
     _, store, labels = _opened(place, payload)
-    models = [_family(store, number, payload) for number in range(len(families_of(payload)))]
-    judge = _judge(store, labels, payload)
-    chosen = OwnModels(models, judge).chosen(payload.number("family"))
+    models = _families(store, payload)
+    chosen = OwnModels(models, _judge(store, labels, payload)).chosen(payload.number("family"))
     store.keep(OWN, {"family": torch.tensor(chosen)})
+    judge = _judge(store, labels, payload, models)
     table = mixture_table(judge, _federated(store, labels, payload), models[chosen].probability)
     return Payload(likelihood_words(sums_of(table)))
 
@@ -101,8 +110,8 @@ def settle(place: LocalSite, payload: Payload) -> Payload:
     """Choose the weight of the mixture, given the common one; tell how it compares, and how sure it is."""
     run_info, store, labels = _opened(place, payload)
     family = int(_kept(store, OWN)["family"])
-    own, federated = _family(store, family, payload), _federated(store, labels, payload)
-    judge = _judge(store, labels, payload)
+    models, federated = _families(store, payload), _federated(store, labels, payload)
+    own, judge = models[family], _judge(store, labels, payload, models)
     option = own_option(mixture_table(judge, federated, own.probability), payload.number("weight"))
     weight = WEIGHTS[option]
     figures = figures_on_held_out(labels, federated, own.probability, weight)
@@ -157,15 +166,22 @@ def _applied(place: LocalSite, payload: Payload) -> tuple[Tensor, Labels]:
     return logits_of(remote.load(payload.trees["model"]), x), labels
 
 
-def _judge(store: Store, labels: Labels, payload: Payload) -> Labels:
-    """Return the labels by which models are judged: those held out, or what the trials named in a message agree on."""
+def _judge(store: Store, labels: Labels, payload: Payload, own: Sequence[OwnModel] = ()) -> Labels:
+    """Return the labels by which models are judged: those held out, or what the trials named in a message agree on.
+
+    `own`: the site's own models, which have a say as well where mixtures are judged.
+    """
     weights = weights_of(payload)
-    return resolved(labels, _said(store, weights), weights) if weights else labels
+    return resolved(labels, *joined(_said(store, weights), weights, own)) if weights else labels
 
 
 def _said(store: Store, numbers: Iterable[int]) -> dict[int, Tensor]:
     """Return what trials say about the rows held out."""
     return {number: _kept(store, f"{TRIAL}-{number:04}")["probability"] for number in numbers}
+
+
+def _families(store: Store, payload: Payload) -> list[OwnModel]:
+    return [_family(store, number, payload) for number in range(len(families_of(payload)))]
 
 
 def _family(store: Store, number: int, payload: Payload) -> OwnModel:

@@ -15,8 +15,8 @@ from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Query
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Exact, Labels, Probabilities
-from imperfed.repairs.posterior.axes import Axes
-from imperfed.repairs.posterior.cross_fit import CrossFit
+from imperfed.repairs.posterior.axes import MOST, Axes
+from imperfed.repairs.posterior.cross_fit import FOLDS, STEPS, CrossFit
 from imperfed.repairs.posterior.gates import THRESHOLDS, LeadGate, threshold
 from imperfed.repairs.posterior.noise_model import NoiseModel, leads
 from imperfed.repairs.posterior.support import Support, verdict
@@ -56,6 +56,13 @@ class PosteriorRepair(Repair):
     def uses(self, trusted: bool) -> bool:
         """Return whether clean rows are used (B1), given whether the server has any."""
         return trusted and self.clean_rows == "auto"
+
+    @staticmethod
+    def products(rows: int, features: int, classes: int) -> int:
+        """Return about how many multiplications all sites and the server make together, without clean rows."""
+        axes = rows * features**2 + 10 * features**3  # moments and eigenvectors
+        step = 2 * rows * (min(features, MOST) + 1) * FOLDS * classes
+        return axes + ROUNDS_WITHOUT * STEPS * step
 
     def init_server(self, context: ServerView) -> Tree:
         """Return the features of the server's clean rows, where they are used."""

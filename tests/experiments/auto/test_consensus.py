@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from imperfed.alone.forest import Forest
+from imperfed.alone.trained_network import NetworkAlone
 from imperfed.core.labels import Annotated, Candidates, Exact, Memberships
+from imperfed.experiments.auto.alone_search import OwnModel, joined
 from imperfed.experiments.auto.consensus import agreement, contradictory, leaves_open, resolved, weight_of
 
 SETS = Candidates(torch.tensor([[True, True, False], [False, True, True], [True, False, False]]), 3)
@@ -36,6 +40,33 @@ def test_hits_and_pairs_that_agree() -> None:
     assert abs(hits[0] - float(truth[0, 0] + truth[1, 2] + truth[2, 0])) < 1e-9
     assert abs(hits[1] - float(truth[0, 0] + truth[1, 1] + truth[2, 1])) < 1e-9
     assert agreeing == 3  # one pair on each row
+
+
+def test_trials_without_a_weight_are_judged_but_have_no_say() -> None:
+    two = {number: WEIGHTS[number] for number in (1, 2)}
+    truth = resolved(SETS, SURE, two).values.double()
+    torch.testing.assert_close(truth[0, 0], torch.tensor((2 * 0.8 + 0.1 / 0.7) / 3).double(), atol=1e-5, rtol=0)
+    hits, agreeing = agreement(SETS, SURE, two, [0]).tolist()
+    assert abs(hits - float(truth[0, 0] + truth[1, 2] + truth[2, 0])) < 1e-9
+    assert agreeing == 1  # on the second row
+
+
+def test_own_models_that_decide_have_a_say_in_the_mixture() -> None:
+    said = torch.full((3, 3), 1 / 3)
+    own = [
+        OwnModel(Forest(), said, 0.9),
+        OwnModel(NetworkAlone(objective="cc"), 0.5 * said, 0.8),
+        OwnModel(NetworkAlone(objective="average-ce"), said, 0.9),
+        OwnModel(NetworkAlone(objective="proden"), said, None),
+        OwnModel(NetworkAlone(objective="lcp"), said, 0.9),
+    ]
+    trials, weights = joined(SURE, WEIGHTS, own)
+    assert sorted(trials) == sorted(weights) == [-5, -2, 0, 1, 2]
+    assert torch.equal(trials[-2], 0.5 * said)
+    assert {number: weights[number] for number in WEIGHTS} == WEIGHTS
+    assert weights[-2] + weights[-5] == pytest.approx(4.0)  # as much as all trials together
+    assert weights[-2] / weights[-5] == pytest.approx(weight_of(0.8) / weight_of(0.9))
+    assert joined(SURE, WEIGHTS, own[:1]) == (SURE, WEIGHTS)
 
 
 def test_scores_are_believed_unless_trials_agree_on_fewer_rows_than_they_claim() -> None:

@@ -9,12 +9,13 @@ from imperfed.alone.logistic import Logistic
 from imperfed.alone.trained_network import NetworkAlone
 from imperfed.core.labels import Candidates
 from imperfed.experiments.auto import reference as alone_reference
-from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, judged_together
+from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, families, judged_together
 from imperfed.experiments.auto.reference import alone_scores
 from imperfed.experiments.comparison import AloneReference
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import load_data
 from imperfed.experiments.federating_gain import ALONE
+from tests.experiments.auto.conftest import federation
 
 
 def test_sites_alone_are_measured_on_their_test_rows(monkeypatch):
@@ -32,6 +33,15 @@ def test_sites_alone_are_measured_on_their_test_rows(monkeypatch):
     figures = [figure(torch.arange(n)) for n, figure in row.by_row[config.run.seed]().sites]
     assert figures == [site["accuracy"][0] for site in scores.values()]
     assert row.mean == sum(figures) / len(figures)
+
+
+def test_what_is_too_much_for_the_budget_is_shortened() -> None:
+    own = federation("exact")
+    (whole,) = families(own, 10.0, ["network"])
+    (some,) = families(own, 0.01, ["network"])
+    assert whole == NetworkAlone(objective="cross-entropy")
+    assert 3 <= some.rounds < whole.rounds
+    assert families(own, 1e-6, ["network"])[0].rounds == 3
 
 
 def judged(*models: tuple[AloneModel, list[list[float]]]) -> tuple[OwnModels, OwnModels]:
