@@ -50,8 +50,10 @@ class NoisyCell:
     def federated(self, file: Path | None) -> tuple[Federation, torch.Tensor]:
         """Return what sites and server hold, and the true classes of the sites' rows."""
         whole = of_features(self.data, self.phi, file)
-        chosen = torch.randperm(len(whole), generator=torch.Generator().manual_seed(self.split))
-        chosen = chosen[: self.sites * self.rows + self.clean if self.rows else None]
+        draw = torch.Generator().manual_seed(self.split if self.rows else 0)
+        chosen = torch.randperm(len(whole), generator=draw)[
+            : self.sites * self.rows + self.clean if self.rows else None
+        ]
         assert whole.y is not None
         given = None if whole.given is None else whole.given[chosen]
         dataset = Dataset(whole.name, whole.x[chosen], whole.y[chosen], None, whole.classes, given=given)
