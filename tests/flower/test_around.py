@@ -104,7 +104,7 @@ def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
 POSTERIOR = {"labels.kind": "exact", "labels.noise": "uniform", "repair": "posterior", "repair.features": "raw"}
 FIRST = {"n", "sum x", "sum x^2", "sum z z^T", "sum a a^T", "gradients", "sum p", "N"}
 SUPPORT = {"predicted", "surest", "contradicted", "doubted"}
-WITH_CLEAN, WITHOUT = {"net", "denied", "changes", "labels"}, {"log-likelihood"}
+WITH_CLEAN, WITHOUT = {"net", "denied", "sureness", "changes", "labels"}, {"log-likelihood"}
 
 
 @pytest.mark.parametrize(

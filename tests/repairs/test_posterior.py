@@ -312,7 +312,7 @@ def test_nothing_but_sums_leaves_a_site() -> None:
         "N": (12, C, C),
         "log-likelihood": (12,),
     }
-    beside_clean: dict[str, tuple[int, ...]] = {"denied": (), "changes": (), "labels": (C,)}
+    beside_clean: dict[str, tuple[int, ...]] = {"denied": (), "sureness": (2,), "changes": (), "labels": (C,)}
     gate = {"sum p": (1, C), "N": (1, C, C), "net": (41,)}
     assert repaired(clean=True).sent == SUMS | CLAIMS | gate | beside_clean
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -82,7 +83,13 @@ DOUBTFUL = {"predicted": 300, "surest": 100, "contradicted": 2, "doubted": 120}
 """Far more is claimed than the surest rows show: without clean rows, labels stay."""
 
 
-def beside_clean(*sites: tuple[float, float], astray: tuple[int, int] = (40, 40), predicted: float = 300) -> Tree:
+def beside_clean(
+    *sites: tuple[float, float],
+    astray: tuple[int, int] = (40, 40),
+    predicted: float = 300,
+    sure: float = 0.9,
+    wider: float = 1,
+) -> Tree:
     """Sites of 500 rows: labels that the fit on the clean rows contradicts, and labels to be changed.
 
     The witness contradicts 200 labels of each; the last site's may be fewer. `astray`: clean rows that the probes do.
@@ -92,10 +99,12 @@ def beside_clean(*sites: tuple[float, float], astray: tuple[int, int] = (40, 40)
         sums = DOUBTFUL | {"denied": denied, "changes": changes}
         sums["predicted"] = predicted if k == len(sites) - 1 else 300
         answers.append({name: torch.tensor(number).double() for name, number in sums.items()})
-        answers[-1]["labels"] = torch.full((4,), 125.0).double()
+        answers[-1] |= {"labels": torch.full((4,), 125.0).double(), "sureness": torch.tensor([500 * sure] * 2).double()}
     wrong = torch.stack([torch.arange(400) % 100 < number / 4 for number in astray])
     updates = Updates(tuple(range(len(sites))), torch.full((len(sites),), 500), {}, tuple(answers))
-    return SUPPORT.judge({"astray": wrong, "y": CLASSES_OF_CLEAN}, updates, ServerView(sites=NAMES[: len(sites)]))
+    server = {"astray": wrong, "y": CLASSES_OF_CLEAN, "sure of clean": torch.tensor([0.9, 0.9]).double()}
+    server["clean is wider"] = torch.tensor(wider)
+    return SUPPORT.judge(server, updates, ServerView(sites=NAMES[: len(sites)]))
 
 
 def test_clean_rows_show_how_much_is_noise_at_the_least() -> None:
@@ -122,6 +131,14 @@ def test_clean_rows_bear_out_no_more_at_a_site_than_it_shows_itself() -> None:
     own = (500 * (0.14 - 0.1) / 0.9 + 20 * float(beside_clean((0, 0), (0, 0), **careful)["shown"])) / 520
     for changes, borne_out in ((500 * 2 * own - 1, True), (500 * 2 * own + 1, False)):
         assert beside_clean((0, 50), (0, changes), **careful)["borne out"].tolist() == [True, borne_out]
+
+
+def test_clean_rows_of_another_kind_are_not_asked() -> None:
+    assert beside_clean((0, 0), sure=0.81)["borne out"].tolist() == [True]
+    assert beside_clean((0, 0), wider=1.9)["borne out"].tolist() == [True]
+    for found in (beside_clean((0, 0), sure=0.79), beside_clean((0, 0), wider=2.1)):
+        assert found["borne out"].tolist() == [False]
+        assert float(found["shown"]) == 0
 
 
 def test_rates_of_classes_and_of_one_without_clean_rows() -> None:
@@ -225,18 +242,17 @@ def test_clean_rows_decide_where_classes_overlap() -> None:
     """Noise among classes that overlap is repaired with clean rows, and left alone without."""
     draw = torch.Generator().manual_seed(3)
     y = torch.randint(4, (900,), generator=draw)
-    x = torch.randn(4, 6, generator=draw)[y] + 0.75 * torch.randn(900, 6, generator=draw)
+    x = torch.randn(4, 6, generator=draw)[y] + 0.9 * torch.randn(900, 6, generator=draw)
     given = torch.where(torch.rand(900, generator=draw) < 0.4, (y + 1) % 4, y)
     sites = federation(x[:600], given[:600], Trusted(x[600:], Exact(y[600:], 4)))
-    wrong = [
-        float(
-            (repair_labels(PosteriorRepair(features="raw", clean_rows=rows), sites)[1].decided != y[:600])
-            .double()
-            .mean()
-        )
-        for rows in ("auto", "ignore")
-    ]
-    assert wrong == [0, 0]
+    repair = PosteriorRepair(features="raw")
+    found = [repair_labels(replace(repair, clean_rows=rows), sites)[1] for rows in ("auto", "ignore")]
+    assert [len(one.verdict.alone) for one in found if one.verdict is not None] == [0, 2]
+    with_clean, without = (float((one.decided != y[:600]).double().mean()) for one in found)
+    assert without > 0.35
+    assert with_clean < 0.1
+    assert found[0].verdict is not None
+    assert found[0].verdict.figures["shown"] > 0.2
 
 
 def test_clear_classes_are_repaired() -> None:

@@ -5,7 +5,8 @@
     support     rows whose label the probe predicts; its surest rows,     with clean rows: the threshold of the gate,
                 and how many of these it contradicts; sum of 1 - Q(g);    weights of the fit on the clean rows alone
                 with clean rows: labels the fit on these contradicts,
-                labels it would change, labels by class
+                labels it would change, labels by class, how sure
+                both fits are of the rows
 
 Classes that overlap and labels that are wrong look alike to the noise model: what the probe cannot predict, it takes
 for noise. The first fit, on the labels as given, is a witness that does not depend on it, as none of its predictions
@@ -25,7 +26,8 @@ so that what it contradicts beyond a bound on that is noise, of whatever kind. T
 the fit on the clean rows alone; neither has seen a posterior, so that clean rows and the sites' rows stand alike
 before them. (In the gate they do not: fits on posteriors have been taught the clean rows' classes.) If the noise that
 clean rows show is no less than half of the labels to be changed, over all sites and at a site, the repair is borne
-out there, whatever else fails.
+out there, whatever else fails. A probe that is less sure of the sites' rows than of the clean ones is not asked, nor
+is any where the clean rows lie far outside: clean rows of another kind, such as other devices', say nothing about them.
 
 The equations of the method are untouched; the constants here were chosen on the made-up and real cases of
 `studies/no_harm.py`, and looked at once on others.
@@ -48,8 +50,9 @@ from imperfed.repairs.posterior.cross_fit import CrossFit, logits, one_hot
 from imperfed.repairs.posterior.gates import LEAST_NOISE, gate_of, upper_bound
 from imperfed.repairs.posterior.noise_model import leads
 
-CLEAR = 0.7
-"""The least share of the labels held to be right that the witness predicts, above chance."""
+CLEAR, CLEARLY = 0.7, 0.95
+"""The least share of the labels held to be right that the witness predicts, above chance; and where no more is asked
+about outliers."""
 LEVEL = 0.65
 """The least agreement of witness and labels over all rows, as a share of that over the surest rows, above chance."""
 SURE = 1.2816
@@ -58,6 +61,10 @@ EVEN_LEAST, EVEN, EVEN_AT_SITE = 0.8, 1.5, 2.5
 """The least and the most noise that is claimed, as a multiple of what is contradicted among the surest rows."""
 SHOWN = 2.0
 """The most labels that are changed, as a multiple of the noise that clean rows show."""
+ALIKE = 0.1
+"""By how much less sure a probe may be of the sites' rows than of clean rows that are to speak for them."""
+WIDER = 2.0
+"""The mean square of the clean rows' coordinates, at most, as a multiple of that of the sites' rows."""
 SUREST = 5
 """One row in so many is among the surest of a site."""
 POOLED_ROWS = 20
@@ -102,10 +109,12 @@ class Support:
     def beside_clean(self, site: SiteView) -> Tree:
         """Return how many labels the fit on the clean rows contradicts, how many the gate changes, labels by class."""
         g, Q = site.labels.values, site.memory["Q"]
-        denied = (logits(site.memory["A"], site.down["W"]).argmax(1) != g).sum()
+        sureness, prediction = torch.softmax(logits(site.memory["A"], site.down["W"]), -1).max(1)
+        denied = (prediction != g).sum()
         changes = (leads(Q, g) > gate_of(site.memory["net"], int(site.down["h"]))).sum()
         return {
             "denied": denied.double(),
+            "sureness": torch.stack([site.memory["sureness"].sum(), sureness.sum()]),
             "changes": changes.double(),
             "labels": g.bincount(minlength=self.fit.classes).double(),
         }
@@ -118,7 +127,10 @@ class Support:
         if "A" not in server:
             return fitted
         astray = torch.stack([tree["logits"].argmax(1) != server["y"] for tree in (server, fitted)])
-        return fitted | {"W of clean": fitted["W"], "astray": astray}
+        sure = [torch.softmax(tree["logits"], -1).max(1).values.mean() for tree in (server, fitted)]
+        wider = server["A"].square().sum(1).mean() / (server["curvature"].trace() / server["n"])
+        of_clean = {"astray": astray, "sure of clean": torch.stack(sure), "clean is wider": wider}
+        return fitted | of_clean | {"W of clean": fitted["W"]}
 
     def send_clean_fit(self, server: Tree, site: int) -> Tree:
         """Return the fit on the clean rows alone and the threshold of the gate, where there are clean rows."""
@@ -140,7 +152,7 @@ class Support:
         overall, surely = below(found["agreement"], rows), below(found["contradicted"], sure_rows)
         found["level"] = clarity(overall, surely, self.fit.classes)
         least, most = EVEN_LEAST * surely, EVEN * found["contradicted"]
-        even = (least <= found["claimed"]) & (found["claimed"] <= most)
+        even = ((least <= found["claimed"]) | (found["clear"] >= CLEARLY)) & (found["claimed"] <= most)
         supported = (found["clear"] >= CLEAR) & (found["level"] >= LEVEL) & even
         seen = (contradicted + POOLED_ROWS * found["contradicted"]) / (surest + POOLED_ROWS)
         borne_out = supported & (doubted / n <= EVEN_AT_SITE * seen)
@@ -159,7 +171,9 @@ class Support:
         contradicted = torch.stack([n - predicted, denied])
         shares = n @ labels / n.sum()
         pooled = beyond(contradicted.sum(1) / n.sum(), contradicted_if_right(server["astray"], y, shares))
-        noise, probe = pooled.max(0)
+        sure = torch.stack([answer["sureness"].reshape(2) for answer in updates.parts]).sum(0) / n.sum()
+        alike = (sure >= server["sure of clean"] - ALIKE) & (server["clean is wider"] <= WIDER)
+        noise, probe = torch.where(alike, pooled, 0.0).max(0)
         expected = labels @ rates(server["astray"], y, C)[probe]
         own = (n * beyond(contradicted[probe] / n, expected) + POOLED_ROWS * noise) / (n + POOLED_ROWS)
         enough = (noise > 0) & (changes.sum() / n.sum() <= SHOWN * noise)
