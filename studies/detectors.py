@@ -14,7 +14,8 @@ from itertools import product
 from pathlib import Path
 
 from imperfed.core.errors import ImperfedError
-from studies.fairness import ADAPTIVE, ATTACKS, ROUNDS, SCENES, Cell, Record, deltas, listed, read, run, spread, value
+from studies.fairness import ADAPTIVE, ATTACKS, ROUNDS, SCENES, Cell, carry_out, deltas, listed, read, spread, value
+from studies.lines import Record, run_cells
 
 COMPARED = ("fairfedpapl", "placebo", "fairfedpapl+placebo")
 ATTACKED = ("", *ATTACKS, *ADAPTIVE)
@@ -80,7 +81,7 @@ def main(words: Sequence[str] | None = None) -> None:
     wanted = ["", *(attack for attack in options.attacks if attack)]  # distances are to the runs without an attack
     todo = [c for c in cells(options.scenes, options.splits, wanted, options.seeds) if c not in read(path)]
     if todo and not options.only_table:
-        run(todo, options.jobs, path)
+        run_cells(todo, carry_out, options.jobs, path)
     for scene, split in product(options.scenes, options.splits):
         print(f"\n### {scene}, {split}\n\n{table(read(path), scene, split)}")
 

@@ -8,8 +8,6 @@ the attack and in the defence. Delta is the distance to the run of the same seed
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import statistics
 import sys
 import time
@@ -32,8 +30,7 @@ from imperfed.core.exchange import Updates
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config, resolve
 from imperfed.experiments.experiment import Experiment
-
-Record = dict[str, Any]
+from studies.lines import Record, read_lines, run_cells
 
 SCENES: dict[str, dict[str, str]] = {
     "compas": {"data": "compas"},
@@ -138,21 +135,10 @@ def adversaries(experiment: Experiment) -> tuple[int, ...]:
     return tuple(federation.sites.index(name) for name in facts.get("adversaries", ()))
 
 
-def run(todo: Sequence[Cell], jobs: int, path: Path) -> None:
-    """Run the cells in `jobs` processes, and write each result as soon as it is ready."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool, path.open("a", encoding="utf-8") as file:
-        for done, record in enumerate(pool.imap_unordered(carry_out, todo), 1):
-            print(json.dumps(record), file=file, flush=True)
-            names = " ".join(str(record[key]) or "-" for key in asdict(todo[0]))
-            print(f"{done} of {len(todo)}: {names}, {record['seconds']} s", flush=True)
-
-
 def read(path: Path) -> dict[Cell, Record]:
     """Return the results of the runs in a file."""
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    records = [json.loads(line) for line in lines]
-    return {Cell(*(r[key] for key in ("scene", "split", "attack", "defence", "seed"))): r for r in records}
+    keys = ("scene", "split", "attack", "defence", "seed")
+    return {Cell(*(record[key] for key in keys)): record for record in read_lines(path)}
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
@@ -262,7 +248,7 @@ def main(words: Sequence[str] | None = None) -> None:
     path = options.out / "results.jsonl"
     todo = [cell for cell in cells(options.scenes, options.splits, options.seeds) if cell not in read(path)]
     if todo and not options.only_table:
-        run(todo, options.jobs, path)
+        run_cells(todo, carry_out, options.jobs, path)
     for data, split in product(options.scenes, options.splits):
         print(f"\n### {data}, {split}\n\n{table(read(path), data, split)}")
 

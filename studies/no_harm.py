@@ -1,17 +1,16 @@
-"""Whether posterior repair leaves right labels alone: `python -m studies.no_harm run|table [design|fresh] [minutes]`.
+"""Whether posterior repair leaves right labels alone: `python -m studies.no_harm [design|fresh] --runs 150 --jobs 14`.
 
 Cases are drawn from their numbers: features made up or real, weak or strong, 2 to 16 classes, 3 to 20 sites of 50 to
 1,000 rows, no noise or 5 to 40 % of it. `design`: those by which the check of the features was chosen. `fresh`: other
-numbers and other datasets, looked at once. Results are added to `studies/results/no_harm_<which>.jsonl`, and a run
-goes on after the last one there.
+numbers and other datasets, looked at once. Results are added to `studies/results/no_harm_<which>.jsonl`, and cases
+that are there are not repeated.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -24,12 +23,13 @@ from torch import Tensor
 from imperfed.core.federation import Federation, Trusted
 from imperfed.core.labels import Exact
 from imperfed.data.sources import load
-from imperfed.engine.conversation import repair_labels
 from imperfed.repairs.features import features
 from imperfed.repairs.posterior import PosteriorRepair
+from studies.lines import Record, read_lines, rounded, run_cells
+from studies.repairs_compared import both_ways, labels_of, share
 
 RESULTS = Path(__file__).parent / "results"
-FIRST = {"design": 0, "fresh": 1_000_000}
+FIRST = {"design": 5_000, "fresh": 2_000_000}
 """The number of the first case."""
 REAL = {
     "design": ("digits/raw", "digits/hog", "wisdm/raw", "student-without-gpa/raw", "cifar10/hog"),
@@ -166,43 +166,25 @@ def wrong(case: Case, x: Tensor, y: Tensor, site: Tensor, draw: np.random.Genera
     return torch.where(torch.from_numpy(draw.random(n)) < rate, (y + torch.from_numpy(shift)) % C, y)
 
 
-def measured(case: Case) -> dict[str, object]:
+def measured(case: Case) -> Record:
     """Return the shares of wrong labels before, after, and after a repair that does not check itself."""
+    torch.set_num_threads(1)
     federation, y = case.federation()
-    result = repair_labels(PosteriorRepair(features="raw"), federation)[1]
-    insisting = repair_labels(PosteriorRepair(features="raw", insist=True), federation)[1].decided
-    assert result.verdict is not None
-    labels = {"before": result.given, "after": result.decided, "unchecked": insisting}
-    shares = {name: float((given != y).double().mean()) for name, given in labels.items()}
-    alone = len(result.verdict.alone) / len(federation.sites)
-    return asdict(case) | shares | {"alone": alone} | dict(result.verdict.figures)
+    checked, unchecked, verdict = both_ways(PosteriorRepair(features="raw"), federation)
+    labels = {"before": federation.labels.values, "after": labels_of(checked), "unchecked": labels_of(unchecked)}
+    shares = {name: share(found != y) for name, found in labels.items()}
+    alone = len(verdict.alone) / len(federation.sites)
+    return rounded(asdict(case) | shares | {"alone": alone} | dict(verdict.figures), 4)
 
 
-def run(which: str, minutes: float) -> None:
-    """Go on with the cases for some minutes."""
-    end, file = time.monotonic() + 60 * minutes, RESULTS / f"no_harm_{which}.jsonl"
-    file.parent.mkdir(exist_ok=True)
-    number = FIRST[which] + len(known(which))
-    while time.monotonic() < end:
-        with file.open("a") as lines:
-            lines.write(json.dumps(rounded(measured(Case.drawn(number, which)))) + "\n")
-        number += 1
-
-
-def rounded(result: dict[str, object]) -> dict[str, object]:
-    """Return figures that fit a small file."""
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()}
-
-
-def known(which: str) -> list[dict[str, float | str]]:
-    """Return the results so far."""
-    file = RESULTS / f"no_harm_{which}.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+def results_of(which: str) -> Path:
+    """Return the file of results."""
+    return RESULTS / f"no_harm_{which}.jsonl"
 
 
 def table(which: str) -> Iterator[str]:
     """Yield how often labels were harmed, with and without the check, by noise; then every case that was."""
-    rows = known(which)
+    rows = read_lines(results_of(which))
     yield "| noise | runs | before | unchecked | checked | harmed, unchecked | harmed, checked | worst |"
     yield "| --- " * 8 + "|"
     for noise in ("none", "uniform", "class", "feature", "all"):
@@ -217,14 +199,22 @@ def table(which: str) -> Iterator[str]:
             yield json.dumps(row)
 
 
-def main(words: list[str]) -> None:
-    """Carry out one command."""
-    command, which = (*words, "table", "fresh")[:2] if len(words) < 2 else words[:2]
-    if command == "run":
-        run(which, float(words[2]) if len(words) > 2 else 5)
-    for line in table(which):
-        print(line)
+def main(words: Sequence[str] | None = None) -> None:
+    """Run what is missing, then print the table."""
+    parser = argparse.ArgumentParser(prog="python -m studies.no_harm", description=__doc__)
+    parser.add_argument("which", nargs="?", choices=list(FIRST), default="fresh")
+    parser.add_argument("--runs", type=int, default=150, help="how many cases in all")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time")
+    parser.add_argument("--only-table", action="store_true", help="run nothing")
+    options = parser.parse_args(words)
+    which, path = options.which, results_of(options.which)
+    done = {record["number"] for record in read_lines(path)}
+    numbers = range(FIRST[which], FIRST[which] + options.runs)
+    todo = [Case.drawn(number, which) for number in numbers if number not in done]
+    if todo and not options.only_table:
+        run_cells(todo, measured, options.jobs, path)
+    print(*table(which), sep="\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

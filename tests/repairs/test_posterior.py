@@ -191,6 +191,12 @@ def test_the_whole_method_with_clean_rows() -> None:
     assert close(found.decisions[0].posterior[0], 0.992325, 0.007675, 0.000000)
 
 
+def test_clean_rows_bear_the_worked_example_out() -> None:
+    """Nobody needs to insist: the changes are those of the equations alone."""
+    _, found = repair_labels(replace(RAW, insist=False), formula(GIVEN, clean=True))
+    assert torch.equal(found.decided, repaired(clean=True).decided)
+
+
 @pytest.mark.parametrize("clean", [False, True])
 def test_right_labels_are_left_as_they_are(clean: bool) -> None:
     given = formula(TRUTH, clean)
@@ -306,7 +312,9 @@ def test_nothing_but_sums_leaves_a_site() -> None:
         "N": (12, C, C),
         "log-likelihood": (12,),
     }
-    assert repaired(clean=True).sent == SUMS | CLAIMS | {"sum p": (1, C), "N": (1, C, C), "net": (41,)}
+    beside_clean: dict[str, tuple[int, ...]] = {"denied": (), "sureness": (2,), "changes": (), "labels": (C,)}
+    gate = {"sum p": (1, C), "N": (1, C, C), "net": (41,)}
+    assert repaired(clean=True).sent == SUMS | CLAIMS | gate | beside_clean
 
 
 def test_what_is_sent_is_a_sum_over_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -17,7 +18,8 @@ from imperfed.core.labels import Exact, Probabilities
 from imperfed.engine.conversation import repair_labels
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.repairs.posterior.cross_fit import CrossFit
-from imperfed.repairs.posterior.support import Support, below, verdict
+from imperfed.repairs.posterior.gates import upper_bound
+from imperfed.repairs.posterior.support import Support, below, contradicted_if_right, rates, verdict
 
 SUPPORT = Support(CrossFit("raw", 4))
 NAMES = ("careful", "hasty")
@@ -40,6 +42,10 @@ def judged(*sites: tuple[float, float, float, float], rows: int = 500) -> Tree:
         ((0.35, 0.60, 0.60, 100), False),  # the labels held to be right are not predicted
         ((0.55, 0.05, 0.30, 100), False),  # predicted where the probe is sure, and far less elsewhere
         ((0.75, 0.05, 0.20, 100), False),  # more is claimed than the surest rows show
+        (
+            (0.80, 0.15, 0.05, 400),
+            False,
+        ),  # outliers: far more is contradicted where the probe is surest than is claimed
         ((0.25, 0.75, 0.75, 100), False),  # nothing but chance
         ((0.75, 0.20, 0.99, 100), False),  # no label is held to be right
     ],
@@ -68,6 +74,94 @@ def test_a_share_of_few_rows_counts_for_less() -> None:
     few, many = (below(torch.tensor(0.5), torch.tensor(float(n))) for n in (25, 2500))
     assert float(few) == pytest.approx(0.5 - 1.2816 * 0.1)
     assert float(many) == pytest.approx(0.5 - 1.2816 * 0.01)
+
+
+# -- beside clean rows -------------------------------------------------------------------------------------------------
+
+CLASSES_OF_CLEAN = torch.arange(4).repeat_interleave(100)
+DOUBTFUL = {"predicted": 300, "surest": 100, "contradicted": 2, "doubted": 120}
+"""Far more is claimed than the surest rows show: without clean rows, labels stay."""
+
+
+def beside_clean(
+    *sites: tuple[float, float],
+    astray: tuple[int, int] = (40, 40),
+    predicted: float = 300,
+    sure: float = 0.9,
+    wider: float = 1,
+) -> Tree:
+    """Sites of 500 rows: labels that the fit on the clean rows contradicts, and labels to be changed.
+
+    The witness contradicts 200 labels of each; the last site's may be fewer. `astray`: clean rows that the probes do.
+    """
+    answers = []
+    for k, (denied, changes) in enumerate(sites):
+        sums = DOUBTFUL | {"denied": denied, "changes": changes}
+        sums["predicted"] = predicted if k == len(sites) - 1 else 300
+        answers.append({name: torch.tensor(number).double() for name, number in sums.items()})
+        answers[-1] |= {"labels": torch.full((4,), 125.0).double(), "sureness": torch.tensor([500 * sure] * 2).double()}
+    wrong = torch.stack([torch.arange(400) % 100 < number / 4 for number in astray])
+    updates = Updates(tuple(range(len(sites))), torch.full((len(sites),), 500), {}, tuple(answers))
+    server = {"astray": wrong, "y": CLASSES_OF_CLEAN, "sure of clean": torch.tensor([0.9, 0.9]).double()}
+    server["clean is wider"] = torch.tensor(wider)
+    return SUPPORT.judge(server, updates, ServerView(sites=NAMES[: len(sites)]))
+
+
+def test_clean_rows_show_how_much_is_noise_at_the_least() -> None:
+    bound = float(upper_bound(torch.tensor([0.1]).double(), torch.tensor(400.0).double()))
+    by_witness, by_clean_fit = ((share - bound) / (1 - bound) for share in (0.4, 0.5))
+    assert float(beside_clean((100, 100))["shown"]) == pytest.approx(by_witness)
+    assert float(beside_clean((250, 100))["shown"]) == pytest.approx(by_clean_fit)
+    assert float(beside_clean((0, 100), astray=(240, 240))["shown"]) == 0
+
+
+def test_clean_rows_bear_out_twice_the_noise_they_show_and_no_more() -> None:
+    shown = float(beside_clean((0, 1))["shown"])
+    assert beside_clean((0, 0))["borne out"].tolist() == [True]
+    assert beside_clean((0, 500 * 2 * shown - 1))["borne out"].tolist() == [True]
+    assert beside_clean((0, 500 * 2 * shown + 1))["borne out"].tolist() == [False]
+    assert beside_clean((0, 0), astray=(240, 240))["borne out"].tolist() == [False]
+    words = verdict(beside_clean((0, 1)), NAMES[:1], insist=False).words
+    assert f"the clean rows show that at least {100 * shown:.0f} % are" in words
+
+
+def test_clean_rows_bear_out_no_more_at_a_site_than_it_shows_itself() -> None:
+    """The last site's labels are contradicted hardly more often than clean rows: 0.14 beside 0.1, so 0.044 is noise."""
+    careful = {"predicted": 430, "astray": (40, 400)}
+    own = (500 * (0.14 - 0.1) / 0.9 + 20 * float(beside_clean((0, 0), (0, 0), **careful)["shown"])) / 520
+    for changes, borne_out in ((500 * 2 * own - 1, True), (500 * 2 * own + 1, False)):
+        assert beside_clean((0, 50), (0, changes), **careful)["borne out"].tolist() == [True, borne_out]
+
+
+def test_clean_rows_of_another_kind_are_not_asked() -> None:
+    assert beside_clean((0, 0), sure=0.81)["borne out"].tolist() == [True]
+    assert beside_clean((0, 0), wider=1.9)["borne out"].tolist() == [True]
+    for found in (beside_clean((0, 0), sure=0.79), beside_clean((0, 0), wider=2.1)):
+        assert found["borne out"].tolist() == [False]
+        assert float(found["shown"]) == 0
+
+
+def test_rates_of_classes_and_of_one_without_clean_rows() -> None:
+    y, astray = torch.tensor([0, 0, 0, 0, 2]), torch.tensor([[True, False, False, False, True]])
+    assert rates(astray, y, 3).tolist() == [[0.25, 1.0, 1.0]]
+    assert rates(~astray, y, 3).tolist() == [[0.75, 1.0, 0.0]]
+
+
+def test_clean_rows_count_as_their_classes_do_at_the_sites() -> None:
+    """Right labels of class 1 are often contradicted; sites with twice as many of them expect more of it."""
+    y = torch.tensor([0] * 50 + [1] * 50)
+    astray = torch.tensor([[False] * 50 + [True] * 10 + [False] * 40])
+    shares = torch.tensor([1 / 3, 2 / 3]).double()
+    rows = 1 / (50 * ((1 / 150) ** 2 + (2 / 150) ** 2))
+    wanted = upper_bound(torch.tensor([2 / 3 * 0.2]).double(), torch.tensor(rows).double())
+    assert torch.allclose(contradicted_if_right(astray, y, shares), wanted)
+
+
+def test_of_a_class_without_clean_rows_all_labels_might_be_contradicted() -> None:
+    y, astray = torch.zeros(50, dtype=torch.long), torch.zeros(1, 50, dtype=torch.bool)
+    few = upper_bound(torch.zeros(1).double(), torch.tensor(50.0).double())
+    bound = contradicted_if_right(astray, y, torch.tensor([0.7, 0.3]).double())
+    assert torch.allclose(bound, 0.7 * few + 0.3)
 
 
 def test_next_to_no_noise_needs_no_support() -> None:
@@ -142,6 +236,23 @@ def test_soft_targets_are_the_labels_as_given_where_nothing_is_borne_out() -> No
     given = chance()
     mended, _ = repair_labels(PosteriorRepair(features="raw"), given, Probabilities)
     assert torch.equal(mended.labels.values, torch.eye(4)[given.labels.values])
+
+
+def test_clean_rows_decide_where_classes_overlap() -> None:
+    """Noise among classes that overlap is repaired with clean rows, and left alone without."""
+    draw = torch.Generator().manual_seed(3)
+    y = torch.randint(4, (900,), generator=draw)
+    x = torch.randn(4, 6, generator=draw)[y] + 0.9 * torch.randn(900, 6, generator=draw)
+    given = torch.where(torch.rand(900, generator=draw) < 0.4, (y + 1) % 4, y)
+    sites = federation(x[:600], given[:600], Trusted(x[600:], Exact(y[600:], 4)))
+    repair = PosteriorRepair(features="raw")
+    found = [repair_labels(replace(repair, clean_rows=rows), sites)[1] for rows in ("auto", "ignore")]
+    assert [len(one.verdict.alone) for one in found if one.verdict is not None] == [0, 2]
+    with_clean, without = (float((one.decided != y[:600]).double().mean()) for one in found)
+    assert without > 0.35
+    assert with_clean < 0.1
+    assert found[0].verdict is not None
+    assert found[0].verdict.figures["shown"] > 0.2
 
 
 def test_clear_classes_are_repaired() -> None:

@@ -12,8 +12,8 @@ A method of imperfed's own. With clean rows at the server it is called B1 below,
    the sites and the server measure how many right labels a gate would harm; without, a site where little seems wrong
    is left alone.
 6. Support: before, the sites compare the noise that they claim with what the first fit, on the labels as given, says
-   of their surest rows. Where it does not bear the noise out, labels stay as they are. This check is an addition to
-   the equations.
+   of their surest rows. Where it does not bear the noise out, and clean rows do not either, labels stay as they are.
+   This check is an addition to the equations.
 
     symbol                where it lives             does it travel
     x, z, a               axes.py, Eqs. 1-3          stay at the site; sums over its rows up
@@ -32,7 +32,7 @@ A method of imperfed's own. With clean rows at the server it is called B1 below,
     cross_fit.py      the probe
     noise_model.py    temperature, noise, posterior
     gates.py          which leads suffice
-    support.py        whether the features bear the noise out
+    support.py        whether features, or clean rows, bear the noise out
 
 Everything is float64, on one thread per site: the same bits in one process and over messages.
 """

@@ -77,6 +77,11 @@ def upper_bound(share: Tensor, rows: Tensor) -> Tensor:
     return torch.from_numpy(quantiles)
 
 
+def gate_of(net: Tensor, chosen: int) -> float:
+    """Return the lead that a site asks for with clean rows, Eq. 24; infinity where changes would not pay."""
+    return THRESHOLDS[chosen] if net[chosen] > 0 else torch.inf
+
+
 def threshold(noise: float) -> float:
     """Return the lead that a site asks for without clean rows, Eq. 25."""
     return torch.inf if noise < LEAST_NOISE else LARGEST_LEAD * max(0.0, 1 - noise / MUCH_NOISE)

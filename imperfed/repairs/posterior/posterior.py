@@ -17,7 +17,7 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels import Exact, Labels, Probabilities
 from imperfed.repairs.posterior.axes import MOST, Axes
 from imperfed.repairs.posterior.cross_fit import FOLDS, STEPS, CrossFit
-from imperfed.repairs.posterior.gates import THRESHOLDS, LeadGate, threshold
+from imperfed.repairs.posterior.gates import LeadGate, gate_of, threshold
 from imperfed.repairs.posterior.noise_model import NoiseModel, leads
 from imperfed.repairs.posterior.support import Support, verdict
 
@@ -101,10 +101,7 @@ class PosteriorRepair(Repair):
 
     def least_lead(self, site: SiteView, noise: float) -> float:
         """Return the lead that a change needs at a site, Eqs. 24 and 25."""
-        if "h" not in site.down:
-            return threshold(noise)
-        chosen = int(site.down["h"])
-        return THRESHOLDS[chosen] if site.memory["net"][chosen] > 0 else torch.inf
+        return gate_of(site.memory["net"], int(site.down["h"])) if "h" in site.down else threshold(noise)
 
     def gives(self, wanted: type[Labels]) -> type[Labels]:
         """Return probabilities where training asks for them."""

@@ -1,9 +1,12 @@
-"""Whether the features support a repair: what the noise model claims, beside what a probe saw that knew no posterior.
+"""Whether a repair is borne out: what the noise model claims, beside what probes saw that knew no posterior.
 
     exchange    a site sends                                              the server sends
     witness     nothing                                                   weights of the fit on the labels as given
-    support     rows whose label the probe predicts; its surest rows,     nothing
-                and how many of these it contradicts; sum of 1 - Q(g)
+    support     rows whose label the probe predicts; its surest rows,     with clean rows: the threshold of the gate,
+                and how many of these it contradicts; sum of 1 - Q(g);    weights of the fit on the clean rows alone
+                with clean rows: labels the fit on these contradicts,
+                labels it would change, labels by class, how sure
+                both fits are of the rows
 
 Classes that overlap and labels that are wrong look alike to the noise model: what the probe cannot predict, it takes
 for noise. The first fit, on the labels as given, is a witness that does not depend on it, as none of its predictions
@@ -13,11 +16,20 @@ comes from the row itself. Two things tell noise from overlap.
    1 - nu of them, and no fewer among all rows than among those where it is surest. The first is held against the
    claims of the noise model; the second needs none. Both are shares above chance.
 2. Even noise. A wrong label is about as frequent where the probe is sure as elsewhere; mistakes that come from
-   overlap vanish there. So the labels contradicted among the surest fifth of the rows bound the noise.
+   overlap vanish there, and those that come from outliers gather there. So the labels contradicted among the surest
+   fifth of the rows are about as many as the noise: neither far fewer nor far more.
 
-Where one of them fails for all sites together, all labels stay as they are; where the second fails at a site, its
-labels do. Noise that follows the features fails it too: nothing in features and labels tells it from overlap. The
-equations of the method are untouched; the constants here were chosen on the made-up and real cases of
+Where one of them fails for all sites together, all labels stay as they are; where far fewer are contradicted at a
+site, its labels do. Noise that follows the features fails the second too: nothing in features and labels tells it from
+overlap. Clean rows do (B1): a probe contradicts right labels as often at the sites as it contradicts the clean rows,
+so that what it contradicts beyond a bound on that is noise, of whatever kind. Two probes are asked, the witness and
+the fit on the clean rows alone; neither has seen a posterior, so that clean rows and the sites' rows stand alike
+before them. (In the gate they do not: fits on posteriors have been taught the clean rows' classes.) If the noise that
+clean rows show is no less than half of the labels to be changed, over all sites and at a site, the repair is borne
+out there, whatever else fails. A probe that is less sure of the sites' rows than of the clean ones is not asked, nor
+is any where the clean rows lie far outside: clean rows of another kind, such as other devices', say nothing about them.
+
+The equations of the method are untouched; the constants here were chosen on the made-up and real cases of
 `studies/no_harm.py`, and looked at once on others.
 """
 
@@ -34,21 +46,29 @@ from imperfed.core.batch import Tree
 from imperfed.core.components import RepairVerdict
 from imperfed.core.context import ServerView, SiteView
 from imperfed.core.exchange import Query, Updates
-from imperfed.repairs.posterior.cross_fit import CrossFit, logits
-from imperfed.repairs.posterior.gates import LEAST_NOISE
+from imperfed.repairs.posterior.cross_fit import CrossFit, logits, one_hot
+from imperfed.repairs.posterior.gates import LEAST_NOISE, gate_of, upper_bound
+from imperfed.repairs.posterior.noise_model import leads
 
-CLEAR = 0.7
-"""The least share of the labels held to be right that the witness predicts, above chance."""
-LEVEL = 0.6
+CLEAR, CLEARLY = 0.7, 0.95
+"""The least share of the labels held to be right that the witness predicts, above chance; and where no more is asked
+about outliers."""
+LEVEL = 0.65
 """The least agreement of witness and labels over all rows, as a share of that over the surest rows, above chance."""
 SURE = 1.2816
 """Standard errors by which `LEVEL` is to be exceeded: nine times in ten, chance alone does not help that far."""
-EVEN, EVEN_AT_SITE = 1.35, 1.75
-"""The most noise that is claimed, as a multiple of what is contradicted among the surest rows."""
+EVEN_LEAST, EVEN, EVEN_AT_SITE = 0.8, 1.5, 2.5
+"""The least and the most noise that is claimed, as a multiple of what is contradicted among the surest rows."""
+SHOWN = 2.0
+"""The most labels that are changed, as a multiple of the noise that clean rows show."""
+ALIKE = 0.1
+"""By how much less sure a probe may be of the sites' rows than of clean rows that are to speak for them."""
+WIDER = 2.0
+"""The mean square of the clean rows' coordinates, at most, as a multiple of that of the sites' rows."""
 SUREST = 5
 """One row in so many is among the surest of a site."""
 POOLED_ROWS = 20
-"""How many rows the surest rows of all sites count for at a site."""
+"""How many rows the mean of all sites counts for at a site."""
 SUMS = ("predicted", "surest", "contradicted", "doubted")
 NAMED = 5
 """How many sites a sentence names."""
@@ -62,11 +82,13 @@ class Support:
 
     def witness(self) -> Query:
         """Return the exchange in which sites keep what the fit on the labels as given says of their rows."""
-        return Query("witness", self.fit.clean_alone, self.fit.send_fit, respond=self.testify)
+        return Query("witness", self.hear_clean, self.fit.send_fit, respond=self.testify)
 
     def claims(self) -> Query:
         """Return the exchange in which the claims of the noise model are compared with it."""
-        return Query("support", self.judge, respond=self.compare)
+        return Query("support", self.judge, self.send_clean_fit, respond=self.compare)
+
+    # -- a site ---------------------------------------------------------------------------------------------------
 
     def testify(self, site: SiteView) -> Tree:
         """Keep the class that the probe predicts for every row, and how sure it is."""
@@ -81,7 +103,38 @@ class Support:
         contradicted = (prediction != g)[surest].sum()
         doubted = (1 - site.memory["Q"].gather(1, g[:, None])).sum()
         sums = ((prediction == g).sum(), torch.tensor(len(surest)), contradicted, doubted)
-        return {name: number.double() for name, number in zip(SUMS, sums, strict=True)}
+        sent = {name: number.double() for name, number in zip(SUMS, sums, strict=True)}
+        return sent | (self.beside_clean(site) if "W" in site.down else {})
+
+    def beside_clean(self, site: SiteView) -> Tree:
+        """Return how many labels the fit on the clean rows contradicts, how many the gate changes, labels by class."""
+        g, Q = site.labels.values, site.memory["Q"]
+        sureness, prediction = torch.softmax(logits(site.memory["A"], site.down["W"]), -1).max(1)
+        denied = (prediction != g).sum()
+        changes = (leads(Q, g) > gate_of(site.memory["net"], int(site.down["h"]))).sum()
+        return {
+            "denied": denied.double(),
+            "sureness": torch.stack([site.memory["sureness"].sum(), sureness.sum()]),
+            "changes": changes.double(),
+            "labels": g.bincount(minlength=self.fit.classes).double(),
+        }
+
+    # -- the server -----------------------------------------------------------------------------------------------
+
+    def hear_clean(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
+        """Fit the clean rows alone, where there are any, and keep which of them either fit contradicts."""
+        fitted = self.fit.clean_alone(server, updates, context)
+        if "A" not in server:
+            return fitted
+        astray = torch.stack([tree["logits"].argmax(1) != server["y"] for tree in (server, fitted)])
+        sure = [torch.softmax(tree["logits"], -1).max(1).values.mean() for tree in (server, fitted)]
+        wider = server["A"].square().sum(1).mean() / (server["curvature"].trace() / server["n"])
+        of_clean = {"astray": astray, "sure of clean": torch.stack(sure), "clean is wider": wider}
+        return fitted | of_clean | {"W of clean": fitted["W"]}
+
+    def send_clean_fit(self, server: Tree, site: int) -> Tree:
+        """Return the fit on the clean rows alone and the threshold of the gate, where there are clean rows."""
+        return {"W": server["W of clean"], "h": server["h"]} if "W of clean" in server else {}
 
     def judge(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
         """Keep all sums as shares, and at which sites the noise claimed is borne out."""
@@ -96,13 +149,60 @@ class Support:
             "contradicted": contradicted.sum() / sure_rows,
         }
         found["clear"] = clarity(found["agreement"], found["claimed"], self.fit.classes)
-        least = [below(found["agreement"], rows), below(found["contradicted"], sure_rows)]
-        found["level"] = clarity(least[0], least[1], self.fit.classes)
-        even = found["claimed"] <= EVEN * found["contradicted"]
+        overall, surely = below(found["agreement"], rows), below(found["contradicted"], sure_rows)
+        found["level"] = clarity(overall, surely, self.fit.classes)
+        least, most = EVEN_LEAST * surely, EVEN * found["contradicted"]
+        even = ((least <= found["claimed"]) | (found["clear"] >= CLEARLY)) & (found["claimed"] <= most)
         supported = (found["clear"] >= CLEAR) & (found["level"] >= LEVEL) & even
         seen = (contradicted + POOLED_ROWS * found["contradicted"]) / (surest + POOLED_ROWS)
         borne_out = supported & (doubted / n <= EVEN_AT_SITE * seen)
+        if "astray" in server:
+            found["shown"], shown = self.shown(server, updates, predicted)
+            borne_out = borne_out | shown
         return server | found | {"borne out": borne_out, "quiet": doubted / n < LEAST_NOISE}
+
+    def shown(self, server: Tree, updates: Updates, predicted: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the noise that clean rows show at the least, and at which sites it bears out the changes there."""
+        n, y, C = updates.n.double().clamp(min=1), server["y"], self.fit.classes
+        claims = [torch.stack([answer[name].reshape(()) for answer in updates.parts]) for name in ("denied", "changes")]
+        denied, changes = (claim.clamp(min=0).minimum(n) for claim in claims)
+        labels = torch.stack([answer["labels"].reshape(C) for answer in updates.parts]).clamp(min=0)
+        labels = labels / labels.sum(1, keepdim=True).clamp(min=1)
+        contradicted = torch.stack([n - predicted, denied])
+        shares = n @ labels / n.sum()
+        pooled = beyond(contradicted.sum(1) / n.sum(), contradicted_if_right(server["astray"], y, shares))
+        sure = torch.stack([answer["sureness"].reshape(2) for answer in updates.parts]).sum(0) / n.sum()
+        alike = (sure >= server["sure of clean"] - ALIKE) & (server["clean is wider"] <= WIDER)
+        noise, probe = torch.where(alike, pooled, 0.0).max(0)
+        expected = labels @ rates(server["astray"], y, C)[probe]
+        own = (n * beyond(contradicted[probe] / n, expected) + POOLED_ROWS * noise) / (n + POOLED_ROWS)
+        enough = (noise > 0) & (changes.sum() / n.sum() <= SHOWN * noise)
+        return noise.clamp(min=0), enough & (changes / n <= SHOWN * own)
+
+
+def beyond(share: Tensor, expected: Tensor) -> Tensor:
+    """Return the share of wrong labels that raises the share contradicted above that of right labels."""
+    return (share - expected) / (1 - expected).clamp(min=1e-12)
+
+
+def rates(astray: Tensor, y: Tensor, classes: int) -> Tensor:
+    """Return how often probes contradict clean rows of every class, 1 for a class that has none; [probes, C]."""
+    rows = y.bincount(minlength=classes)
+    found = one_hot(y, classes).T @ astray.T.double()
+    return torch.where(rows[:, None] > 0, found / rows.clamp(min=1)[:, None], 1.0).T
+
+
+def contradicted_if_right(astray: Tensor, y: Tensor, shares: Tensor) -> Tensor:
+    """Return bounds on the share of labels that probes would contradict if all were right; [probes].
+
+    `astray`: which clean rows they contradict, [probes, n]; `shares`: of the classes among the labels. Of a class
+    without clean rows nothing is known, so that all its labels might be.
+    """
+    v = shares[y] / y.bincount(minlength=len(shares))[y]
+    known = v.sum().clamp(min=1e-12)
+    rows = known.square() / v.square().sum().clamp(min=1e-12)
+    bound = upper_bound((astray * v).sum(1) / known, rows)
+    return known * bound + (1 - known).clamp(min=0)
 
 
 def clarity(agreement: Tensor, noise: Tensor, classes: int) -> Tensor:
@@ -120,7 +220,7 @@ def below(share: Tensor, rows: Tensor) -> Tensor:
 def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
     """Return whether the features support a repair, in figures and in words; `insist`: whether it is made anyway."""
     names = ("agreement", "claimed", "contradicted", "clear", "level")
-    figures = {name: float(server[name]) for name in names}
+    figures = {name: float(server[name]) for name in (*names, "shown") if name in server}
     per_cent = {name: f"{100 * share:.{0 if share > 0.1 else 1}f} %" for name, share in figures.items()}
     fine = (server["borne out"] | server["quiet"]).tolist()  # where next to no noise is claimed, nothing is to be said
     alone = tuple(name for name, kept in zip(sites, fine, strict=True) if not kept)
@@ -128,9 +228,13 @@ def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
         f"the features predict {per_cent['agreement']} of the labels and contradict {per_cent['contradicted']} where "
         f"they are surest, and {per_cent['claimed']} are wrong by the estimate"
     )
-    if not alone:
-        return RepairVerdict((), figures, f"{seen}: they tell the classes apart")
+    if figures.get("shown"):
+        seen = f"{seen}; the clean rows show that at least {per_cent['shown']} are"
     overlap = figures["clear"] < CLEAR or figures["level"] < LEVEL
+    if not alone:
+        return RepairVerdict(
+            (), figures, f"{seen}: {'that bears it out' if overlap else 'they tell the classes apart'}"
+        )
     why = "the classes overlap in these features" if overlap else "they do not bear that out"
     where = "" if len(alone) == len(sites) else f" at {', '.join(alone[:NAMED])}"
     more = f" and {len(alone) - NAMED} more" if NAMED < len(alone) < len(sites) else ""
