@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ pytest.importorskip("flwr")
 
 import torch
 from pyarrow import parquet
+from rich.console import Console
 
 import imperfed as package
 from imperfed.core.batch import Tree
@@ -32,6 +34,7 @@ from imperfed.flower.site.joining import farewell
 from imperfed.flower.site.site_data import central_of, read_files
 from imperfed.label_audit.audit_settings import audit_config
 from imperfed.label_audit.audit_summary import AuditOverview
+from imperfed.label_audit.audit_table import print_overview
 from imperfed.repairs.posterior import cross_fit, noise_model, support
 from tests.support.inspector import assert_nothing_private, letters_from
 from tests.support.mislabelled import SITES, WRONG, birds, in_tables
@@ -295,7 +298,10 @@ def test_an_audit_that_has_ended_is_shown_again(apart: Sites, folder: Path, tmp_
     run.write("audit.json", (apart.server.folder.path / "audit.json").read_text())
     said = done("resume", run.path)
     assert "A repair would change" in said.out
-    assert all(len(line) <= 80 for line in said.out.splitlines() if str(tmp_path) not in line)
+    screen = Console(file=io.StringIO(), width=80)
+    print_overview(screen, serve_audit(run, print), Path("audits"))
+    assert isinstance(screen.file, io.StringIO)
+    assert max(map(len, screen.file.getvalue().splitlines())) <= 80
 
 
 def test_what_a_site_is_told_at_the_end() -> None:

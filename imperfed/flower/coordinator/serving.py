@@ -24,6 +24,7 @@ from imperfed.flower.site.site_data import central_of, refuse
 from imperfed.label_audit.audit_settings import AUDIT
 from imperfed.label_audit.audit_summary import AuditOverview
 from imperfed.label_audit.judging import refuse_unjudgeable
+from imperfed.repairs.features import refuse_unknown
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.results.folder import RunFolder
 from imperfed.results.folder import parse as parse_file
@@ -102,6 +103,7 @@ def begin(out: Path, config: Config, service: Service, request: AutoRequest | No
         searched_settings(request)
     if service.audit:
         assert isinstance(config.repair, PosteriorRepair)
+        refuse_unknown(config.repair.features)
         refuse_unjudgeable(config.repair, declaration.name, KINDS[declaration.labels.kind], 0)
     if (out / "serve.json").is_file():
         folder = RunFolder.open(out)
