@@ -19,6 +19,11 @@ def methods(incomplete: str) -> list[str]:
     return [f"{method}{plus}{entry['name']}" for entry in entries if not plus or entry["is"] == "objective"]
 
 
+def served(incomplete: str) -> list[str]:
+    """Offer what real sites can be asked for: methods, and an audit of their labels."""
+    return ["audit", *methods(incomplete)]
+
+
 def several_methods(incomplete: str) -> list[str]:
     """Offer methods, each after a comma."""
     before, comma, last = incomplete.rpartition(",")

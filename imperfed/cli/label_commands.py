@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from imperfed.cli import completion
-from imperfed.cli.options import JsonOnly, Set
+from imperfed.cli.options import Features, JsonOnly, Set
 from imperfed.cli.screen import console, stdout_for
 from imperfed.cli.typed_words import assigned, given
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from imperfed.label_audit.audit_summary import AuditSummary
+    from imperfed.label_audit.rewriting import RepairRecord
 
 Labelled = Annotated[
     str,
@@ -19,10 +25,6 @@ Labelled = Annotated[
         help="A folder of files, one file, a federation.toml, or a dataset's name.",
         autocompletion=completion.datasets,
     ),
-]
-Features = Annotated[
-    str | None,
-    typer.Option("--features", help="auto, raw, hog, efficientnet-lite0, or your own as module:function."),
 ]
 
 
@@ -60,22 +62,36 @@ def repair(
     settings: Set = [],  # noqa: B006
     undo: Annotated[bool, typer.Option("--undo", help="Write repaired files as they were before.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Repair even if the features say too little.")] = False,
+    audited: Annotated[
+        Path | None,
+        typer.Option("--audit", help="A site's folder of an audit with other sites; PATH is then the site's own file."),
+    ] = None,
 ) -> None:
     """Write your files again with corrected labels, in a new folder; a further column keeps the labels as given."""
     from imperfed.core.errors import UsageError
     from imperfed.label_audit.audit_settings import audit_config
     from imperfed.label_audit.rewriting import repair_files
     from imperfed.label_audit.rewriting import undo as undo_repair
+    from imperfed.label_audit.site_repair import repair_own_file
 
     screen = console()
     if undo:
-        if features or settings or force:
+        if features or settings or force or audited:
             raise UsageError("--undo takes no settings: it needs nothing but the folder of repaired files")
         record = undo_repair(Path(path), out)
         screen.print(f"{sum(record.changed.values())} labels as they were given; written\n  {out}")
         return
+    if audited is not None:
+        if features or settings or force:
+            raise UsageError("--audit takes no settings: the labels were judged with those of the audit")
+        say_repaired(screen, *repair_own_file(Path(path), audited, out), out)
+        return
     config = audit_config(path, assigned(settings) | given(**{"repair.features": features}))
-    summary, record = repair_files(config, out, force)
+    say_repaired(screen, *repair_files(config, out, force), out)
+
+
+def say_repaired(screen: Console, summary: AuditSummary, record: RepairRecord, out: Path) -> None:
+    """Print how many labels were changed, where caution is needed, and how to go back."""
     for site, number in record.changed.items():
         screen.print(f"{site}: {number} labels changed")
     changed = sum(record.changed.values())

@@ -32,6 +32,10 @@ Set = Annotated[
     list[str],
     typer.Option("--set", "-s", help="Any setting as key=value; may be repeated.", autocompletion=completion.settings),
 ]
+Features = Annotated[
+    str | None,
+    typer.Option("--features", help="audit: auto, raw, hog, efficientnet-lite0, or your own as module:function."),
+]
 Track = Annotated[
     str | None,
     typer.Option("--track", help="Also write the metrics for tensorboard or mlflow, in the run's folder."),

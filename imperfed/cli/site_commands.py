@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imperfed.cli import completion
-from imperfed.cli.options import Budget, Model, Rounds, Seed, Set
+from imperfed.cli.options import Budget, Features, Model, Rounds, Seed, Set
 from imperfed.cli.screen import console
 from imperfed.cli.typed_words import assigned, given
 
 if TYPE_CHECKING:
+    from imperfed.experiments.auto.request import AutoRequest
+    from imperfed.experiments.config import Config
     from imperfed.results.folder import RunFolder
 
 Keys = Annotated[Path | None, typer.Option("--keys", help="The folder that `imperfed keys` made for you.")]
@@ -39,13 +41,18 @@ def keys(
 def serve(
     federation: Annotated[Path, typer.Argument(help="A federation.toml: labels and columns, the same for all sites.")],
     method: Annotated[
-        str, typer.Argument(help="A method's name; default: search for one.", autocompletion=completion.methods)
+        str,
+        typer.Argument(
+            help="A method's name; audit: judge labels only; default: search for a method.",
+            autocompletion=completion.served,
+        ),
     ] = "auto",
     rounds: Rounds = None,
     model: Model = None,
     seed: Seed = None,
     settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
     budget: Budget = None,
+    features: Features = None,
     sites: Annotated[str, typer.Option("--sites", help="Sites that take part; default: all declared by name.")] = "",
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="The port to listen on.")] = 8443,
@@ -53,38 +60,67 @@ def serve(
     insecure: Insecure = False,
     patience: Annotated[float, typer.Option("--patience", help="Seconds for a site to answer in a round.")] = 3600,
     out: Annotated[
-        Path, typer.Option("--out", help="Where the run's folder is created, or the folder of a run to continue.")
-    ] = Path("runs"),
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Where the run's folder is created, or the folder of a run to continue; default: runs or audits.",
+        ),
+    ] = None,
 ) -> None:
     """Coordinate a run with real sites: wait for them, train, and write the run's folder.
 
-    Without a method's name, search with the sites for the best model that can be had (`auto`).
+    Without a method's name, search with the sites for the best model that can be had (`auto`). With `audit`, let the
+    sites judge their labels; nothing is trained, and each site gets the findings about its own labels.
     """
     from imperfed.data.files.declaration import read_declaration
-    from imperfed.experiments.auto.request import AutoRequest
-    from imperfed.experiments.auto.run import settings_of
     from imperfed.flower.coordinator.serving import Service, begin, named
     from imperfed.flower.processes.keys import CoordinatorKeys
+    from imperfed.label_audit.audit_folder import AUDITS
+    from imperfed.label_audit.audit_settings import AUDIT
 
     declaration = read_declaration(federation)
     # No row leaves a site; images are standardised as declared.
     words = {"split.public": "0", "split.standardise": str(bool(declaration.inputs.standardise))}
     words |= assigned(settings) | given(rounds=rounds, model=model, seed=seed, budget=budget)
-    words |= {"method": method, "data": str(federation)}
-    request = AutoRequest.of(None, words)
-    config = settings_of(None, words) if request is None else request.base
+    config, request = _asked_for(method, str(federation), words, features)
     names = named(declaration, _names(sites), CoordinatorKeys.read(keys) if keys else None)
     key_folder = str(keys.resolve()) if keys else ""
-    service = Service(str(federation.resolve()), names, host, port, key_folder, insecure, patience)
-    serve_on(begin(out, config, service, request))
+    audit = method == AUDIT
+    service = Service(str(federation.resolve()), names, host, port, key_folder, insecure, patience, audit)
+    serve_on(begin(out or (AUDITS if audit else Path("runs")), config, service, request))
+
+
+def _asked_for(
+    method: str, data: str, words: dict[str, str], features: str | None
+) -> tuple[Config, AutoRequest | None]:
+    """Return the settings of a run or an audit, and what `auto` is asked for if it is to choose a method."""
+    from imperfed.core.errors import UsageError
+    from imperfed.experiments.auto.request import AutoRequest
+    from imperfed.experiments.auto.run import settings_of
+    from imperfed.label_audit.audit_settings import AUDIT, audit_config
+
+    if method == AUDIT:
+        if "budget" in words:
+            raise UsageError("budget bounds the search of auto; an audit searches for nothing, leave it out")
+        return audit_config(data, words | given(**{"repair.features": features})), None
+    if features is not None:
+        raise UsageError("--features belongs to an audit; in a run with a repair, write --set repair.features=NAME")
+    words |= {"method": method, "data": data}
+    request = AutoRequest.of(None, words)
+    return (settings_of(None, words), None) if request is None else (request.base, request)
 
 
 def serve_on(folder: RunFolder) -> None:
-    """Continue a run with real sites from its last round."""
+    """Continue a run with real sites from its last round; an audit begins again."""
     from imperfed.cli.tables import run_table
+    from imperfed.flower.coordinator.serving import Service, serve_audit
     from imperfed.flower.coordinator.serving import serve as serve_run
+    from imperfed.label_audit.audit_table import print_overview
 
     screen = console()
+    if Service.of(folder).audit:
+        print_overview(screen, serve_audit(folder, screen.print), folder.path)
+        return
     run_table(screen, folder.summary() or serve_run(folder, screen.print), folder.path)
 
 

@@ -160,6 +160,8 @@ class RepairVerdict:
     """What it rests on, by name."""
     words: str
     """The same as a part of a sentence."""
+    joint: Tensor | None = None
+    """[true class, given class]: the estimated shares of all sites' rows, [C, C]; None where there is no estimate."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,10 @@ class Repair(ABC):
     def verdict(self, server: Tree, sites: Sequence[str]) -> RepairVerdict | None:
         """Return whether the data support the repair, from the server's memory at the end; None: it does not check."""
         return None
+
+    def send_verdict(self, server: Tree, site: int) -> Tree:
+        """Return what a site needs to put the verdict into words by itself: of itself and of all sites together."""
+        return {}
 
     def groups_of(self, server: Tree) -> tuple[int, ...]:
         """Return the group of every site, from the server's memory at the end; empty where none were formed."""

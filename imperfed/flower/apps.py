@@ -20,10 +20,11 @@ from imperfed.data.site_files import SiteFiles
 from imperfed.experiments.auto.run import read_request
 from imperfed.experiments.config import Config
 from imperfed.experiments.progress import Show
+from imperfed.flower.coordinator.audit_run import AuditRun
 from imperfed.flower.coordinator.auto_run import AutoRun
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.coordinator.serving import Service, home_of, searched_settings
-from imperfed.flower.messages.run_info import TRIAL
+from imperfed.flower.messages.run_info import REPAIR_SUBJECT, TRIAL
 from imperfed.flower.messages.transport import Timeouts
 from imperfed.flower.processes.child import alone
 from imperfed.flower.processes.supernode import SITE
@@ -62,7 +63,7 @@ class Aloud(Coordinator):
 
     def say(self, line: str) -> None:
         super().say(line)
-        if not line.startswith(TRIAL):  # a search has hundreds of these, and says itself how far it is
+        if not line.startswith((TRIAL, REPAIR_SUBJECT)):  # hundreds of these, whose progress is told otherwise
             print(line, flush=True)
 
 
@@ -94,7 +95,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str, int]) -> None:
-    """Train with the sites and write the results."""
+    """Train with the sites, or judge their labels, and write the results."""
     declaration = service.declaration(folder)
     show = Show(Console(soft_wrap=True, markup=False, emoji=False, highlight=False, force_terminal=False))
     timeouts = Timeouts(gather=float("inf"), answer=service.answer_timeout)
@@ -103,5 +104,8 @@ def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str,
     config = folder.config() if request is None else searched_settings(request)
     coordinator = Aloud(grid, config, central, service.sites, folder, declared, timeouts)
     coordinator.transport.admitted = admitted or None
+    if service.audit:
+        AuditRun(coordinator).run()
+        return
     run: Coordinator | AutoRun = coordinator if request is None else AutoRun(coordinator, request)
     run.run(show.watch())

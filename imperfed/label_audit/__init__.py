@@ -10,7 +10,10 @@ cautions.py         where they cannot be trusted, in words
 thumbnails.py       small pictures of the rows in question
 audit_folder.py     the folder of an audit: label files, JSON, page
 audit_page.py       the page
+overview.py         what a coordinator may know of an audit over real sites
+overview_page.py    its page
 audit_table.py      the findings on a console
 rewriting.py        the user's own files with corrected labels, and the way back
+site_repair.py      a real site's own file with corrected labels, after an audit with others
 formats/            how each format is written again: text, Parquet, archives of arrays, folders of images
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, LabelNoise
+from imperfed.label_audit.audit_summary import AuditedSite, AuditOverview, AuditSummary, LabelNoise
 from imperfed.label_audit.sentences import per_cent, site_findings
 from imperfed.report import plots, rendered
 from imperfed.report.content import Tile
@@ -43,7 +43,7 @@ def page(summary: AuditSummary, thumbnails: Thumbnails) -> str:
     )
 
 
-def about(summary: AuditSummary) -> list[str]:
+def about(summary: AuditSummary | AuditOverview) -> list[str]:
     """Describe the audit in a few words each."""
     clean = f"{many(summary.clean_rows, 'trusted row')} at the server" if summary.clean_rows else "no trusted rows"
     return [
@@ -57,17 +57,23 @@ def about(summary: AuditSummary) -> list[str]:
 
 def tiles(summary: AuditSummary) -> list[Tile]:
     """Return the headline figures."""
-    noisiest = max(summary.sites, key=lambda site: site.noise)
     shown = [
         Tile("wrong labels, estimated", per_cent(summary.noise), f"of {many(summary.rows, 'label')}"),
         Tile("suspects", count(summary.suspects), "another label is more probable"),
         Tile("a repair would change", count(summary.changes), f"then {per_cent(summary.noise_after)} wrong, estimated"),
-        Tile("noisiest site", per_cent(noisiest.noise), f"{noisiest.site}, n = {count(noisiest.rows)}"),
     ]
+    if len(summary.sites) > 1:
+        shown.append(noisiest_tile(summary))
     if summary.truth is not None and (score := summary.truth.suspects.average_precision) is not None:
         wrong = per_cent(summary.truth.suspects.wrong)
         shown.append(Tile("average precision", f"{score:.3f}", f"of the ranking; {wrong} wrong in truth"))
     return shown
+
+
+def noisiest_tile(summary: AuditSummary | AuditOverview) -> Tile:
+    """Return which site has the largest share of wrong labels."""
+    share, site, rows = max((site.noise, site.site, site.rows) for site in summary.sites)
+    return Tile("noisiest site", per_cent(share), f"{site}, n = {count(rows)}")
 
 
 def noisy_labels(site: AuditedSite) -> list[LabelNoise]:

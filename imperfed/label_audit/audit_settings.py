@@ -11,6 +11,8 @@ from imperfed.core.labels import Exact
 from imperfed.experiments.config import GENERATORS, Config, resolve
 from imperfed.repairs.posterior import PosteriorRepair
 
+AUDIT = "audit"
+"""What stands in place of a method's name where sites are asked to judge their labels."""
 SECTIONS = ("split", "labels", "repair", *GENERATORS)
 """The sections of settings that concern an audit."""
 OF_RUN = ("run.data", "run.data_seed")

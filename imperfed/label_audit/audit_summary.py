@@ -100,7 +100,67 @@ class AuditSummary(Part, frozen=True):
     """Why some of it may be wrong, as sentences."""
     sites: tuple[AuditedSite, ...]
     truth: KnownTruth | None
+    others: int = 0
+    """How many other sites were judged together with these: at a real site, all but itself."""
 
     def to_json(self) -> str:
         """Return the text of `audit.json`."""
-        return json.dumps(msgspec.to_builtins(self), indent=2, allow_nan=False, ensure_ascii=False)
+        return as_text(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> AuditSummary:
+        """Return what `to_json` wrote."""
+        return msgspec.json.decode(text, type=cls)
+
+
+class OverviewSite(Part, frozen=True):
+    """What one site says of itself."""
+
+    site: str
+    rows: int
+    noise: float
+    """The estimated share of wrong labels."""
+    changes: int
+    """Labels that a repair would change."""
+
+
+class AuditOverview(Part, frozen=True):
+    """All that a coordinator writes to `audit.json`; fields that `AuditSummary` has too mean the same."""
+
+    data: str
+    method: str
+    features: str
+    clean_rows: int
+    classes: tuple[str, ...]
+    rows: int
+    noise: float
+    changes: int
+    agreement: float
+    contradicted: float
+    clear: float
+    level: float
+    left_alone: tuple[str, ...]
+    trusted: bool
+    support: str
+    joint: tuple[tuple[float, ...], ...]
+    """[true class, given class]: the estimated shares of all sites' rows."""
+    mixed_up: tuple[MixUp, ...]
+    """The classes that all sites together most often take for others."""
+    findings: tuple[str, ...]
+    advice: str
+    cautions: tuple[str, ...]
+    sites: tuple[OverviewSite, ...]
+
+    def to_json(self) -> str:
+        """Return the text of `audit.json`."""
+        return as_text(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> AuditOverview:
+        """Return what `to_json` wrote."""
+        return msgspec.json.decode(text, type=cls)
+
+
+def as_text(summary: Part) -> str:
+    """Return a summary as JSON."""
+    return json.dumps(msgspec.to_builtins(summary), indent=2, allow_nan=False, ensure_ascii=False)

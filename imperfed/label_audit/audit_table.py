@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
-from imperfed.label_audit.audit_summary import AuditSummary
+from imperfed.label_audit.audit_summary import AuditOverview, AuditSummary
 from imperfed.label_audit.sentences import per_cent
 from imperfed.report.words import count, many
 
@@ -23,14 +24,40 @@ def print_audit(console: Console, summary: AuditSummary, folder: Path) -> None:
     print_table(console, site_columns(summary), "share and number of wrong labels at each site")
     if len(summary.sites) > MOST_SITES:
         console.print(f"the {MOST_SITES} noisiest of {len(summary.sites)} sites")
+    print_sentences(console, summary)
+    print_written(console, folder, ("audit.html", "audit.json", "labels"))
+
+
+def print_overview(console: Console, found: AuditOverview, folder: Path) -> None:
+    """Print what a coordinator may know of an audit over real sites."""
+    console.print(f"{found.data}: {many(len(found.sites), 'site')}, {many(found.rows, 'label')}", style="bold")
+    sites = sorted(found.sites, key=lambda site: -site.noise)[:MOST_SITES]
+    columns = [
+        TableColumn("site", [site.site for site in sites], words=True),
+        TableColumn("rows", [count(site.rows) for site in sites]),
+        TableColumn("wrong, estimated", [per_cent(site.noise) for site in sites]),
+        TableColumn("would change", [count(site.changes) for site in sites]),
+    ]
+    print_table(console, columns, "share and number of wrong labels at each site")
+    print_sentences(console, found)
+    console.print("each site has its own page and its labels in its state folder")
+    print_written(console, folder, ("audit.html", "audit.json"))
+
+
+def print_sentences(console: Console, summary: AuditSummary | AuditOverview) -> None:
+    """Print findings, advice and cautions."""
     for sentence in (*summary.findings[:MOST_SENTENCES], summary.advice):
         print_wrapped(console, sentence)
     if summary.cautions:
         console.print("be careful:", style="bold")
     for sentence in summary.cautions:
         print_wrapped(console, sentence, "  ")
+
+
+def print_written(console: Console, folder: Path, names: Sequence[str]) -> None:
+    """Print where everything was written."""
     console.print("written:")
-    for name in ("audit.html", "audit.json", "labels"):
+    for name in names:
         console.print(f"  {folder / name}")
 
 

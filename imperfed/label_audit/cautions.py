@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from imperfed.label_audit.audit_summary import AuditSummary
+from imperfed.label_audit.audit_summary import AuditOverview, AuditSummary
 from imperfed.report.words import many
 
 FEW = 10
@@ -21,7 +21,7 @@ NOTICED = 0.05
 """The estimated noise from which it may be underestimated in a way that matters."""
 
 
-def cautions(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
+def cautions(summary: AuditSummary | AuditOverview, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
     """Yield why findings may be wrong; `pooled`: estimated rows by true and given class."""
     if summary.left_alone:
         doubtful = "The estimates cannot be trusted; look at the worst suspects before you believe them."
@@ -32,7 +32,7 @@ def cautions(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> I
         yield f"{listed(few)}: fewer than {FEW} rows, so that what is said of them comes mostly from other sites."
 
 
-def without_clean_rows(summary: AuditSummary, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
+def without_clean_rows(summary: AuditSummary | AuditOverview, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
     """Yield what only rows with true labels could tell."""
     right, larger = pooled.diagonal(), pooled.sum(0).maximum(pooled.sum(1))
     doubtful = ((right < RENAMED * larger) & (larger >= 1)).nonzero().flatten().tolist()
@@ -47,7 +47,7 @@ def without_clean_rows(summary: AuditSummary, classes: Sequence[str], pooled: Te
             "40 %)."
         )
     quiet = [site.site for site in summary.sites if site.noise < LEFT_ALONE]
-    if quiet and summary.suspects:
+    if quiet and summary.noise * summary.rows >= 1:
         yield (
             f"{listed(quiet)}: less than {100 * LEFT_ALONE:g} % noise estimated; without trusted rows a repair leaves "
             "such sites alone."

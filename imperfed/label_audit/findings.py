@@ -29,8 +29,8 @@ def summarise(judged: Judgement, method: str, features: str) -> AuditSummary:
     """Return all findings."""
     federation, result = judged.federation, judged.result
     Q, given, decided = judged.posterior, result.given, result.decided
-    pooled = pooled_noise(judged)
-    sites = tuple(_site(judged, k, pooled) for k in range(len(federation.sites)))
+    pooled = len(given) * judged.joint
+    sites = tuple(_site(judged, k) for k in range(len(federation.sites)))
     noise, after = (float((1 - Q.gather(1, labels[:, None])).mean()) for labels in (given, decided))
     summary = AuditSummary(
         data=federation.name,
@@ -55,6 +55,7 @@ def summarise(judged: Judgement, method: str, features: str) -> AuditSummary:
         cautions=(),
         sites=sites,
         truth=_truth(judged, 0, len(given)),
+        others=judged.others,
     )
     from msgspec.structs import replace
 
@@ -62,14 +63,7 @@ def summarise(judged: Judgement, method: str, features: str) -> AuditSummary:
     return replace(words, cautions=tuple(cautions(summary, judged.federation.classes, pooled)))
 
 
-def pooled_noise(judged: Judgement) -> Tensor:
-    """Return the estimated rows of all sites by true and given class, [C, C]."""
-    joints = [decision.joint for decision in judged.result.decisions]
-    sizes = judged.federation.sizes()
-    return torch.stack([n * joint for n, joint in zip(sizes, joints, strict=True) if joint is not None]).sum(0)
-
-
-def _site(judged: Judgement, k: int, pooled: Tensor) -> AuditedSite:
+def _site(judged: Judgement, k: int) -> AuditedSite:
     federation, decision = judged.federation, judged.result.decisions[k]
     a, b = judged.ranges()[k]
     Q, joint, given = decision.posterior, decision.joint, judged.result.given[a:b]
@@ -81,7 +75,7 @@ def _site(judged: Judgement, k: int, pooled: Tensor) -> AuditedSite:
         noise=float(decision.noise),
         suspects=int((Q.argmax(1) != given).sum()),
         changes=int((decision.decided != given).sum()),
-        unlike=unlike(joint, pooled),
+        unlike=unlike(joint, judged.joint),
         labels=label_noise(Q, given, federation.classes),
         mixed_up=mix_ups(decision, federation.classes) or (),
         worst=worst(label_columns(judged, k)),

@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from imperfed.core.components import RepairResult, RepairVerdict
+from imperfed.core.components import LabelDecision, RepairResult, RepairVerdict
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
@@ -30,6 +30,8 @@ class Judgement:
     evaluator: Evaluator
     clean_rows: int
     """The number of rows with true labels that were used."""
+    others: int = 0
+    """How many other sites, whose labels are not here, were judged together with these."""
 
     @property
     def verdict(self) -> RepairVerdict:
@@ -42,6 +44,12 @@ class Judgement:
         """The probability of every class for every row, [n, C]."""
         return torch.cat([decision.posterior for decision in self.result.decisions if decision.posterior is not None])
 
+    @property
+    def joint(self) -> Tensor:
+        """The estimated shares of all sites' rows by true and given class, [C, C]."""
+        assert self.verdict.joint is not None
+        return self.verdict.joint
+
     def ranges(self) -> Sequence[tuple[int, int]]:
         """Return the first row of every site, and the first after its last."""
         return list(pairwise(self.federation.starts))
@@ -49,30 +57,47 @@ class Judgement:
 
 def judge(repair: PosteriorRepair, data: FederatedData) -> Judgement:
     """Let all sites judge their labels; nothing is trained but the repair's own probe."""
-    federation, features = data.federation, repair.features
-    if type(federation.labels) is not repair.labels:
+    federation = data.federation
+    refuse_unjudgeable(repair, federation.name, type(federation.labels), width(federation.x))
+    _, result = repair_labels(repair, federation)
+    return Judgement(federation, result, Evaluator.of(data.oracle, federation), clean_rows(repair, federation))
+
+
+def judge_own(
+    repair: PosteriorRepair,
+    data: FederatedData,
+    decision: LabelDecision,
+    verdict: RepairVerdict,
+    clean_rows: int,
+    others: int,
+) -> Judgement:
+    """Return what a real site thinks of its own labels, after it has decided about them together with others."""
+    federation = data.federation
+    reasons = repair.reasons(federation.classes, decision)
+    result = RepairResult(federation.labels.values, (decision,), reasons, {}, 0, 0, verdict=verdict)
+    return Judgement(federation, result, Evaluator.of(data.oracle, federation), clean_rows, others)
+
+
+def clean_rows(repair: PosteriorRepair, federation: Federation) -> int:
+    """Return how many rows with true labels are used."""
+    trusted = federation.trusted
+    return len(trusted.x) if trusted is not None and repair.uses(True) else 0
+
+
+def refuse_unjudgeable(repair: PosteriorRepair, name: str, kind: type[Labels], sparse: int) -> None:
+    """Refuse labels and inputs that cannot be judged; `sparse`: the number of features of sparse inputs, else 0."""
+    if kind is not repair.labels:
+        raise UsageError(f"{name}: an audit judges {repair.labels.title}, and these are {kind.title}. {why(kind)}")
+    if sparse and ":" not in repair.features:
         raise UsageError(
-            f"{federation.name}: an audit judges {repair.labels.title}, and these are {federation.labels.title}. "
-            f"{why(federation.labels)}"
-        )
-    if width(federation.x) and ":" not in features:
-        raise UsageError(
-            f"{federation.name}: sparse inputs are no features by which rows can be compared; hand over a function "
+            f"{name}: sparse inputs are no features by which rows can be compared; hand over a function "
             "of your own that makes some: --features module:function"
         )
-    _, result = repair_labels(repair, federation)
-    trusted = federation.trusted if repair.uses(federation.trusted is not None) else None
-    return Judgement(
-        federation,
-        result,
-        Evaluator.of(data.oracle, federation),
-        0 if trusted is None else len(trusted.x),
-    )
 
 
-def why(labels: Labels) -> str:
+def why(kind: type[Labels]) -> str:
     """Return why labels of a kind cannot be judged."""
-    if labels.several:
+    if kind.several:
         return (
             "Class by class it could be tried, but the rows of which features are surest are then nearly all without "
             "the class, and tell nothing about wrong marks where it is present"

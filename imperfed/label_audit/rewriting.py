@@ -67,13 +67,20 @@ def repair_files(config: Config, out: Path, force: bool = False) -> tuple[AuditS
             "the same"
         )
     changes = changes_by_file(files.reading, judged.result.decided.tolist(), judged.result.given.tolist())
+    return summary, write_repaired_files(files, summary, changes, out)
+
+
+def write_repaired_files(
+    files: DeclaredFiles, summary: AuditSummary, changes: Mapping[Path, Mapping[int, str]], out: Path
+) -> RepairRecord:
+    """Write files with other labels into a new folder, with a record of what was done."""
     column = free_column(changes)
     changed = {site.site: site.changes for site in summary.sites}
     record = RepairRecord(column, changed, summary.rows, summary.method, summary.features, summary.clean_rows)
     with new_folder(out) as folder:
         write_files(files, folder, changes, column)
         (folder / RECORD).write_text(json.dumps(asdict(record), indent=2, ensure_ascii=False), encoding="utf-8")
-    return summary, record
+    return record
 
 
 def refuse_unwritable(reading: Reading) -> None:

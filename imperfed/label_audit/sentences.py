@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth
 from imperfed.report.words import count, many
+from imperfed.results.summary import MixUp
 
 PAIRS = 3
 """How many mix-ups of classes are named for a site."""
@@ -35,12 +36,16 @@ def findings(summary: AuditSummary) -> Iterator[str]:
 
 def site_findings(site: AuditedSite) -> Iterator[str]:
     """Yield what a site mixes up, one sentence if it does."""
-    named = [one for one in site.mixed_up if one.share >= LEAST][:PAIRS]
-    if named and site.suspects:
-        pairs = "; ".join(
-            f"{one.true} taken for {one.given} in {per_cent(one.share)} of its {rows_of(one.true)}" for one in named
-        )
+    if (pairs := taken_for(site.mixed_up, "its")) and site.suspects:
         yield f"{site.site}: {per_cent(site.noise)} wrong; {pairs}."
+
+
+def taken_for(mixed_up: Sequence[MixUp], whose: str) -> str:
+    """Return which classes are taken for which others; empty where none is, by and large."""
+    return "; ".join(
+        f"{one.true} taken for {one.given} in {per_cent(one.share)} of {whose} {rows_of(one.true)}"
+        for one in [one for one in mixed_up if one.share >= LEAST][:PAIRS]
+    )
 
 
 def rows_of(label: str) -> str:
@@ -50,6 +55,10 @@ def rows_of(label: str) -> str:
 
 def agreement(summary: AuditSummary) -> str:
     """Say how far the sites' mistakes are alike."""
+    if summary.others:
+        (own,) = summary.sites
+        everyone = f"all {summary.others + 1} sites together"
+        return f"{own.site} gives {per_cent(own.unlike)} of its labels otherwise than {everyone}."
     if len(summary.sites) == 1:
         return "There is one site only, so that no sites can be compared."
     apart = sorted((site for site in summary.sites if site.unlike >= UNLIKE), key=lambda site: -site.unlike)
@@ -82,14 +91,25 @@ def rightness(truth: KnownTruth) -> str:
 def advice(summary: AuditSummary) -> str:
     """Say whether a repair would help."""
     if not summary.trusted:
-        return (
-            f"Do not repair: {summary.support}. Choose other features than {summary.features} (--features) that tell "
-            "the classes apart better."
-        )
+        return do_not_repair(summary.support, summary.features)
     if not summary.changes:
         return "A repair would change nothing."
-    at = sum(site.changes > 0 for site in summary.sites)
     return (
-        f"A repair would change {many(summary.changes, 'label')} at {count(at)} of {many(len(summary.sites), 'site')}; "
-        f"by its own estimate, {per_cent(summary.noise_after)} instead of {per_cent(summary.noise)} are then wrong."
+        f"{would_change([site.changes for site in summary.sites])}; by its own estimate, "
+        f"{per_cent(summary.noise_after)} instead of {per_cent(summary.noise)} are then wrong."
     )
+
+
+def do_not_repair(support: str, features: str) -> str:
+    """Advise against a repair that the features do not support."""
+    return (
+        f"Do not repair: {support}. Choose other features than {features} (--features) that tell the classes apart "
+        "better."
+    )
+
+
+def would_change(changes: Sequence[int]) -> str:
+    """Say how many labels a repair would change, and at how many sites; `changes`: of every site."""
+    at = sum(number > 0 for number in changes)
+    where = f" at {count(at)} of {count(len(changes))} sites" if len(changes) > 1 else ""
+    return f"A repair would change {many(sum(changes), 'label')}{where}"

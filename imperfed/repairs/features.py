@@ -54,10 +54,15 @@ def phi(name: str, site: SiteView) -> Tensor:
     return site.memory[name]
 
 
-def resolved(name: str, x: Tensor) -> str:
-    """Return the name with `auto` resolved for these inputs; refuse features that these inputs cannot have."""
+def refuse_unknown(name: str) -> None:
+    """Refuse a name that no features have, whatever the inputs are."""
     if name not in NAMES and ":" not in name:
         raise unknown("features", name, (*NAMES, "module:function"))
+
+
+def resolved(name: str, x: Tensor) -> str:
+    """Return the name with `auto` resolved for these inputs; refuse features that these inputs cannot have."""
+    refuse_unknown(name)
     if name == "auto":
         return "hog" if x.ndim == 4 and min(x.shape[2:]) >= 2 * CELLS else "raw"
     if name in ("hog", NETWORK) and x.ndim != 4:

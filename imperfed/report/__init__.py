@@ -20,11 +20,11 @@ def write_report(folder: RunFolder) -> Path:
 
 
 def rendered(package: str, template: str, shown: Mapping[str, Any]) -> str:
-    """Return a page from its template in a package; all pages have one style."""
-    from jinja2 import Environment, StrictUndefined
+    """Return a page from its template in a package, which may extend another one there; all pages have one style."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
     style = resources.files("imperfed.report").joinpath("style.css").read_text(encoding="utf-8")
-    page = resources.files(package).joinpath(template).read_text(encoding="utf-8")
-    jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return jinja.from_string(page).render(style=Markup(style.rstrip("\n")), **shown)
+    loader = FunctionLoader(lambda name: resources.files(package).joinpath(name).read_text(encoding="utf-8"))
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return jinja.get_template(template).render(style=Markup(style.rstrip("\n")), **shown)

@@ -83,12 +83,14 @@ def posterior_columns(given: Tensor, decided: Tensor, Q: Tensor, classes: Sequen
 
 def mix_ups(decision: LabelDecision, classes: Sequence[str]) -> tuple[MixUp, ...] | None:
     """Return the classes that a site most often takes for others, the most frequent first; None: not estimated."""
-    if decision.joint is None:
-        return None
-    shares = decision.joint - decision.joint.diagonal().diag()
+    return None if decision.joint is None else mixed_up_in(decision.joint, len(decision.decided), classes)
+
+
+def mixed_up_in(joint: Tensor, rows: int, classes: Sequence[str]) -> tuple[MixUp, ...]:
+    """Return the classes most often taken for others; `joint`: shares of these rows by true and given class."""
+    shares = joint - joint.diagonal().diag()
     share, place = shares.flatten().sort(descending=True, stable=True)
-    of_class = decision.joint.sum(1)
+    of_class = joint.sum(1)
     pairs = [(s, *divmod(i, len(classes))) for s, i in zip(share.tolist(), place.tolist(), strict=True)]
-    rows = len(decision.decided)
     named = [(s, y, g) for s, y, g in pairs[:MOST_MIX_UPS] if s * rows >= FEWEST_ROWS]
     return tuple(MixUp(classes[y], classes[g], s / float(of_class[y]), s * rows) for s, y, g in named)

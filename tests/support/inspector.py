@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from imperfed.core.batch import Tree
@@ -43,14 +45,17 @@ def private(apart: Apart, k: int, kept: Tree) -> dict[str, Tensor]:
     return secrets
 
 
-def assert_nothing_private(apart: Apart) -> None:
-    """No row, no labels, no row memory, no personal weight and no unexpected word has left any site."""
+def assert_nothing_private(apart: Apart, remembered: Callable[[int], Tree] | None = None) -> None:
+    """No row, no labels, no row memory, no personal weight and no unexpected word has left any site.
+
+    `remembered`: what a site keeps to itself, if that is not the state of a run.
+    """
     for k, holding in enumerate(apart.holdings):
         payloads = letters_from(apart, 100 + k)
         assert payloads
         for payload in payloads:
             assert payload.words.keys() <= SAID
             assert not set(holding.ids) & {str(word) for word in payload.words.values() if isinstance(word, str)}
-        secrets = private(apart, k, apart.site(k))
+        secrets = private(apart, k, (remembered or apart.site)(k))
         for name, pieces in secrets.items():
             assert not any(found(pieces, t) for t in tensors(payloads)), (holding.name, name)

@@ -8,31 +8,33 @@ from dataclasses import replace
 from imperfed.core.batch import Tree
 from imperfed.core.components import Repair
 from imperfed.core.errors import QuorumError
+from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
-from imperfed.engine.conversation import conduct, exchanges_of, notes
+from imperfed.engine.conversation import Transcript, conduct, exchanges_of, notes
 from imperfed.engine.failures import Failure
 from imperfed.engine.validate import check_finite
 from imperfed.evaluation.evaluator import figure
 from imperfed.flower.messages.payload import REPAIR, Payload, Word
-from imperfed.flower.messages.run_info import RunInfo
+from imperfed.flower.messages.run_info import REPAIR_SUBJECT, RunInfo
 from imperfed.flower.messages.transport import Transport
 
+EVERY = 25
+"""After so many exchanges, of several hundred, the log says how far a repair is."""
 
-def repair_at_sites(
-    repair: Repair, data: FederatedData, transport: Transport, run_infos: Sequence[RunInfo], wanted: type[Labels]
-) -> FederatedData:
-    """Conduct a repair with all sites; return the data with the groups found and, in its facts, what was changed.
 
-    `wanted`: the kind of labels that training asks for.
-    """
-    federation = data.federation
+def conduct_at_sites(
+    repair: Repair, federation: Federation, transport: Transport, run_infos: Sequence[RunInfo]
+) -> Transcript:
+    """Conduct a repair with all sites; what they decide about their labels stays there."""
     exchanges, trusted = exchanges_of(repair, federation), int(federation.trusted is not None)
 
     def ask(number: int, downs: Sequence[Tree]) -> tuple[Tree, ...]:
+        if number % EVERY == 0:
+            transport.tell(f"labels judged: exchange {number + 1} of {len(exchanges)}")
         words: dict[str, Word] = {"round": REPAIR, "exchange": number, "trusted": trusted}
         payloads = {k: run_infos[k].payload(words, {"down": down}) for k, down in enumerate(downs)}
-        replies = transport.send("query.answer", payloads, f"repair, {exchanges[number].name}")
+        replies = transport.send("query.answer", payloads, f"{REPAIR_SUBJECT}{exchanges[number].name}")
         answers = {k: _answer(reply) for k, reply in sorted(replies.items())}
         failed = [f"{transport.names[k]}: {a.reason}" for k, a in answers.items() if isinstance(a, Failure)]
         if failed:
@@ -46,7 +48,18 @@ def repair_at_sites(
         up = reply.trees.get("up", {})
         return check_finite(up) or up
 
-    transcript = conduct(repair, federation, ask)
+    return conduct(repair, federation, ask)
+
+
+def repair_at_sites(
+    repair: Repair, data: FederatedData, transport: Transport, run_infos: Sequence[RunInfo], wanted: type[Labels]
+) -> FederatedData:
+    """Conduct a repair with all sites; return the data with the groups found and, in its facts, what was changed.
+
+    `wanted`: the kind of labels that training asks for.
+    """
+    federation = data.federation
+    transcript = conduct_at_sites(repair, federation, transport, run_infos)
     groups = repair.groups_of(transcript.server)
     verdict = repair.verdict(transcript.server, federation.sites)
     facts = {

@@ -8,18 +8,26 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from imperfed.core.errors import ImperfedError, UsageError
+from imperfed.core.labels import KINDS
 from imperfed.data.files.declaration import Declaration, parse, read_declaration
 from imperfed.data.files.rules import name_trouble
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.run import REQUEST, read_request, refuse_unsearchable
 from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
+from imperfed.flower.coordinator.audit_run import FINDINGS, again
 from imperfed.flower.processes.child import Stopped, alone, orderly
 from imperfed.flower.processes.control import Settings
 from imperfed.flower.processes.keys import CoordinatorKeys
 from imperfed.flower.processes.superlink import ListenConfig, SuperLink, persist
 from imperfed.flower.site.site_data import central_of, refuse
+from imperfed.label_audit.audit_settings import AUDIT
+from imperfed.label_audit.audit_summary import AuditOverview
+from imperfed.label_audit.judging import refuse_unjudgeable
+from imperfed.repairs.features import refuse_unknown
+from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.results.folder import RunFolder
+from imperfed.results.folder import parse as parse_file
 from imperfed.results.summary import Summary
 
 SERVER, SITE = "imperfed.flower.apps:server", "imperfed.flower.apps:site"
@@ -38,6 +46,8 @@ class Service:
     insecure: bool = False
     answer_timeout: float = 3600.0
     """Seconds for a site to answer in a round."""
+    audit: bool = False
+    """Whether labels are judged, and nothing is trained."""
 
     def stand(self) -> ListenConfig:
         """Return where the coordinator listens, and with which keys."""
@@ -91,14 +101,20 @@ def begin(out: Path, config: Config, service: Service, request: AutoRequest | No
     central_of(declaration)
     if request is not None:
         searched_settings(request)
+    if service.audit:
+        assert isinstance(config.repair, PosteriorRepair)
+        refuse_unknown(config.repair.features)
+        refuse_unjudgeable(config.repair, declaration.name, KINDS[declaration.labels.kind], 0)
     if (out / "serve.json").is_file():
         folder = RunFolder.open(out)
         same = read_request(folder) == request and (request is not None or folder.config() == config)
-        if not same or Service.of(folder).sites != service.sites:
+        before = Service.of(folder)
+        if not same or (before.sites, before.audit) != (service.sites, service.audit):
             raise UsageError(f"{out} holds a run with other settings; `imperfed resume {out}` continues it with those")
         return folder
     run = config.run
-    folder = RunFolder.create(out, config, Hardware.of(run).described(), "" if request is None else AUTO)
+    title = AUDIT if service.audit else "" if request is None else AUTO
+    folder = RunFolder.create(out, config, Hardware.of(run).described(), title)
     if request is not None:
         folder.write(REQUEST, json.dumps(request.plain(), indent=2))
     folder.write("federation.toml", declaration.toml())
@@ -117,6 +133,22 @@ def searched_settings(request: AutoRequest) -> Config:
 
 def serve(folder: RunFolder, tell: Callable[[str], None]) -> Summary:
     """Wait for the sites, train from the last checkpoint to the end, and return the summary."""
+    carry_out(folder, tell, f"the sites keep their state; continue with: imperfed resume {folder.path}")
+    summary = folder.summary()
+    assert summary is not None
+    return summary
+
+
+def serve_audit(folder: RunFolder, tell: Callable[[str], None]) -> AuditOverview:
+    """Wait for the sites, let them judge their labels, and return what the coordinator may know of it."""
+    path = folder.path / FINDINGS
+    if not path.exists():
+        carry_out(folder, tell, f"begin again with: {again(folder.path)}")
+    return parse_file(path, AuditOverview.from_json, f"delete it, and begin again with: {again(folder.path)}")
+
+
+def carry_out(folder: RunFolder, tell: Callable[[str], None], if_stopped: str) -> None:
+    """Start Flower's processes, wait until the run has ended, and raise what ended it if that was an error."""
     service, home = Service.of(folder), home_of(folder)
     outcome = home / "outcome.json"
 
@@ -132,13 +164,10 @@ def serve(folder: RunFolder, tell: Callable[[str], None]) -> Summary:
         with alone(home / "serve.lock", str(folder.path)), orderly():
             persist(lambda: SuperLink(home, service.stand(), service.sites, SERVER), once, tell)
     except KeyboardInterrupt:
-        raise Stopped(f"stopped; the sites keep their state; continue with: imperfed resume {folder.path}") from None
+        raise Stopped(f"stopped; {if_stopped}") from None
     result = json.loads(outcome.read_text(encoding="utf-8"))
     if "error" in result:
         raise EndedError(result["error"], result["exit_code"])
-    summary = folder.summary()
-    assert summary is not None
-    return summary
 
 
 class EndedError(ImperfedError):

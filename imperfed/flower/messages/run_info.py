@@ -17,6 +17,8 @@ NO_TRIAL = -1
 """In place of a trial's number: the message is about the run itself."""
 TRIAL = "trial "
 """How the subject of a message about a trial begins."""
+REPAIR_SUBJECT = "repair, "
+"""How the subject of a message of a repair begins."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from imperfed.flower.messages.payload import (
     validity_words,
 )
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
+from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, own_data, rows_held_out
 from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
@@ -193,6 +194,7 @@ HANDLERS: dict[str, Handler] = {
     "query.keep": keep,
     "query.judge": judge,
     "query.leave": leave,
+    "query.audit": write_own_audit,
 }
 
 

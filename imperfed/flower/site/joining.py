@@ -14,6 +14,8 @@ from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.supernode import CoordinatorAddress, SuperNode
 
 APP = "imperfed.flower.apps:site"
+REPORT, AUDIT_PAGE = "report.html", "audit.html"
+"""The page that a run leaves at a site, and the one that an audit does."""
 LINGER = 60.0  # seconds to wait for the other sites' last answers
 
 
@@ -85,7 +87,8 @@ class Ending:
     def here(self) -> bool:
         """Return whether it has. A coordinator with all answers shuts down; until then a site must stay connected."""
         if self.report is None:
-            new = (path for path in self.state.glob("*/report.html") if path.stat().st_mtime >= self.began)
+            pages = (path for page in (REPORT, AUDIT_PAGE) for path in self.state.glob(f"*/{page}"))
+            new = (path for path in pages if path.stat().st_mtime >= self.began)
             self.report, self.deadline = next(new, None), time.monotonic() + LINGER
             return False
         return time.monotonic() > self.deadline or self.way.knock() != ""
@@ -110,4 +113,16 @@ def join(joining: Joining, tell: Callable[[str], None]) -> None:
             node.watch(ended)
     except KeyboardInterrupt:
         raise Stopped(f"left {way.address}; the same command rejoins, with all the state of {site['name']}") from None
-    tell(f"the run has ended; {site['name']}'s own report, model and labels: {ending.report}")
+    assert ending.report is not None
+    for line in farewell(site["name"], joining.data, ending.report):
+        tell(line)
+
+
+def farewell(name: str, data: Path, page: Path) -> list[str]:
+    """Return what a site is told when a run or an audit has ended: what it has, and what it can do with it."""
+    if page.name == REPORT:
+        return [f"the run has ended; {name}'s own report, model and labels: {page}"]
+    return [
+        f"the audit has ended; {name}'s own page, figures and labels: {page}",
+        f"the file with corrected labels, if you want it: imperfed repair {data} --audit {page.parent} --out NEW",
+    ]

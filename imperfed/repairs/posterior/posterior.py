@@ -19,7 +19,7 @@ from imperfed.repairs.posterior.axes import MOST, Axes
 from imperfed.repairs.posterior.cross_fit import FOLDS, STEPS, CrossFit
 from imperfed.repairs.posterior.gates import LeadGate, gate_of, threshold
 from imperfed.repairs.posterior.noise_model import NoiseModel, leads
-from imperfed.repairs.posterior.support import Support, verdict
+from imperfed.repairs.posterior.support import Support, own_verdict, verdict
 
 ROUNDS_WITH_CLEAN, ROUNDS_WITHOUT = 2, 3
 """How often the probe is fitted on the sites' rows."""
@@ -85,6 +85,10 @@ class PosteriorRepair(Repair):
     def verdict(self, server: Tree, sites: Sequence[str]) -> RepairVerdict:
         """Return whether the features support a repair."""
         return verdict(server, sites, self.insist)
+
+    def send_verdict(self, server: Tree, site: int) -> Tree:
+        """Return the figures of all sites together, their noise, and whether the features bear the site's out."""
+        return own_verdict(server, site)
 
     def decide(self, classes: tuple[str, ...], site: SiteView) -> LabelDecision:
         """Change the labels whose lead is above the threshold, Eqs. 24 and 26, where the features bear it out."""

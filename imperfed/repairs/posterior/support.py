@@ -48,7 +48,7 @@ from imperfed.core.context import ServerView, SiteView
 from imperfed.core.exchange import Query, Updates
 from imperfed.repairs.posterior.cross_fit import CrossFit, logits, one_hot
 from imperfed.repairs.posterior.gates import LEAST_NOISE, gate_of, upper_bound
-from imperfed.repairs.posterior.noise_model import leads
+from imperfed.repairs.posterior.noise_model import joint, leads
 
 CLEAR, CLEARLY = 0.7, 0.95
 """The least share of the labels held to be right that the witness predicts, above chance; and where no more is asked
@@ -70,6 +70,8 @@ SUREST = 5
 POOLED_ROWS = 20
 """How many rows the mean of all sites counts for at a site."""
 SUMS = ("predicted", "surest", "contradicted", "doubted")
+FIGURES = ("agreement", "claimed", "contradicted", "clear", "level")
+"""What the verdict rests on."""
 NAMED = 5
 """How many sites a sentence names."""
 
@@ -219,8 +221,8 @@ def below(share: Tensor, rows: Tensor) -> Tensor:
 
 def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
     """Return whether the features support a repair, in figures and in words; `insist`: whether it is made anyway."""
-    names = ("agreement", "claimed", "contradicted", "clear", "level")
-    figures = {name: float(server[name]) for name in (*names, "shown") if name in server}
+    figures = {name: float(server[name]) for name in (*FIGURES, "shown") if name in server}
+    J = joint(server["T"], server["pi"])[0]
     per_cent = {name: f"{100 * share:.{0 if share > 0.1 else 1}f} %" for name, share in figures.items()}
     fine = (server["borne out"] | server["quiet"]).tolist()  # where next to no noise is claimed, nothing is to be said
     alone = tuple(name for name, kept in zip(sites, fine, strict=True) if not kept)
@@ -232,11 +234,16 @@ def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
         seen = f"{seen}; the clean rows show that at least {per_cent['shown']} are"
     overlap = figures["clear"] < CLEAR or figures["level"] < LEVEL
     if not alone:
-        return RepairVerdict(
-            (), figures, f"{seen}: {'that bears it out' if overlap else 'they tell the classes apart'}"
-        )
+        said = "that bears it out" if overlap else "they tell the classes apart"
+        return RepairVerdict((), figures, f"{seen}: {said}", J)
     why = "the classes overlap in these features" if overlap else "they do not bear that out"
     where = "" if len(alone) == len(sites) else f" at {', '.join(alone[:NAMED])}"
     more = f" and {len(alone) - NAMED} more" if NAMED < len(alone) < len(sites) else ""
     stay = "" if insist else ", and labels there stay as they are" if where else ", and all labels stay as they are"
-    return RepairVerdict(alone, figures, f"{seen}: {why}{where}{more}{stay}")
+    return RepairVerdict(alone, figures, f"{seen}: {why}{where}{more}{stay}", J)
+
+
+def own_verdict(server: Tree, site: int) -> Tree:
+    """Return the part of the server's memory from which `verdict` tells one site about itself."""
+    of_all = {name: server[name] for name in (*FIGURES, "T", "pi")}
+    return of_all | {name: server[name][site : site + 1] for name in ("borne out", "quiet")}
