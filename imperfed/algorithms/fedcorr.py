@@ -18,10 +18,10 @@ Source: checked against the authors' code.
     stage 3:             FedAvg of all sites
 
 Departs from the paper in: all sites on duty train in every round of stage 1, where the paper asks one site per round,
-so that T1 is a number of rounds; sites that stage 2 does not merge train all the same; a row is relabelled when it is
-next visited; losses are cross-entropies (the authors apply the softmax twice); small sites take all other rows as
-neighbours, and rows whose neighbours are copies, or all at one distance, are left out of LID_k. Mixtures start
-deterministically.
+so that T1 is a number of rounds; LID_k and mu_k are asked for at the beginning of the next round; sites that stage 2
+does not merge train all the same; a row is relabelled when it is next visited; losses are cross-entropies (the authors
+apply the softmax twice); small sites take all other rows as neighbours, and rows whose neighbours are copies, or all at
+one distance, are left out of LID_k. Mixtures start deterministically.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ class FedCorr(Algorithm):
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         train = Train(self.merge, send=self.send)
-        look = Query("noise", self.estimate, respond=self.describe)
-        return (train, look) if round < self.stage1 else (train,)
+        look = Query("noise", self.estimate, respond=self.describe)  # about the models trained in the round before
+        return (look, train) if 0 < round <= self.stage1 else (train,)
 
     @torch.no_grad()
     def describe(self, site: SiteContext) -> Tree:
