@@ -61,6 +61,10 @@ class RHFL(Algorithm):
     def uses_public(self) -> bool:
         return True
 
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        return {"optimizer": "its two kinds of steps share one momentum"}
+
     def is_personal(self, name: str) -> bool:
         return True
 
@@ -109,8 +113,8 @@ class RHFL(Algorithm):
     def predict(self, site: SiteContext) -> Tree:
         """Return p_k for the public inputs, and l_k."""
         p = torch.cat([site.net(part).softmax(-1) for part in site.down["public"].split(1024)])
-        total = sum(self.symmetric_ce(site.net(batch.x), batch.labels.values).sum() for batch in site.slices())
-        return {"p": p, "loss": total / len(site.x)}
+        losses = [self.symmetric_ce(site.net(batch.x), batch.labels.values) for batch in site.slices()]
+        return {"p": p, "loss": torch.cat(losses).mean()}
 
     def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
         return {"from": torch.rand(steps, generator=generator)}

@@ -56,6 +56,10 @@ class RoFL(Algorithm):
         not_negative("method", lambda_cen=self.lambda_cen, lambda_e=self.lambda_e)
         refuse_other_objectives(self.name, self.objective)
 
+    @property
+    def fixed_recipe(self) -> dict[str, str]:
+        return {"optimizer": "the state of its steps holds class centroids beside the momentum of SGD"}
+
     # -- centroids before round 0 ---------------------------------------------------------------------------------
 
     def init_server(self, w: Tensor, sites: int) -> Tree:
@@ -67,15 +71,16 @@ class RoFL(Algorithm):
     @torch.no_grad()
     def class_sums(self, site: SiteContext) -> Tree:
         """Return the number of rows of every class under the labels as given, and the sum of their features."""
-        sums, counts = 0.0, 0.0
+        sums, counts = [], []
         for batch in site.slices():
             of = one_hot(batch.labels.values, batch.labels.classes).to(batch.x.dtype)
-            sums, counts = sums + of.T @ site.net.features(batch.x), counts + of.sum(0)
-        return {"sums": sums, "counts": counts}
+            sums.append(of.T @ site.net.features(batch.x))
+            counts.append(of.sum(0))
+        return {"sums": torch.stack(sums).sum(0), "counts": torch.stack(counts).sum(0)}
 
     def collect(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Set f_G to the class means over all sites."""
-        sums, counts = (sum(part[name] for part in updates.parts) for name in ("sums", "counts"))
+        sums, counts = (torch.stack([part[name] for part in updates.parts]).sum(0) for name in ("sums", "counts"))
         return server | {"f": sums / counts.clamp(min=1).unsqueeze(1)}
 
     # -- a site ---------------------------------------------------------------------------------------------------

@@ -90,4 +90,5 @@ def trusted_mean(g: Tensor, g_0: Tensor, share: Tensor) -> Tensor:
     """Return g = sum_k share_k (|g_0| / |g_k|) g_k."""
     lengths = torch.linalg.vector_norm(g.double(), dim=1)
     scaled = torch.linalg.vector_norm(g_0.double()) / torch.where(lengths > 0, lengths, 1.0)  # g^_k = |g_0| / |g_k| g_k
-    return ((share * scaled) @ g.double()).to(g.dtype)
+    mean: Tensor = (share * scaled) @ g.double()
+    return mean.to(g.dtype)

@@ -66,4 +66,5 @@ def weiszfeld(V: Tensor, alpha: Tensor, steps: int, nu: float, tolerance: float)
 
 def mean(w: Tensor, V: Tensor) -> Tensor:
     """Return sum_k w_k V_k in the shape and the type of the answers."""
-    return torch.tensordot(w, V.double(), 1).to(V.dtype)
+    mixed: Tensor = torch.tensordot(w, V.double(), 1)
+    return mixed.to(V.dtype)

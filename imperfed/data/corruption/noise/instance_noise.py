@@ -81,4 +81,5 @@ class InstanceNoise(Noise):
         drawn = (generator.random((len(y), 1)) >= upto).sum(1)
         # Rounding may leave the last sum below 1; the last class that can be drawn is then meant.
         last = p.shape[1] - 1 - (p[:, ::-1] > 0).argmax(1)
-        return np.minimum(drawn, last)
+        labels: Index = np.minimum(drawn, last)
+        return labels
