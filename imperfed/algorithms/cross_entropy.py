@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from imperfed.core.batch import Batch
+from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact, Labels, Positive
 from imperfed.core.objective import Objective
 
@@ -36,3 +37,13 @@ class CrossEntropy(Objective):
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         return cross_entropy(net(batch.x), batch.labels.values, reduction="none"), None  # -log p_y
+
+
+CROSS_ENTROPY = CrossEntropy()
+"""What methods with a loss of their own over exact labels name as their objective."""
+
+
+def refuse_other_objectives(method: str, objective: Objective | None) -> None:
+    """Refuse an objective that a method, which replaces cross-entropy by a loss of its own, would not minimise."""
+    if not isinstance(objective, CrossEntropy):
+        raise UsageError(f"{method} has a loss of its own in place of cross-entropy and takes no other objective")

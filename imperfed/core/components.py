@@ -25,7 +25,7 @@ from imperfed.core.labels import Labels, Probabilities
 
 @dataclass(frozen=True)
 class Attack(ABC):
-    """An adversary's rewriting of its own training rows, before training."""
+    """An adversary's rewriting of its own training rows, before training; or of its updates (`UpdateAttack`)."""
 
     name: ClassVar[str]
     adversaries: int = 3  # M; which sites they are is drawn by the data seed
@@ -45,6 +45,43 @@ class Attack(ABC):
 
 
 @dataclass(frozen=True)
+class UpdateAttack(Attack):
+    """An adversary's falsification of what it sends: it trains on its rows as they are and sends another update."""
+
+    def rewrite(
+        self, x: Tensor, labels: Labels, attribute: Attribute | None, classes: tuple[str, ...]
+    ) -> tuple[Tensor, Labels, str]:
+        return x, labels, "its rows stay as they are, and every update that it sends is falsified"
+
+    @abstractmethod
+    def falsify(self, own: Tensor, honest: Tensor) -> Tensor:
+        """Return the updates that the adversaries send, one row for each of them; leave the arguments unchanged.
+
+        An update is the difference between a site's weights after training and those that it was sent. `own`: the
+        adversaries' updates from honest training, [m, S]; `honest`: those of the other sites in this round, [h, S].
+        """
+
+
+@dataclass(frozen=True)
+class Adversaries:
+    """The sites that falsify their updates, by their numbers in the federation, and how they do it."""
+
+    attack: UpdateAttack
+    sites: tuple[int, ...]
+
+    def falsify(self, sites: Sequence[int], sent: Tensor, w: Tensor) -> Tensor:
+        """Return the weights as they arrive, from the weights sent to these sites and those after honest training."""
+        bad = torch.tensor([k in self.sites for k in sites], device=w.device)
+        if not bad.any():
+            return w
+        moved = w - sent
+        honest = moved if bad.all() else moved[~bad]  # with no honest answer to see, they go by their own
+        false = w.clone()
+        false[bad] = sent[bad] + self.attack.falsify(moved[bad], honest)
+        return false
+
+
+@dataclass(frozen=True)
 class AttackedFederation:
     """A federation some of whose sites have rewritten their rows."""
 
@@ -53,12 +90,16 @@ class AttackedFederation:
     notes: tuple[str, ...]
 
 
+def draw_adversaries(attack: Attack, sites: int, draw: torch.Generator) -> tuple[int, ...]:
+    """Return the numbers of the sites that attack."""
+    if attack.adversaries >= sites:
+        raise UsageError(f"attack.adversaries is {attack.adversaries}, but there are {sites} sites; leave some honest")
+    return tuple(sorted(torch.randperm(sites, generator=draw)[: attack.adversaries].tolist()))
+
+
 def apply_attack(attack: Attack, federation: Federation, draw: torch.Generator) -> AttackedFederation:
     """Let the adversaries rewrite their rows."""
-    K = len(federation.sites)
-    if attack.adversaries >= K:
-        raise UsageError(f"attack.adversaries is {attack.adversaries}, but there are {K} sites; leave some honest")
-    adversaries = tuple(sorted(torch.randperm(K, generator=draw)[: attack.adversaries].tolist()))
+    adversaries = draw_adversaries(attack, len(federation.sites), draw)
     # Several sites may hold the same example, and one of them may rewrite it: each gets its own copy.
     x, labels, notes = federation.inputs(0, federation.starts[-1]).clone(), attack.prepare(federation.labels), []
     values = labels.values.clone()

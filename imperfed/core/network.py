@@ -37,12 +37,21 @@ class Network(nn.Module):
     def compute(self, x: Tensor, features: bool) -> Tensor:
         """Return the representation, or the logits computed from it."""
         z: Tensor = self.rep(x)
-        if features:
-            return z
+        return z if features else self.classify(z)
+
+    def classify(self, z: Tensor) -> Tensor:
+        """Return the logits of a representation."""
         for name in self.between:
             z = self.get_submodule(name)(z)
         logits: Tensor = self.head(z)
         return logits
+
+    def with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the representation and the logits computed from it, in one pass."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=self.halved, cache_enabled=False):
+            z = self.rep(x)
+            logits = self.classify(z)
+        return z.to(x.dtype), logits.to(x.dtype)
 
     def insert_before_head(self, name: str, make: Callable[[int], nn.Module]) -> Network:
         """Insert the layer `make(p)` between representation and head; return this network."""
@@ -176,6 +185,10 @@ class Net:
         """Return the representation of x: p numbers per example."""
         z: Tensor = self.module(x, features=True)
         return z
+
+    def with_features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the representation of x and its logits, in one pass."""
+        return self.module.with_features(x)
 
     def load(self, row: Tensor) -> Net:
         """Copy the numbers of a row into the network."""

@@ -139,7 +139,7 @@ def label(
     if labelling.kind == "annotated" or (labelling.kind == "auto" and several):
         return annotate(dataset, labelling, sites, stream(data_seed, "sets"))
     if labelling.kind == "exact" or (labelling.kind == "auto" and has_noise(labelling, dataset)):
-        labels, origin = tell_exactly(dataset, labelling, sites, tasks, stream(data_seed, "noise"))
+        labels, origin = tell_exactly(dataset, labelling, sites, tasks, data_seed, stream(data_seed, "noise"))
         return labels, origin if dataset.candidates is None else origin | {"instead_of": "candidates"}
     return generate_sets(dataset, labelling, data_seed, stream(data_seed, "sets"))
 

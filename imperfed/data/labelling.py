@@ -15,7 +15,7 @@ from imperfed.core.labels import Annotated, Candidates, Exact
 from imperfed.data.corruption.annotations import annotation_patterns
 from imperfed.data.corruption.annotations.auto import AutoAnnotation
 from imperfed.data.corruption.annotations.base import AnnotationPattern
-from imperfed.data.corruption.candidates.base import CandidateGenerator
+from imperfed.data.corruption.candidates.base import CandidateGenerator, Floats
 from imperfed.data.corruption.candidates.given_sets import GivenSets
 from imperfed.data.corruption.candidates.instance import InstanceSets
 from imperfed.data.corruption.noise.base import Noise
@@ -58,6 +58,7 @@ def tell_exactly(
     labelling: LabelConfig,
     sites: Sequence[Tensor],
     tasks: Tasks | None,
+    data_seed: int,
     generator: np.random.Generator,
 ) -> tuple[Exact, Facts]:
     """Return one class per row and, for the record, the kind of noise and the share of wrong labels at each site."""
@@ -74,7 +75,9 @@ def tell_exactly(
     if dataset.y is None or dataset.y.ndim > 1:
         raise UsageError(f"{dataset.name}: noise needs one true class per row, which the data do not have")
     if dataset.given is None:
-        labels = replace(labels, values=corrupt(dataset.y, labelling.noise, labels.classes, sites, tasks, generator))
+        opinions = labelling.noise.opinions(dataset, data_seed)
+        values = corrupt(dataset.y, opinions, labelling.noise, labels.classes, sites, tasks, generator)
+        labels = replace(labels, values=values)
     wrong = (labels.values != dataset.y).numpy()
     rates = [float(wrong[rows.numpy()].mean()) for rows in sites]
     noise = labelling.noise.name if dataset.given is None else "given"
@@ -83,6 +86,7 @@ def tell_exactly(
 
 def corrupt(
     truth: Tensor,
+    opinions: Floats | None,
     noise: Noise,
     classes: int,
     sites: Sequence[Tensor],
@@ -92,9 +96,10 @@ def corrupt(
     """Return the labels of all rows, with those of the sites' training rows corrupted site by site."""
     y = truth.numpy()
     labels = y.copy()
-    for k, rows in enumerate(sites):
-        own = None if tasks is None else tasks[0] == tasks[1][k]
-        labels[rows.numpy()] = noise.corrupt(y[rows.numpy()], classes, own, generator)
+    for k, site in enumerate(sites):
+        rows, own = site.numpy(), None if tasks is None else tasks[0] == tasks[1][k]
+        about = None if opinions is None else opinions[rows]
+        labels[rows] = noise.corrupt_rows(y[rows], about, classes, own, generator)
     return torch.from_numpy(labels)
 
 

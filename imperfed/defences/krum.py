@@ -71,9 +71,18 @@ class MultiKrum(Krum):
 
 def scores(V: Tensor, neighbours: int) -> Tensor:
     """Return s(i), the sum of squared distances from V_i to its nearest others; [n], in double precision."""
+    return nearest_sums(squared_distances(V), neighbours)
+
+
+def squared_distances(V: Tensor) -> Tensor:
+    """Return the squared distances between all answers, [n, n], in double precision."""
     V = V.double()
-    D = torch.stack([(V - v).square().sum(1) for v in V])
-    D.fill_diagonal_(-1.0)  # sorts V_i itself first, before any exact copies of it, where it is cut off
+    return torch.stack([(V - v).square().sum(1) for v in V])
+
+
+def nearest_sums(D: Tensor, neighbours: int) -> Tensor:
+    """Return the sum of each row's smallest distances to others."""
+    D = D.clone().fill_diagonal_(-1.0)  # sorts V_i itself first, before any exact copies of it, where it is cut off
     return D.sort(1).values[:, 1 : 1 + neighbours].sum(1)
 
 

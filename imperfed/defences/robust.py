@@ -61,12 +61,8 @@ class Robust(Defence):
 
 
 @dataclass(frozen=True)
-class Everywhere(Robust):
-    """A rule that mixes the sites coordinate by coordinate and replaces every answer by the mixture."""
-
-    @abstractmethod
-    def mix(self, V: Tensor) -> Tensor:
-        """Return the mixture of all sites' answers of one name, over the first dimension."""
+class Mixing(Robust):
+    """A rule that mixes the answers of all sites and replaces every answer by the mixture."""
 
     def needs(self) -> int:
         return 2 * self.adversaries + 1
@@ -78,6 +74,15 @@ class Everywhere(Robust):
                 f"{self.name} mixes all sites coordinate by coordinate, and under {algorithm.name} "
                 f"{algorithm.not_mixable_because}; use krum, multi-krum or fairfedpapl"
             )
+
+
+@dataclass(frozen=True)
+class Everywhere(Mixing):
+    """A rule that mixes the sites coordinate by coordinate."""
+
+    @abstractmethod
+    def mix(self, V: Tensor) -> Tensor:
+        """Return the mixture of all sites' answers of one name, over the first dimension."""
 
     def rule(self, updates: Updates) -> Updates:
         return replace(updates, trees={name: self.mix(t).expand_as(t) for name, t in updates.trees.items()})

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree, prefixed
-from imperfed.core.components import Defence
+from imperfed.core.components import Adversaries, Defence
 from imperfed.core.context import ServerContext
 from imperfed.core.errors import DivergedError, ImperfedError, QuorumError, UsageError
 from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
@@ -57,6 +57,7 @@ class Engine:
         defence: Defence | None = None,
         make_backend: MakeBackend = ProcessBackend,
         device: torch.device = CPU,
+        adversaries: Adversaries | None = None,
     ) -> None:
         if algorithm.pools_data:
             local = for_all(local, len(federation.sites))
@@ -66,7 +67,7 @@ class Engine:
         with seeded(seed, 0, SERVER, "build"):
             network = algorithm.build(copy.deepcopy(network))
             layout = Layout.of(network, algorithm.is_personal)
-            refuse_misfits(algorithm, local, layout, federation, defence, self.on_duty)
+            refuse_misfits(algorithm, local, layout, federation, defence, self.on_duty, adversaries)
             row = layout.row(network)
             state = State.fresh(algorithm, objective, federation, layout, row, defence_memory(defence))
         if federation.validation is not None:
@@ -81,7 +82,7 @@ class Engine:
         refuse_misfit_recipe(spec, federation)
         runtime = SiteRuntime(spec, _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator)
-        self.server = Server(self.population, _net(network, layout), defence)
+        self.server = Server(self.population, _net(network, layout), defence, adversaries)
         self.figures: tuple[int, dict[int, Scores], Scores] | None = None
         """The round after which models were last evaluated, and their scores."""
         self.backend: Backend = make_backend(self.population, self.on_duty, rounds.workers)
@@ -291,7 +292,13 @@ class Engine:
 
 
 def refuse_misfits(
-    algorithm: Algorithm, local: Local, layout: Layout, federation: Federation, defence: Defence | None, on_duty: int
+    algorithm: Algorithm,
+    local: Local,
+    layout: Layout,
+    federation: Federation,
+    defence: Defence | None,
+    on_duty: int,
+    adversaries: Adversaries | None,
 ) -> None:
     """Refuse, before training, parts that do not fit together."""
     sums = any(isinstance(exchange, WeightedGradient) for exchange in algorithm.exchanges(0))
@@ -301,6 +308,9 @@ def refuse_misfits(
         defence.check(federation, algorithm, on_duty)
         if sums:
             raise UsageError(f"{defence.name} looks at each site's answer, and {algorithm.name} only sees their sum")
+    if adversaries is not None and (algorithm.pools_data or layout.shared == 0 or sums):
+        attack = adversaries.attack.name
+        raise UsageError(f"{attack} falsifies the updates that sites send; under {algorithm.name} they send none")
     if local.weight_decay and sums:
         raise UsageError(f"local.weight_decay acts in local steps, and here {algorithm.name} makes none; set it to 0")
 

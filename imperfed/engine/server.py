@@ -9,7 +9,7 @@ from statistics import mean
 import torch
 
 from imperfed.core.batch import Tree, part_of, prefixed
-from imperfed.core.components import Defence
+from imperfed.core.components import Adversaries, Defence
 from imperfed.core.context import LocalResult, ServerContext, SiteVerdict
 from imperfed.core.errors import DivergedError, ImperfedError
 from imperfed.core.exchange import Exchange, Train, Updates
@@ -29,6 +29,8 @@ class Server:
     population: Population
     net: Net
     defence: Defence | None
+    adversaries: Adversaries | None = None
+    """Sites whose updates are falsified on their way; only a simulation has them."""
 
     def contexts(self, round: int) -> list[ServerContext]:
         """Return what the server may use in this round, for each group."""
@@ -80,7 +82,16 @@ class Server:
         """Aggregate the answers of an exchange, group by group; a group without answers stays as it was."""
         for g, context in enumerate(contexts):
             if own := self.of_group(updates, g):
-                self.remember(g, self.merge(exchange, dict(self.population.state.servers[g]), own, context))
+                server = dict(self.population.state.servers[g])
+                self.remember(g, self.merge(exchange, server, self.falsified(exchange, server, own, g), context))
+
+    def falsified(self, exchange: Exchange, server: Tree, updates: Updates, g: int) -> Updates:
+        """Return a group's answers as they arrive: the weights of adversaries are not those they trained."""
+        if self.adversaries is None or not isinstance(exchange, Train):
+            return updates
+        members, sent = self.population.groups.members[g], self.sent(exchange, server, updates.who)
+        w = self.adversaries.falsify([members[k] for k in updates.who], sent["w"], updates["w"])
+        return replace(updates, trees=updates.trees | {"w": w})
 
     def of_group(self, updates: Updates, g: int) -> Updates | None:
         """Return the answers of one group, with sites numbered within the group; None if it has none."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from imperfed.algorithms import objectives, reference
-from imperfed.core.components import RepairResult, apply_attack
+from imperfed.core.components import Adversaries, RepairResult, UpdateAttack, apply_attack, draw_adversaries
 from imperfed.core.errors import DataError, DiskFullError, DivergedError, ImperfedError, UsageError
 from imperfed.core.federation import TO_TRUST, Federation
 from imperfed.core.labels import Annotated, Exact, Labels
@@ -114,6 +114,7 @@ class Experiment:
             config.defence,
             make_backend or self.hardware.make_backend,
             self.hardware.device,
+            falsifiers(config, len(federation.sites)),
         )
 
     def go(self, folder: RunFolder, watch: Watch) -> Summary:
@@ -237,7 +238,7 @@ def as_trained(config: Config, data: FederatedData) -> tuple[FederatedData, Repa
     if data.federation.elsewhere:  # remote sites do this themselves
         return data, repair_result
     if config.attack is not None:
-        attacked = apply_attack(config.attack, data.federation, generator(config.run.data_seed, 0, SERVER, "attack"))
+        attacked = apply_attack(config.attack, data.federation, drawing_adversaries(config))
         facts = {
             "adversaries": [data.federation.sites[k] for k in attacked.adversaries],
             "attack": list(attacked.notes),
@@ -252,6 +253,18 @@ def as_trained(config: Config, data: FederatedData) -> tuple[FederatedData, Repa
         federation, repair_result = repair_labels(config.repair, data.federation, wanted_labels(config))
         data = replace(data, federation=federation.check())
     return data, repair_result
+
+
+def drawing_adversaries(config: Config) -> torch.Generator:
+    """Return the random numbers that say which sites attack: the same whenever they are asked for."""
+    return generator(config.run.data_seed, 0, SERVER, "attack")
+
+
+def falsifiers(config: Config, sites: int) -> Adversaries | None:
+    """Return the sites whose updates are falsified, if the attack is one on updates."""
+    if not isinstance(config.attack, UpdateAttack):
+        return None
+    return Adversaries(config.attack, draw_adversaries(config.attack, sites, drawing_adversaries(config)))
 
 
 def held_by_sites(config: Config) -> FederatedData:

@@ -161,10 +161,10 @@ def step_by_step(population: Population, on_duty: int, workers: int) -> CudaGrap
 class Watched(Engine):
     """An engine that keeps the answers of every exchange, and the reports."""
 
-    def __init__(self, *parts: Any) -> None:
+    def __init__(self, *parts: Any, **named: Any) -> None:
         self.seen: list[Updates] = []
         self.reports: list[RoundReport] = []
-        super().__init__(*parts)
+        super().__init__(*parts, **named)
 
     def exchange(self, round: int, number: int, exchange: Exchange, report: RoundReport) -> Updates:
         updates = super().exchange(round, number, exchange, report)

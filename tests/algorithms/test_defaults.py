@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from imperfed.algorithms import catalogue
+from imperfed.attacks import attacks
+from imperfed.defences import defences
 from imperfed.repairs import repairs
 
 AWS = {"lam": 10.0, "lr_server": 0.001, "lr_theta": 0.5, "lr_w": 0.1, "neighbours": 0, "nu": 1.0, "mined": False}
@@ -36,6 +38,30 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fedalc": AWS | COLLECTING | {"weights": "normalised", "by_size": True, "noise_w": 0.0},
     "fedalc-fixed": COLLECTING | {"steps": 2000, "lr_fixed": 0.1, "alpha": 1.0, "beta": 1.0, "nu": 1.0},
     "ifca": {"clusters": 2, "weighted": False},
+    "cfl": {"clusters": 4, "eps1": 0.4, "eps2": 1.6, "warmup": 20, "gamma": 0.0, "weighted": False},
+    "clipfl": {"scoring": 10, "noisy": 0.3, "merge_flagged": False},
+    "fedcorr": {
+        "stage1": 5,
+        "stage2": 50,
+        "beta": 5.0,
+        "neighbours": 20,
+        "relabel": 0.5,
+        "confidence": 0.5,
+        "kappa": 0.1,
+    },
+    "fedlsr": {"gamma": 0.4, "warmup": 20, "lambda_e": 0.6, "jitter": 0.1},
+    "fedned": {"warmup": 10, "excess": 1.2, "passes": 10, "inputs": 128, "steps": 100, "rate": 0.001}
+    | {"temperature": 2.0, "confidence": 0.95},
+    "fednoro": {"warmup": 10, "ramp_until": 49, "lambda_max": 0.8, "temperature": 0.8},
+    "rhfl": {"ce": 0.1, "eta": 0.5, "public_batch": 64},
+    "rofl": {"forget_rate": 0.2, "forget_rounds": 10, "pseudo_from": 100, "lambda_cen": 1.0, "lambda_e": 0.8},
+    "alie": {"adversaries": 3, "z": 0.0},
+    "ipm": {"adversaries": 3, "epsilon": 0.5},
+    "scaled": {"adversaries": 3, "boost": 10.0},
+    "sign-flip": {"adversaries": 3, "strength": 1.0},
+    "bulyan": {"adversaries": 1},
+    "fltrust": {"alpha": 1.0},
+    "rfa": {"adversaries": 3, "steps": 4, "nu": 1e-5, "tolerance": 1e-6, "weights": "uniform"},
     "positive-hinge": {"threshold": 0.9},
     "posterior": {"clean_rows": "auto", "features": "auto"},
     "fb-nll": {"groups": 1, "M": 10, "linkage": "average", "center": False, "correct": True, "phase1": "margin"}
@@ -45,5 +71,5 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_defaults(name: str) -> None:
-    method = {**catalogue(), **repairs()}[name]()
+    method = {**catalogue(), **repairs(), **attacks(), **defences()}[name]()
     assert {setting: getattr(method, setting) for setting in DEFAULTS[name]} == DEFAULTS[name]

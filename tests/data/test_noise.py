@@ -1,16 +1,20 @@
-"""The three noise models: how many labels are wrong, whose, and what they became."""
+"""The noise models: how many labels are wrong, whose, and what they became."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from imperfed.core.errors import UsageError
 from imperfed.data.corruption.noise import noises
 from imperfed.data.corruption.noise.class_dependent import ClassDependentNoise
 from imperfed.data.corruption.noise.class_independent import ClassIndependentNoise
+from imperfed.data.corruption.noise.instance_noise import InstanceNoise
 from imperfed.data.corruption.noise.no_noise import NoNoise
 from imperfed.data.corruption.noise.uniform_noise import UniformNoise
+from imperfed.data.dataset import Dataset
+from imperfed.data.labelling import LabelConfig, tell_exactly
 
 OWN = np.array([True, True, True, False, False, False])
 TRUTH = np.repeat([0, 1, 2], 100)
@@ -118,3 +122,55 @@ def test_labels_of_another_task_need_another_task(own: np.ndarray | None) -> Non
 def test_rates_are_shares(noise: type, key: str) -> None:
     with pytest.raises(UsageError, match=rf"noise\.{key} must lie in 0 \.\. 1; got 1.5"):
         noise(**{key: 1.5})
+
+
+def instance(opinions: np.ndarray, seed: int = 0, rate: float = 0.5) -> np.ndarray:
+    """The labels of 300 rows at a noisy site of a known rate."""
+    noise = InstanceNoise(noisy_sites=1, lowest_rate=rate, highest_rate=rate)
+    return noise.corrupt_rows(TRUTH, opinions, 6, None, draw(seed))
+
+
+def test_instance_noise_reaches_its_rate_exactly_and_never_by_the_true_class() -> None:
+    opinions = np.full((300, 6), 1 / 6)
+    for rate, wrong in ((0.5, 150), (0.335, 100), (0.0, 0)):
+        assert (instance(opinions, rate=rate) != TRUTH).sum() == wrong
+    kept = InstanceNoise(noisy_sites=0).corrupt_rows(TRUTH, opinions, 6, None, draw())
+    assert np.array_equal(kept, TRUTH)
+
+
+def test_instance_noise_takes_hard_rows_and_the_classes_they_look_like() -> None:
+    opinions = np.tile([0.0, 0.0, 0.0, 0.75, 0.25, 0.0], (300, 1))
+    opinions[np.arange(300), TRUTH] = np.where(np.arange(300) % 2, 100.0, 0.01)  # even rows are hard
+    opinions /= opinions.sum(1, keepdims=True)
+    given = instance(opinions, rate=0.4)
+    changed = given != TRUTH
+    assert changed[::2].sum() > 110
+    assert changed[1::2].sum() < 10
+    shares = np.bincount(given[changed], minlength=6) / changed.sum()
+    assert shares[[3, 4]] == pytest.approx([0.75, 0.25], abs=0.12)
+    assert shares[[0, 1, 2, 5]].sum() == 0
+
+
+def test_instance_noise_where_the_network_is_certain() -> None:
+    certain = np.eye(6)[TRUTH]
+    given = instance(certain, rate=0.5)
+    assert (given != TRUTH).sum() == 150
+    assert set(np.unique(given[given != TRUTH])) == set(range(6))
+    with pytest.raises(UsageError, match=r"noise.lowest_rate \(0.8\) is above"):
+        InstanceNoise(lowest_rate=0.8)
+
+
+def test_instance_noise_of_a_dataset_asks_a_network_about_its_rows() -> None:
+    rng = np.random.default_rng(0)
+    y = torch.from_numpy(rng.integers(0, 3, 240))
+    x = 6 * torch.eye(3)[y] + 0.5 * torch.from_numpy(rng.normal(size=(240, 3))).float()
+    x[:40] = 2.0  # rows that could be of any class
+    dataset = Dataset("blobs", x, y, None, ("a", "b", "c"))
+    noise = InstanceNoise(noisy_sites=1, lowest_rate=0.1, highest_rate=0.1)
+    labelling = LabelConfig(kind="exact", noise=noise)
+    labels, facts = tell_exactly(dataset, labelling, [torch.arange(240)], None, 0, draw())
+    wrong = (labels.values != y).nonzero().flatten()
+    assert len(wrong) == 24
+    assert (wrong < 40).sum() >= 20
+    assert facts["noise"] == "instance-dependent"
+    assert facts["noise_rates"] == [0.1]

@@ -13,11 +13,14 @@ from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
 from imperfed.core.labels import Exact
 from imperfed.defences import defences
+from imperfed.defences.bulyan import Bulyan
 from imperfed.defences.fairfedpapl import FairFedPAPL
 from imperfed.defences.fairfedpapl_placebo import FairFedPAPLOrPlacebo
+from imperfed.defences.fltrust import FLTrust
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
 from imperfed.defences.median import Median
 from imperfed.defences.placebo import Placebo
+from imperfed.defences.rfa import RFA
 from imperfed.defences.trimmed_mean import TrimmedMean
 from imperfed.testing.toy import Watched
 from tests.support.fair_federation import SIZES, defended, federation
@@ -26,7 +29,7 @@ from tests.support.methods import algorithms, averaging, overriding
 GREEN = {"target": "green", "unprivileged": "high"}
 AT_ONCE = {"burn_in": 0, "first_decision": 1}
 ALL = [
-    *(Krum(), MultiKrum(), Median(), TrimmedMean(), FairFedPAPL(**GREEN)),
+    *(Krum(), MultiKrum(), Median(), TrimmedMean(), Bulyan(), RFA(), FairFedPAPL(**GREEN)),
     *(Placebo(**GREEN, **AT_ONCE), FairFedPAPLOrPlacebo(**GREEN, **AT_ONCE)),
 ]
 ADVERSARIES = (1, 4, 8)
@@ -35,7 +38,7 @@ AROUND = [averaging(), overriding("init_site", "init_server", kind=Exact)[0], *o
 
 
 def test_all_are_found_by_name():
-    assert sorted(d.name for d in ALL) == list(defences())
+    assert sorted(d.name for d in (*ALL, FLTrust())) == list(defences())  # FLTrust: with rows at the server, elsewhere
     assert defences()["multi-krum"] is MultiKrum
 
 
@@ -82,7 +85,10 @@ def test_median_and_trimmed_mean_hold_for_every_answer():
 
 @pytest.mark.parametrize(
     ("defence", "sites"),
-    [(Krum(adversaries=4), 11), (Median(adversaries=5), 11), (TrimmedMean(adversaries=5), 11), (MultiKrum(m=8), 11)],
+    [
+        *((Krum(adversaries=4), 11), (Median(adversaries=5), 11), (TrimmedMean(adversaries=5), 11)),
+        *((MultiKrum(m=8), 11), (Bulyan(adversaries=2), 11), (RFA(adversaries=5), 11)),
+    ],
     ids=lambda v: getattr(v, "name", ""),
 )
 def test_too_few_sites_are_refused_before_the_first_round(defence, sites: int):
@@ -113,7 +119,7 @@ def test_in_a_round_with_too_few_answers_none_is_let_through():
 
 
 @pytest.mark.parametrize("algorithm", [a for a in algorithms(Exact) if a.not_mixable_because], ids=lambda a: a.name)
-@pytest.mark.parametrize("defence", [Median(), TrimmedMean()], ids=lambda d: d.name)
+@pytest.mark.parametrize("defence", [Median(), TrimmedMean(), Bulyan(), RFA()], ids=lambda d: d.name)
 def test_sites_that_do_not_answer_for_one_model_are_not_mixed(algorithm: Algorithm, defence):
     words = f"{defence.name} mixes all sites coordinate by coordinate, and under {algorithm.name} .*; use krum"
     with pytest.raises(UsageError, match=words):

@@ -1,4 +1,4 @@
-"""Krum, Multi-Krum, the median and the trimmed mean as functions of a matrix."""
+"""Krum, Multi-Krum, Bulyan, RFA, the median and the trimmed mean as functions of a matrix."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imperfed.core.exchange import Updates
+from imperfed.defences.bulyan import Bulyan, mean_near_median, select
 from imperfed.defences.krum import Krum, MultiKrum, lowest, scores
 from imperfed.defences.median import median
+from imperfed.defences.rfa import RFA, weiszfeld
 from imperfed.defences.trimmed_mean import trimmed_mean
 
 SEVEN = torch.tensor([[1.00, 2.00], [1.25, 1.82], [0.93, 2.11], [1.12, 2.27], [0.78, 1.91], [1.03, 1.66], [10.0, -10]])
@@ -105,3 +107,68 @@ def test_answers_of_any_shape_keep_it():
     V = torch.randn(5, 2, 3)
     assert median(V).shape == trimmed_mean(V, 1).shape == (2, 3)
     assert median(V[:, :0]).shape == (0, 3)
+
+
+def test_bulyan_of_seven():
+    assert select(SEVEN, 1) == [0, 2, 5, 1, 3]
+    chosen = SEVEN[select(SEVEN, 1)]
+    assert median(chosen).tolist() == pytest.approx([1.03, 2.00], abs=1e-6)
+    assert mean_near_median(chosen, 3).tolist() == pytest.approx([1.05, 1.976667], abs=1e-6)
+
+
+def test_bulyan_replaces_the_selected_answers_by_the_mixture():
+    answers = Updates(tuple(range(7)), torch.arange(1.0, 8), {"w": SEVEN, "buffers": 2 * SEVEN[:, :1]})
+    done = Bulyan(adversaries=1).rule(answers)
+    assert done.who == (0, 1, 2, 3, 5)
+    assert done["w"].tolist() == [pytest.approx([1.05, 1.976667], abs=1e-6)] * 5
+    assert done["buffers"].tolist() == [pytest.approx([2.10], abs=1e-6)] * 5  # the selection is by weights alone
+
+
+def test_of_two_values_as_near_to_the_median_the_smaller_one_counts():
+    assert mean_near_median(torch.tensor([[0.0], [1.0], [3.0], [5.0], [9.0]]), 2).tolist() == [2.0]  # 3, and 1, not 5
+
+
+def test_bulyan_selects_from_those_left_and_ties_go_to_the_lowest_index():
+    # Scores 5, 2, 2, 2, 5 with two neighbours; then 4, 1, 1, 1 of those left with one; then 9, 1, 1 with at least one.
+    assert select(torch.arange(5.0).unsqueeze(1), 1) == [1, 2, 3]
+
+
+STEPS = [[2.301429, 0.252857], [1.266743, 1.624971], [1.102643, 1.834575], [1.072202, 1.877597], [1.051831, 1.904996]]
+ALIKE = torch.full((7,), 1 / 7, dtype=torch.float64)
+
+
+def objective(v: torch.Tensor) -> float:
+    return float((v - SEVEN.double()).norm(dim=1).mean())
+
+
+@pytest.mark.parametrize(("steps", "expected"), list(enumerate(STEPS)))
+def test_rfa_of_seven(steps: int, expected: list[float]):
+    v = weiszfeld(SEVEN, ALIKE, steps, 1e-5, 1e-6) @ SEVEN.double()
+    assert v.tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_rfa_converges_to_the_geometric_median():
+    assert objective(weiszfeld(SEVEN, ALIKE, 4, 1e-5, 1e-6) @ SEVEN.double()) == pytest.approx(2.334913, abs=1e-6)
+    v = weiszfeld(SEVEN, ALIKE, 10_000, 1e-5, 0.0) @ SEVEN.double()
+    assert v.tolist() == pytest.approx([1.005286, 1.988107], abs=1e-5)
+    assert objective(v) == pytest.approx(2.330330, abs=1e-6)
+
+
+def test_rfa_stops_once_the_objective_hardly_changes():
+    lazy = weiszfeld(SEVEN, ALIKE, 4, 1e-5, 0.2) @ SEVEN.double()  # 3.67, 2.46 and then 2.35: that is enough
+    assert lazy.tolist() == pytest.approx(STEPS[2], abs=1e-6)
+
+
+def test_rfa_weighs_by_size_only_if_asked():
+    answers = Updates(tuple(range(7)), torch.tensor([1.0, 1, 1, 1, 1, 1, 94]), {"w": SEVEN, "buffers": SEVEN[:, :1]})
+    assert RFA().rule(answers)["w"][3].tolist() == pytest.approx(STEPS[4], abs=1e-5)
+    assert RFA(weights="sizes").rule(answers)["w"][3].tolist() == pytest.approx([10, -10], abs=0.1)
+    done = RFA().rule(answers)
+    torch.testing.assert_close(done["buffers"][0, 0], done["w"][0, 0])  # the same weights for every answer
+
+
+@given(st.permutations(range(7)))
+def test_the_order_of_the_sites_does_not_matter_to_rfa(order: list[int]):
+    torch.testing.assert_close(
+        weiszfeld(SEVEN[order], ALIKE, 4, 1e-5, 1e-6), weiszfeld(SEVEN, ALIKE, 4, 1e-5, 1e-6)[order]
+    )

@@ -17,11 +17,14 @@ import torch
 from imperfed.algorithms import reference
 from imperfed.attacks import attacks
 from imperfed.core.algorithm import Algorithm
+from imperfed.core.components import UpdateAttack
 from imperfed.core.errors import UsageError
+from imperfed.core.exchange import send_model
 from imperfed.core.labels import Candidates, Exact, Labels, Memberships
 from imperfed.core.objective import Objective
 from imperfed.defences import defences
-from imperfed.defences.robust import Everywhere
+from imperfed.defences.fltrust import FLTrust
+from imperfed.defences.robust import Mixing, Robust
 from imperfed.experiments.config import options, resolve
 from imperfed.experiments.experiment import Experiment
 from imperfed.repairs import repairs
@@ -46,6 +49,8 @@ SMALL = {
 }
 
 
+ON_ROWS = [name for name, attack in attacks().items() if not issubclass(attack, UpdateAttack)]
+ON_UPDATES = [name for name in attacks() if name not in ON_ROWS]
 AT_ONCE = {"adversaries": 2, "dummy_rows": 8, "dummy_steps": 2, "burn_in": 0, "first_decision": 1}
 """Settings of defences that withstand two adversaries and do not look long."""
 
@@ -68,8 +73,10 @@ def settled(table: Path, method: str, **chosen: str) -> dict[str, object]:
     if chosen.get("attack"):
         words["attack.adversaries"] = 2
     if chosen.get("defence"):
-        known = options(defences()[chosen["defence"]])
-        words |= {f"defence.{key}": n for key, n in AT_ONCE.items() if key in known}
+        defence = defences()[chosen["defence"]]
+        words |= {f"defence.{key}": n for key, n in AT_ONCE.items() if key in options(defence)}
+        if issubclass(defence, Robust) and defence(adversaries=2).needs() > 7:
+            words["defence.adversaries"] = 1
     return words
 
 
@@ -95,10 +102,29 @@ def spelled(algorithm: Algorithm) -> str:
 
 def attacked_kind(attack: str) -> type[Labels]:
     """Return the kind of labels that an attack makes of candidate sets."""
+    if attack in ON_UPDATES:
+        return Candidates
     return type(attacks()[attack](target="q", unprivileged="c").prepare(Candidates(torch.ones(1, 3).bool(), 3)))
 
 
-@pytest.mark.parametrize("attack", ["", *attacks()])
+def refused_around(algorithm: Algorithm, defence: str) -> str:
+    """Return the words with which a defence is refused around an algorithm; empty where it is not."""
+    name, rule = algorithm.name, defences().get(defence)
+    if rule is None:
+        return ""
+    if shares_nothing(algorithm):
+        return f"looks at what sites send; under {name} they send nothing"
+    if issubclass(rule, Mixing) and algorithm.not_mixable_because:
+        return f"mixes all sites coordinate by coordinate, and under {name} "
+    if issubclass(rule, FLTrust):
+        if algorithm.not_mixable_because:
+            return f"replaces all answers by one, and under {name} "
+        more = any(exchange.send is not send_model for exchange in algorithm.exchanges(0))
+        return f"under {name} these need more" if more or algorithm.overridden & {"init_site", "prepare"} else ""
+    return ""
+
+
+@pytest.mark.parametrize("attack", ["", *ON_ROWS])
 @pytest.mark.parametrize("algorithm", algorithms(Candidates), ids=lambda a: a.name)
 def test_every_algorithm_under_every_attack_and_defence(table: Path, algorithm: Algorithm, attack: str) -> None:
     name = algorithm.name
@@ -107,20 +133,41 @@ def test_every_algorithm_under_every_attack_and_defence(table: Path, algorithm: 
         if attack and attacked_kind(attack) is not Candidates and spelled(algorithm) == name:
             with pytest.raises(UsageError, match=f"comes with {attacked_kind(attack).kind} labels here"):
                 run(words)
-        elif defence and shares_nothing(algorithm):
-            with pytest.raises(UsageError, match=f"looks at what sites send; under {name} they send nothing"):
-                run(words)
-        elif defence and issubclass(defences()[defence], Everywhere) and algorithm.not_mixable_because:
-            with pytest.raises(UsageError, match=f"mixes all sites coordinate by coordinate, and under {name} "):
+        elif refusal := refused_around(algorithm, defence):
+            with pytest.raises(UsageError, match=refusal):
                 run(words)
         else:
             assert_learned(run(words))
 
 
+@pytest.mark.parametrize("algorithm", algorithms(Candidates), ids=lambda a: a.name)
+def test_every_algorithm_under_falsified_updates(table: Path, algorithm: Algorithm) -> None:
+    for attack, defence in zip(ON_UPDATES, ("", "krum", "median", ""), strict=False):
+        words = settled(table, algorithm.name, attack=attack, defence=defence)
+        if defence and refused_around(algorithm, defence):
+            continue  # as above
+        if shares_nothing(algorithm):
+            with pytest.raises(UsageError, match=f"{attack} falsifies the updates that sites send; under"):
+                run(words)
+        else:
+            assert_learned(run(words))
+
+
+@pytest.mark.parametrize("defence", list(defences()))
+@pytest.mark.parametrize("attack", ON_UPDATES)
+def test_every_defence_against_falsified_updates(table: Path, attack: str, defence: str) -> None:
+    experiment = run(settled(table, "fedavg", attack=attack, defence=defence))
+    assert_learned(experiment)
+    adversaries = experiment.engine.server.adversaries
+    assert adversaries is not None
+    names = [experiment.data.federation.sites[k] for k in adversaries.sites]
+    assert names == experiment.data.facts["adversaries"]
+
+
 @pytest.mark.parametrize("objective", objectives(), ids=lambda o: o.name)
 def test_every_objective_under_attack_or_refused_with_the_reason(table: Path, objective: Objective) -> None:
     """Sets that stay sets suit every objective of candidate sets; memberships suit those that take weights."""
-    for attack in attacks():
+    for attack in ON_ROWS:
         words = settled(table, objective.name, attack=attack, **{"labels.kind": "candidates"})
         kind = attacked_kind(attack)
         if objective.accepts(kind):
@@ -160,7 +207,7 @@ def test_plfa_rewrites_sets_and_nothing_else(table: Path) -> None:
         run(settled(table, "fedavg", attack="plfa", **{"labels.kind": "exact"}))
 
 
-@pytest.mark.parametrize(("part", "name"), [*product(["attack"], attacks()), ("defence", "fairfedpapl")])
+@pytest.mark.parametrize(("part", "name"), [*product(["attack"], ON_ROWS), ("defence", "fairfedpapl")])
 def test_nobody_to_wrong_or_to_guard(part: str, name: str) -> None:
     if name not in (attacks() if part == "attack" else defences()):
         pytest.skip(f"there is no {part} {name}")

@@ -245,5 +245,5 @@ def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
 
 def own_verdict(server: Tree, site: int) -> Tree:
     """Return the part of the server's memory from which `verdict` tells one site about itself."""
-    of_all = {name: server[name] for name in (*FIGURES, "T", "pi")}
+    of_all = {name: server[name] for name in (*FIGURES, "shown", "T", "pi") if name in server}
     return of_all | {name: server[name][site : site + 1] for name in ("borne out", "quiet")}

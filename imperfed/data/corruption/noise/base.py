@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from imperfed.core.errors import UsageError
+from imperfed.data.corruption.candidates.base import Floats
+from imperfed.data.dataset import Dataset
 from imperfed.data.generator import DataGenerator, Index, check_share
 
 Mask = npt.NDArray[np.bool_]
@@ -28,6 +30,16 @@ class Noise(DataGenerator):
 
         `own`: the classes of the site's task; None if the sites have no tasks.
         """
+
+    def opinions(self, dataset: Dataset, data_seed: int) -> Floats | None:
+        """Return the probability of each class for every row of the data, if the noise depends on the inputs."""
+        return None
+
+    def corrupt_rows(
+        self, y: Index, opinions: Floats | None, classes: int, own: Mask | None, generator: np.random.Generator
+    ) -> Index:
+        """Return what `corrupt` does, where the opinions about these rows are known."""
+        return self.corrupt(y, classes, own, generator)
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,7 @@ class CapturedProgram:
         """Return whether all numbers of each site and of its examples are finite."""
         sound = torch.isfinite(self.W).all(1)
         for t in self.scratch.values():
-            bad = (~torch.isfinite(t.flatten(1)).all(1)).cumsum(0)
+            bad = (~torch.isfinite(t.reshape(len(t), -1)).all(1)).cumsum(0)
             bad = torch.cat([bad.new_zeros(1), bad])[self.starts]
             sound = sound & (bad[1:] == bad[:-1])[list(sites)]
         return sound

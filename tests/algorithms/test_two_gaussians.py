@@ -1,0 +1,30 @@
+"""The mixture of two Gaussians that tells noisy from clean."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from imperfed.algorithms._two_gaussians import best_split, fit, higher_of_two
+
+
+def test_the_higher_component_of_eight_numbers() -> None:
+    x = torch.tensor([5.1, 5.3, 4.9, 5.0, 5.2, 9.8, 10.1, 9.5])
+    found = higher_of_two(x)
+    assert found.tolist() == [False] * 5 + [True] * 3
+    _, mean, _ = fit(x.double().unsqueeze(1), torch.stack([~found, found], 1).double())
+    torch.testing.assert_close(mean.flatten(), torch.tensor([5.1, 9.8]).double(), atol=1e-6, rtol=0)
+
+
+def test_components_that_overlap_are_told_apart() -> None:
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.normal(0, 1, (150, 2)), rng.normal(3, 1.5, (100, 2))])
+    high = higher_of_two(torch.from_numpy(x)).numpy()
+    assert high[:150].mean() < 0.15
+    assert high[150:].mean() > 0.85
+
+
+def test_one_component_has_no_higher_one() -> None:
+    assert not higher_of_two(torch.ones(5)).any()
+    assert not higher_of_two(torch.ones(1)).any()
+    assert best_split(torch.tensor([3.0, 0.0, 1.0])).tolist() == [True, False, False]
