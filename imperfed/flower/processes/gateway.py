@@ -160,6 +160,9 @@ class Listener(uvicorn.Server):
         except OSError as error:  # of TLS as well
             log.warning("no connection with %s: %s", address, printable(str(error), 120))
             connection.close()
+        except asyncio.CancelledError:  # dropped, perhaps before it was looked at
+            connection.close()
+            raise
         finally:
             self.newcomers.remove(task)
 

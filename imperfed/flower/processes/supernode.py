@@ -20,7 +20,7 @@ from imperfed.flower.processes.keys import SiteKeys, in_date
 SITE = "IMPERFED_SITE"
 """The environment variable that describes the site to the executor, as JSON."""
 NODE = re.compile(r"SuperNode ID: (\d+)")
-KNOCK, HEARD = 10.0, 0.5  # seconds for a connection, and for a refusal to arrive
+KNOCK, HEARD = 10.0, 1.0  # seconds for a connection, and for a refusal to arrive
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
 
