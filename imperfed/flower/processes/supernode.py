@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import socket
@@ -21,6 +20,7 @@ SITE = "IMPERFED_SITE"
 """The environment variable that describes the site to the executor, as JSON."""
 NODE = re.compile(r"SuperNode ID: (\d+)")
 KNOCK, HEARD = 10.0, 1.0  # seconds for a connection, and for a refusal to arrive
+NOT_ACCEPTED = "it ends the connection: it is busy, or does not accept this site's certificate"
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
 
@@ -52,7 +52,7 @@ class CoordinatorAddress:
             with socket.create_connection((self.host, self.port), timeout=KNOCK) as plain:
                 if self.keys is not None:
                     with self.keys.tls().wrap_socket(plain, server_hostname=self.host) as tls:
-                        self._hear(tls)
+                        return NOT_ACCEPTED if ends_at_once(tls) else ""
         except ssl.SSLCertVerificationError as error:
             raise DataError(
                 f"the server at {self.address} cannot prove that it is the coordinator: {error.verify_message}; "
@@ -64,19 +64,16 @@ class CoordinatorAddress:
             return error.strerror or str(error)
         return ""
 
-    def _hear(self, tls: ssl.SSLSocket) -> None:
-        """Raise an error if the coordinator refuses the site's certificate; in TLS 1.3 it says so after the client."""
-        tls.settimeout(HEARD)
-        with contextlib.suppress(TimeoutError):
-            try:
-                tls.recv(1)
-            except ssl.SSLError as error:
-                if "ALERT" not in (error.reason or ""):
-                    raise
-                raise DataError(
-                    f"{self.address} does not accept this site's certificate ({error.reason}): the coordinator must "
-                    "serve with the keys that were made together with it"
-                ) from error
+
+def ends_at_once(tls: ssl.SSLSocket) -> bool:
+    """Return whether the other side ends a connection; in TLS 1.3 it looks at a certificate after the client is done."""
+    tls.settimeout(HEARD)
+    try:
+        return tls.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:  # of TLS as well
+        return True
 
 
 class SuperNode:
@@ -133,8 +130,15 @@ class SuperNode:
 
     def _come_in(self, ended: Callable[[], bool]) -> None:
         """Wait until the coordinator answers, and start SuperNode, with the id of a session that was cut off."""
-        before = ""
+        before, began = "", time.monotonic()
         while (why := self.way.knock()) and not ended():
+            if why != NOT_ACCEPTED:
+                began = time.monotonic()
+            if time.monotonic() - began > FORGOTTEN:
+                raise ImperfedError(
+                    f"{self.way.address} does not accept this site's certificate: the coordinator must serve with the "
+                    "keys that were made together with it"
+                )
             if why != before:
                 self.tell(f"no answer at {self.way.address} yet ({why}); trying again until there is one")
             before = why
