@@ -66,7 +66,7 @@ class CoordinatorAddress:
 
 
 def ends_at_once(tls: ssl.SSLSocket) -> bool:
-    """Return whether the other side ends a connection; in TLS 1.3 it looks at a certificate after the client is done."""
+    """Return whether the other side ends a connection; in TLS 1.3 it checks a certificate after the client is done."""
     tls.settimeout(HEARD)
     try:
         return tls.recv(1) == b""
