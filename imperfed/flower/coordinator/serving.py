@@ -16,7 +16,7 @@ from imperfed.experiments.auto.run import REQUEST, read_request, refuse_unsearch
 from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
 from imperfed.flower.coordinator.audit_run import FINDINGS, again
-from imperfed.flower.processes.child import Stopped, alone, orderly
+from imperfed.flower.processes.child import Stopped, alone, orderly, private_files
 from imperfed.flower.processes.control import Settings
 from imperfed.flower.processes.keys import CoordinatorKeys
 from imperfed.flower.processes.superlink import ListenConfig, SuperLink, persist
@@ -112,13 +112,13 @@ def begin(out: Path, config: Config, service: Service, request: AutoRequest | No
         if not same or (before.sites, before.audit) != (service.sites, service.audit):
             raise UsageError(f"{out} holds a run with other settings; `imperfed resume {out}` continues it with those")
         return folder
-    run = config.run
     title = AUDIT if service.audit else "" if request is None else AUTO
-    folder = RunFolder.create(out, config, Hardware.of(run).described(), title)
-    if request is not None:
-        folder.write(REQUEST, json.dumps(request.plain(), indent=2))
-    folder.write("federation.toml", declaration.toml())
-    folder.write("serve.json", json.dumps(asdict(service), indent=2))
+    with private_files():
+        folder = RunFolder.create(out, config, Hardware.of(config.run).described(), title)
+        if request is not None:
+            folder.write(REQUEST, json.dumps(request.plain(), indent=2))
+        folder.write("federation.toml", declaration.toml())
+        folder.write("serve.json", json.dumps(asdict(service), indent=2))
     return folder
 
 
@@ -161,7 +161,7 @@ def carry_out(folder: RunFolder, tell: Callable[[str], None], if_stopped: str) -
         return link.run(SITE, settings, outcome.exists)
 
     try:
-        with alone(home / "serve.lock", str(folder.path)), orderly():
+        with private_files(folder.path), alone(home / "serve.lock", str(folder.path)), orderly():
             persist(lambda: SuperLink(home, service.stand(), service.sites, SERVER), once, tell)
     except KeyboardInterrupt:
         raise Stopped(f"stopped; {if_stopped}") from None

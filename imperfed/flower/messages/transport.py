@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flwr.app import Message
-from flwr.serverapp import Grid
 
-from imperfed.core.errors import QuorumError
+from imperfed.core.errors import DataError, QuorumError
+from imperfed.core.foreign_text import printable
+from imperfed.data.site_claims import check_claims
 from imperfed.data.site_files import SiteInfo
 from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, Silent
-from imperfed.engine.validate import REFUSED
-from imperfed.flower.messages.payload import Payload, RefusedError, failure_of, pack, size, unpack
-from imperfed.flower.messages.run_info import RunInfo, info_from
+from imperfed.engine.validate import LARGEST, REFUSED
+from imperfed.flower.messages.payload import ASKED, Payload, RefusedError, failure_of, new_salt, pack, size, unpack
+from imperfed.flower.messages.run_info import RunInfo, info_from, other_rows
+from imperfed.flower.messages.stored_reply import Mailbox, StoredReply
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Timeouts:
 class Transport:
     """The connection to the sites. A site is known by its name; its Flower node id may change when it reconnects."""
 
-    grid: Grid
+    grid: Mailbox
     names: tuple[str, ...]
     greeting: RunInfo
     """What a new node is sent when it is asked which site it is."""
@@ -81,6 +84,8 @@ class Transport:
         before, self.online = self.online, set(self.grid.get_node_ids())
         if before - self.online:  # a node has left: one that was not admitted may replace it, or be the same site again
             self.refused.clear()
+            # Whoever comes back is asked again what it holds.
+            self.nodes = {name: node for name, node in self.nodes.items() if node in self.online}
         # A node that was not admitted must not hold up every round, nor fill the log: it is asked again after a pause.
         waiting = {n for n, (since, silent) in self.refused.items() if time.monotonic() - since < self._pause(silent)}
         new = sorted(self.online - set(self.nodes.values()) - waiting)
@@ -94,8 +99,8 @@ class Transport:
                 raise RefusedError(reply.reason)
             info = info_from(reply)
             self._check(info, node)
-        except RefusedError as error:
-            self.tell(f"node {node} is not admitted: {error}")
+        except (RefusedError, DataError) as error:
+            self.tell(f"node {node} is not admitted: {printable(str(error))}")
             self.refused[node] = time.monotonic(), isinstance(reply, Silent)
             return
         self.tell(f"{info.name} has {'reconnected' if info.name in self.infos else 'connected'}, with {info.rows} rows")
@@ -113,50 +118,68 @@ class Transport:
             raise RefusedError(f"{info.name!r} is not a site of this run: {', '.join(self.names)}")
         if self.nodes.get(info.name) in self.online:
             raise RefusedError(f"{info.name!r} is already connected")
-        if info.name in self.infos and self.infos[info.name].rows != info.rows:
-            raise RefusedError(f"{info.name!r} had {self.infos[info.name].rows} rows, and now has {info.rows}")
+        before = self.infos.get(info.name, info)
+        if (before.rows, before.held_out, before.digest) != (info.rows, info.held_out, info.digest):
+            rows = before.rows + before.held_out, info.rows + info.held_out
+            raise RefusedError(other_rows(info.name, *rows))
+        check_claims(info)
 
-    def send(self, kind: str, payloads: Mapping[int, Payload], about: str) -> dict[int, Payload | Failure]:
-        """Send messages to sites by number; return their answers. A site that is not connected or silent has failed."""
+    def send(
+        self, kind: str, payloads: Mapping[int, Payload], about: str, limit: int = LARGEST
+    ) -> dict[int, Payload | Failure]:
+        """Send messages to sites by number; return their answers. A site that is not connected or silent has failed.
+
+        `limit`: the most bytes that an answer may take.
+        """
         online = self.look()
         nodes = {self.nodes[self.names[k]]: k for k in payloads if self.nodes.get(self.names[k]) in online}
-        replies = self._exchange(kind, {node: payloads[k] for node, k in nodes.items()}, about)
+        replies = self._exchange(kind, {node: payloads[k] for node, k in nodes.items()}, about, limit)
         answers: dict[int, Payload | Failure] = dict.fromkeys(payloads, Away("it is not connected"))
         return answers | {nodes[node]: reply for node, reply in replies.items()}
 
-    def _exchange(self, kind: str, payloads: Mapping[int, Payload], about: str) -> dict[int, Payload | Failure]:
+    def _exchange(
+        self, kind: str, payloads: Mapping[int, Payload], about: str, limit: int = LARGEST
+    ) -> dict[int, Payload | Failure]:
         """Push, then pull until all have answered or the timeout has passed. Later answers are ignored."""
         if not payloads:
             return {}
         timeout = self.timeouts.hello if kind == "query.hello" else self.timeouts.answer
-        messages = [
-            Message(pack(payload), node, kind, ttl=timeout, group_id=about) for node, payload in payloads.items()
-        ]
+        salt, asked = new_salt(), {node: secrets.token_hex(8) for node in payloads}
+        bound = {node: replace(one, words={**one.words, ASKED: asked[node]}) for node, one in payloads.items()}
+        messages = [Message(pack(one, salt), node, kind, ttl=timeout, group_id=about) for node, one in bound.items()]
         for message in messages:
             self._count("down", message.metadata.dst_node_id, message)
         ids = list(self.grid.push_messages(messages))
         waiting = {message_id: node for message_id, node in zip(ids, payloads, strict=False) if message_id}
         answers: dict[int, Payload | Failure] = {node: Failure("its message could not be sent") for node in payloads}
         answers |= dict.fromkeys(waiting.values(), Silent(f"it did not answer within {timeout:g} s"))
+        arriving: dict[str, StoredReply] = {}
         began = time.monotonic()
         while waiting and time.monotonic() - began <= timeout:
-            for reply in self.grid.pull_messages(list(waiting)):
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is not None:
-                    answers[node] = read(reply)
+            new = self.grid.new_replies([message_id for message_id in waiting if message_id not in arriving])
+            arriving |= {stored.answers: stored for stored in new if stored.answers in waiting}
+            for message_id, stored in list(arriving.items()):
+                # A site that sends its answer slowly, or never to the end, holds up no one else.
+                if (reply := stored.read(limit)) is not None:
+                    node = waiting.pop(message_id)
+                    del arriving[message_id]
+                    stored.release()
                     self._count("up", node, reply)
+                    answers[node] = read(reply, asked[node])
                     outcome = "failed" if isinstance(answers[node], Failure) else "answered"
                     self.tell(f"{about}: {self._name(node)} {outcome} after {time.monotonic() - began:.1f} s")
             if waiting:
                 time.sleep(self.timeouts.poll)
+        for stored in arriving.values():
+            stored.release()
         return answers
 
     def _name(self, node: int) -> str:
         return self.owners.get(node, f"node {node}")
 
-    def _count(self, way: str, node: int, message: Message) -> None:
+    def _count(self, way: str, node: int, message: Message | Failure) -> None:
         ways = self.bytes.setdefault(node, {"down": 0, "up": 0})
-        ways[way] += size(message.content) if message.has_content() else 0
+        ways[way] += size(message.content) if isinstance(message, Message) and message.has_content() else 0
 
     def traffic(self) -> dict[str, dict[str, int]]:
         """Return the bytes to and from every site since this process started, over all node ids it has had."""
@@ -167,12 +190,17 @@ class Transport:
         return total
 
 
-def read(reply: Message) -> Payload | Failure:
-    """Return the content of a reply, or why it has none."""
+def read(reply: Message | Failure, asked: str) -> Payload | Failure:
+    """Return the content of a reply, or why it has none. `asked`: the word that it must repeat."""
+    if isinstance(reply, Failure):
+        return reply
     if reply.has_error():
-        return Crashed(f"no answer: {reply.error.reason or f'error {reply.error.code}'}")
+        return Crashed(f"no answer: {printable(reply.error.reason or f'error {reply.error.code}')}")
     try:
         payload = unpack(reply.content)
-    except RefusedError as error:
-        return Misshapen(f"{REFUSED}{error}")
-    return failure_of(payload) or payload
+    except Exception as error:  # RefusedError, and whatever else can be wrong with what another machine sent
+        return Misshapen(f"{REFUSED}{printable(str(error))}")
+    if payload.words.get(ASKED) != asked:
+        return Misshapen(f"{REFUSED}it answers another message")
+    words = {name: word for name, word in payload.words.items() if name != ASKED}
+    return failure_of(payload) or replace(payload, words=words)

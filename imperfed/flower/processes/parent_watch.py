@@ -11,10 +11,14 @@ import sys
 import threading
 import time
 from importlib import metadata
+from pathlib import Path
 
-from imperfed.flower.processes.flower_patches import look_often, pull_soon
+from imperfed.flower.processes.flower_patches import look_often, pull_soon, show_certificate
+from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.session import sign_off
 
+AUTH = "--auth-supernode-private-key"
+"""The option before the key of a site, in whose folder its certificate is."""
 LOOK = 0.5  # seconds
 
 
@@ -36,6 +40,8 @@ def main() -> None:
     [command] = metadata.entry_points(group="console_scripts", name=sys.argv[0])
     run = command.load()
     if sys.argv[0] == "flower-supernode":
+        if AUTH in sys.argv:
+            show_certificate(SiteKeys.read(Path(sys.argv[sys.argv.index(AUTH) + 1]).parent).tls())
         look_often()
         pull_soon()
         sign_off(sys.argv)

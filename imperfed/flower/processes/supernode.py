@@ -13,13 +13,14 @@ from pathlib import Path
 from types import TracebackType
 
 from imperfed.core.errors import DataError, ImperfedError, UsageError
-from imperfed.flower.processes.child import CUT_OFF, LOOPBACK, NEAR, Child, free_port, module
+from imperfed.flower.processes.child import CUT_OFF, LOOPBACK, NEAR, Child, free_port, module, task_secret
 from imperfed.flower.processes.keys import SiteKeys, in_date
 
 SITE = "IMPERFED_SITE"
 """The environment variable that describes the site to the executor, as JSON."""
 NODE = re.compile(r"SuperNode ID: (\d+)")
-KNOCK = 10.0  # seconds
+KNOCK, HEARD = 10.0, 1.0  # seconds for a connection, and for a refusal to arrive
+NOT_ACCEPTED = "it ends the connection: it is busy, or does not accept this site's certificate"
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
 
@@ -50,8 +51,8 @@ class CoordinatorAddress:
         try:
             with socket.create_connection((self.host, self.port), timeout=KNOCK) as plain:
                 if self.keys is not None:
-                    context = ssl.create_default_context(cafile=str(self.keys.ca))
-                    context.wrap_socket(plain, server_hostname=self.host).close()
+                    with self.keys.tls().wrap_socket(plain, server_hostname=self.host) as tls:
+                        return NOT_ACCEPTED if ends_at_once(tls) else ""
         except ssl.SSLCertVerificationError as error:
             raise DataError(
                 f"the server at {self.address} cannot prove that it is the coordinator: {error.verify_message}; "
@@ -64,6 +65,17 @@ class CoordinatorAddress:
         return ""
 
 
+def ends_at_once(tls: ssl.SSLSocket) -> bool:
+    """Return whether the other side ends a connection; in TLS 1.3 it checks a certificate after the client is done."""
+    tls.settimeout(HEARD)
+    try:
+        return tls.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:  # of TLS as well
+        return True
+
+
 class SuperNode:
     """The processes, as a context manager; `watch` keeps them running."""
 
@@ -72,13 +84,15 @@ class SuperNode:
     ) -> None:
         self.way, self.home, self.name, self.tell = way, home, site["name"], tell
         port = free_port()
+        secret = task_secret(home)
         words = ["--superlink", way.address, "--isolation", "process", "--host", LOOPBACK, "--port", str(port)]
+        words += ["--superexec-auth-secret-file", str(secret)]
         if way.keys is None:
             words += ["--insecure"]
         else:
             words += ["--root-certificates", str(way.keys.ca), "--auth-supernode-private-key", str(way.keys.key)]
         self.node = Child("supernode", module("parent_watch", "flower-supernode", *words), home)
-        executor = module("executor", "clientapp", f"{LOOPBACK}:{port}", app)
+        executor = module("executor", "clientapp", f"{LOOPBACK}:{port}", app, "--secret", str(secret))
         self.executor = Child("executor", executor, home, variables={SITE: json.dumps(site)})
         self.pause = FIRST_PAUSE
         self.joined = False
@@ -116,8 +130,15 @@ class SuperNode:
 
     def _come_in(self, ended: Callable[[], bool]) -> None:
         """Wait until the coordinator answers, and start SuperNode, with the id of a session that was cut off."""
-        before = ""
+        before, began = "", time.monotonic()
         while (why := self.way.knock()) and not ended():
+            if why != NOT_ACCEPTED:
+                began = time.monotonic()
+            if time.monotonic() - began > FORGOTTEN:
+                raise ImperfedError(
+                    f"{self.way.address} does not accept this site's certificate: the coordinator must serve with the "
+                    "keys that were made together with it"
+                )
             if why != before:
                 self.tell(f"no answer at {self.way.address} yet ({why}); trying again until there is one")
             before = why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 import torch
@@ -23,8 +24,10 @@ from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import SiteUpdate, validate
 from imperfed.flower.messages.payload import (
+    ASKED,
     NO_EXCHANGE,
     REPAIR,
+    WORDS,
     Payload,
     RefusedError,
     Word,
@@ -38,7 +41,16 @@ from imperfed.flower.messages.payload import (
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
 from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
-from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, own_data, rows_held_out
+from imperfed.flower.site.runtime import (
+    REPAIRED,
+    LocalSite,
+    RemoteSite,
+    keyed,
+    open_site,
+    own_data,
+    own_files,
+    rows_held_out,
+)
 from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import key_in
@@ -62,6 +74,7 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     config = run_info.config()
     files = place.files(config, run_info.declaration)
     info = files.info(config.split.standardise, rows_held_out(files, config))
+    info = replace(info, digest=keyed(files.digest, place.secret))
     if info.sums or config.model.wanted_bins or questions(config.defence, files.attribute):
         refuse_few(place.name, len(files.x))
     return info_payload(info)
@@ -142,7 +155,7 @@ def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpda
 def repair(place: LocalSite, run_info: RunInfo, number: int, trusted: bool, down: Tree) -> Payload:
     """Answer one exchange of a repair, from the labels as given. What the site computes stays in its store."""
     config, store = run_info.config(), place.store(run_info.run)
-    federation = place.files(config, run_info.declaration).data(run_info.scale).federation
+    federation = own_files(place, run_info, config).data(run_info.scale).federation
     if config.repair is None or type(federation.labels) is not config.repair.labels:
         raise UsageError(f"this repair is not made for {federation.labels.kind} labels, which the site holds")
     exchanges = config.repair.conversation(federation.classes, trusted)
@@ -218,7 +231,8 @@ def make_app(place_of: Callable[[Mapping[str, object]], LocalSite]) -> ClientApp
     def reply(message: Message, context: Context) -> Message:
         place, kind = place_of(context.node_config), message.metadata.message_type
         payload = handle(place, kind, message.content)
-        content = pack(payload)
+        asked = str(message.content.config_records[WORDS].get(ASKED)) if WORDS in message.content else ""
+        content = pack(replace(payload, words={**payload.words, ASKED: asked}))
         place.log(
             f"{_now()} {kind} {message.metadata.group_id}: received {size(message.content)} bytes, "
             f"sent {size(content)}: {', '.join(payload.parts())}"
