@@ -80,12 +80,20 @@ def serve(
 
 
 def serve_on(folder: RunFolder) -> None:
-    """Continue a run with real sites from its last round."""
+    """Continue a run with real sites from its last round; if it has ended, wait for sites that missed its end."""
     from imperfed.cli.tables import run_table
+    from imperfed.flower.coordinator.serving import has_ended
     from imperfed.flower.coordinator.serving import serve as serve_run
 
     screen = console()
-    run_table(screen, folder.summary() or serve_run(folder, screen.print), folder.path)
+    try:
+        if has_ended(folder):
+            screen.print(f"{folder.path}: this run has already ended, and every site has its results")
+        else:
+            serve_run(folder, screen.print)
+    finally:  # also where only a site has failed
+        if (summary := folder.summary()) is not None:
+            run_table(screen, summary, folder.path)
 
 
 def join(

@@ -14,6 +14,7 @@ from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.run import REQUEST, read_request, refuse_unsearchable
 from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
+from imperfed.flower.coordinator.leaving import Leaving
 from imperfed.flower.processes.child import Stopped, alone, orderly
 from imperfed.flower.processes.control import Settings
 from imperfed.flower.processes.keys import CoordinatorKeys
@@ -113,6 +114,12 @@ def searched_settings(request: AutoRequest) -> Config:
     if base.repair is not None:
         raise UsageError(f"auto with real sites does not repair labels; name a method beside {base.repair.name}")
     return replace(base, split=replace(base.split, validation=base.split.validation or HELD_OUT))
+
+
+def has_ended(folder: RunFolder) -> bool:
+    """Return whether a run has its results, and every site has confirmed its own."""
+    leaving = Leaving.read(folder)
+    return folder.summary() is not None and leaving is not None and not leaving.waiting
 
 
 def serve(folder: RunFolder, tell: Callable[[str], None]) -> Summary:

@@ -22,6 +22,7 @@ from imperfed.engine.engine import questions
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import SiteUpdate, validate
+from imperfed.flower.messages.ending import NEVER
 from imperfed.flower.messages.payload import (
     NO_EXCHANGE,
     REPAIR,
@@ -39,6 +40,7 @@ from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
 from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, own_data, rows_held_out
 from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
+from imperfed.flower.site.site_folder import LOG
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import key_in
 from imperfed.results.folder import RunFolder
@@ -174,8 +176,17 @@ def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remot
 
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
-    """End a run: write the site's own results."""
-    return finish(place, RunInfo.of(payload), key_in(payload, "from"), payload)
+    """End a run: write the site's own results, and for `imperfed join` what has to be said about them."""
+    run_info = RunInfo.of(payload)
+    try:
+        done = finish(place, run_info, key_in(payload, "from"), payload)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        place.end(run_info.run, f"{place.name} could not write its results ({reason}); join again to try again")
+        raise
+    if never := payload.words.get(NEVER):
+        place.end(run_info.run, f"{place.name} failed in every round: {never}; {place.state / LOG} says more")
+    return done
 
 
 HANDLERS: dict[str, Handler] = {

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from imperfed.core.errors import DataError, UsageError
+from imperfed.core.errors import DataError, SiteFailedError, UsageError
 from imperfed.data.files.rules import name_trouble
 from imperfed.flower.processes.child import Stopped, alone, orderly
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.supernode import CoordinatorAddress, SuperNode
+from imperfed.flower.site.site_folder import LOG, TROUBLE
 
 APP = "imperfed.flower.apps:site"
 LINGER = 60.0  # seconds to wait for the other sites' last answers
@@ -79,14 +80,28 @@ class Ending:
 
     def __init__(self, state: Path, way: CoordinatorAddress) -> None:
         self.state, self.way, self.began = state, way, time.time()
-        self.report: Path | None = None
         self.deadline = 0.0
+
+    @property
+    def report(self) -> Path | None:
+        """The site's report on the run that has ended."""
+        return self._new("report.html")
+
+    @property
+    def trouble(self) -> str:
+        """What was wrong with the run when it had ended; empty if nothing was."""
+        path = self._new(TROUBLE)
+        return "" if path is None else path.read_text(encoding="utf-8")
+
+    def _new(self, name: str) -> Path | None:
+        new = (path for path in self.state.glob(f"*/{name}") if path.stat().st_mtime >= self.began)
+        return next(new, None)
 
     def here(self) -> bool:
         """Return whether it has. A coordinator with all answers shuts down; until then a site must stay connected."""
-        if self.report is None:
-            new = (path for path in self.state.glob("*/report.html") if path.stat().st_mtime >= self.began)
-            self.report, self.deadline = next(new, None), time.monotonic() + LINGER
+        if not self.deadline:
+            if self.report is not None or self.trouble:
+                self.deadline = time.monotonic() + LINGER
             return False
         return time.monotonic() > self.deadline or self.way.knock() != ""
 
@@ -94,7 +109,7 @@ class Ending:
 def join(joining: Joining, tell: Callable[[str], None]) -> None:
     """Answer the coordinator until its run has ended; report every message as it is sent."""
     way, site = joining.way(), joining.site()
-    log, ending = Tail(joining.state / "log.txt"), Ending(joining.state, way)
+    log, ending = Tail(joining.state / LOG), Ending(joining.state, way)
 
     def ended() -> bool:
         for line in log.lines():
@@ -110,4 +125,7 @@ def join(joining: Joining, tell: Callable[[str], None]) -> None:
             node.watch(ended)
     except KeyboardInterrupt:
         raise Stopped(f"left {way.address}; the same command rejoins, with all the state of {site['name']}") from None
-    tell(f"the run has ended; {site['name']}'s own report, model and labels: {ending.report}")
+    if ending.report is not None:
+        tell(f"the run has ended; {site['name']}'s own report, model and labels: {ending.report}")
+    if ending.trouble:
+        raise SiteFailedError(f"the run has ended, but {ending.trouble}")

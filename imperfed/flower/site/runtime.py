@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from imperfed.core.atomic import append_lines
+from imperfed.core.atomic import append_lines, write_durably
 from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision
 from imperfed.core.context import SiteSetup
@@ -27,6 +27,7 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo
+from imperfed.flower.site.site_folder import LOG, TROUBLE
 from imperfed.flower.site.store import Key, Store
 
 REPAIRED = "repaired"
@@ -67,7 +68,11 @@ class LocalSite:
     def log(self, line: str) -> None:
         """Add a line to the site's own log."""
         self.state.mkdir(parents=True, exist_ok=True)
-        append_lines(self.state / "log.txt", [line])
+        append_lines(self.state / LOG, [line])
+
+    def end(self, run: str, trouble: str) -> None:
+        """Note that a run has ended, and what was wrong: `imperfed join` ends with these words."""
+        write_durably(self.store(run).path / TROUBLE, lambda partly: partly.write_text(trouble, encoding="utf-8"))
 
 
 def trial_folder(run: Path, trial: int) -> Path:
