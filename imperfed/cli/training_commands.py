@@ -147,7 +147,7 @@ def resume(
         _continue_comparison(folder)
         return
     opened, show = RunFolder.open(folder), progress()
-    if (folder / "serve.json").exists():
+    if opened.served:
         site_commands.serve_on(opened)
         return
     summary = opened.summary()

@@ -12,7 +12,7 @@ from datetime import datetime
 from flwr.serverapp import Grid
 
 from imperfed.core.atomic import append_lines
-from imperfed.core.errors import SiteFailedError, UsageError
+from imperfed.core.errors import SiteFailedError
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles
@@ -20,7 +20,7 @@ from imperfed.engine.engine import MakeBackend, questions
 from imperfed.engine.population import Population
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
-from imperfed.experiments.plugins import refuse_what_stays_here
+from imperfed.flower.coordinator.acceptance import accepted
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
 from imperfed.flower.coordinator.leaving import Leaving
@@ -63,14 +63,7 @@ class Coordinator:
 
     def accept(self, config: Config) -> Config:
         """Return settings as real sites follow them; refuse those that they cannot follow."""
-        if config.method.pools_data:
-            raise UsageError(f"{config.run.method} brings all rows to one place, but real sites keep theirs")
-        if config.attack is not None and self.declaration:
-            raise UsageError("attacks are simulated on named datasets; no real site is asked to attack")
-        refuse_what_stays_here(config, "every real site imports the parts of its run")
-        if config.run.device == "cuda":
-            raise UsageError("real sites compute on the CPU; set device to auto or cpu")
-        return replace(config, run=replace(config.run, device="cpu"))
+        return accepted(config, declared=bool(self.declaration))
 
     def run(self, watch: Watch) -> Summary:
         """Train to the end, from the last checkpoint if there is one, and write the results."""

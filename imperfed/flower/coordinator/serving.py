@@ -14,13 +14,14 @@ from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.run import REQUEST, read_request, refuse_unsearchable
 from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
+from imperfed.flower.coordinator.acceptance import refuse_ruled_out
 from imperfed.flower.coordinator.leaving import Leaving
 from imperfed.flower.processes.child import Stopped, alone, orderly
 from imperfed.flower.processes.control import Settings
 from imperfed.flower.processes.keys import CoordinatorKeys
 from imperfed.flower.processes.superlink import ListenConfig, SuperLink, persist
 from imperfed.flower.site.site_data import central_of, refuse
-from imperfed.results.folder import RunFolder
+from imperfed.results.folder import SERVED, RunFolder
 from imperfed.results.summary import Summary
 
 SERVER, SITE = "imperfed.flower.apps:server", "imperfed.flower.apps:site"
@@ -58,7 +59,7 @@ class Service:
 
 def file_in(folder: RunFolder) -> Path:
     """Return the path of the file that marks the folder of a run with real sites."""
-    return folder.path / "serve.json"
+    return folder.path / SERVED
 
 
 def home_of(folder: RunFolder) -> Path:
@@ -89,10 +90,12 @@ def begin(out: Path, config: Config, service: Service, request: AutoRequest | No
     declaration = read_declaration(service.federation)
     service.stand().keys_of(service.sites)
     refuse(config, declaration)
-    central_of(declaration)
+    central = central_of(declaration)
     if request is not None:
         searched_settings(request)
-    if (out / "serve.json").is_file():
+    else:
+        refuse_ruled_out(config, declaration, central, service.sites)
+    if (out / SERVED).is_file():
         folder = RunFolder.open(out)
         same = read_request(folder) == request and (request is not None or folder.config() == config)
         if not same or Service.of(folder).sites != service.sites:
@@ -103,7 +106,7 @@ def begin(out: Path, config: Config, service: Service, request: AutoRequest | No
     if request is not None:
         folder.write(REQUEST, json.dumps(request.plain(), indent=2))
     folder.write("federation.toml", declaration.toml())
-    folder.write("serve.json", json.dumps(asdict(service), indent=2))
+    folder.write(SERVED, json.dumps(asdict(service), indent=2))
     return folder
 
 

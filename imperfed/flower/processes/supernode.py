@@ -4,64 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from imperfed.core.errors import DataError, ImperfedError, UsageError
-from imperfed.flower.processes.child import CUT_OFF, LOOPBACK, NEAR, Child, free_port, module
-from imperfed.flower.processes.keys import SiteKeys, in_date
+from imperfed.core.errors import ImperfedError
+from imperfed.flower.processes.child import CUT_OFF, LOOPBACK, Child, free_port, module
+from imperfed.flower.processes.contact import Contact
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
+from imperfed.flower.processes.keys import in_date
 
 SITE = "IMPERFED_SITE"
 """The environment variable that describes the site to the executor, as JSON."""
 NODE = re.compile(r"SuperNode ID: (\d+)")
-KNOCK = 10.0  # seconds
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
-
-
-@dataclass(frozen=True)
-class CoordinatorAddress:
-    """The coordinator's address, and the keys to use there."""
-
-    host: str
-    port: int
-    keys: SiteKeys | None
-    insecure: bool = False
-
-    def __post_init__(self) -> None:
-        if self.keys is None and not self.insecure and self.host not in NEAR:
-            raise UsageError(
-                f"without keys anyone on the way to {self.host} can read and change what is sent: give --keys with "
-                "the folder you were given, or --insecure"
-            )
-
-    @property
-    def address(self) -> str:
-        """Host and port as one string."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def knock(self) -> str:
-        """Return why nothing answers now; empty if the coordinator does. Raise an error if another server does."""
-        try:
-            with socket.create_connection((self.host, self.port), timeout=KNOCK) as plain:
-                if self.keys is not None:
-                    context = ssl.create_default_context(cafile=str(self.keys.ca))
-                    context.wrap_socket(plain, server_hostname=self.host).close()
-        except ssl.SSLCertVerificationError as error:
-            raise DataError(
-                f"the server at {self.address} cannot prove that it is the coordinator: {error.verify_message}; "
-                "nothing was sent"
-            ) from error
-        except ssl.SSLError as error:
-            raise ImperfedError(f"{self.address} does not speak TLS ({error.reason}); nothing was sent") from error
-        except OSError as error:
-            return error.strerror or str(error)
-        return ""
 
 
 class SuperNode:
@@ -80,6 +38,7 @@ class SuperNode:
         self.node = Child("supernode", module("parent_watch", "flower-supernode", *words), home)
         executor = module("executor", "clientapp", f"{LOOPBACK}:{port}", app)
         self.executor = Child("executor", executor, home, variables={SITE: json.dumps(site)})
+        self.contact = Contact(way, tell)
         self.pause = FIRST_PAUSE
         self.joined = False
         self.refused = 0.0  # when the refusals began; 0: not refused
@@ -105,6 +64,7 @@ class SuperNode:
             began = time.monotonic()
             while self.node.alive and not ended():
                 self._look()
+                self.contact.listen()
                 time.sleep(0.2)
             if ended():
                 return
@@ -116,11 +76,7 @@ class SuperNode:
 
     def _come_in(self, ended: Callable[[], bool]) -> None:
         """Wait until the coordinator answers, and start SuperNode, with the id of a session that was cut off."""
-        before = ""
-        while (why := self.way.knock()) and not ended():
-            if why != before:
-                self.tell(f"no answer at {self.way.address} yet ({why}); trying again until there is one")
-            before = why
+        while not self.contact.made() and not ended():
             time.sleep(FIRST_PAUSE)
         known = self.way.keys is not None and self._remembered.exists()
         self.node.variables = {CUT_OFF: self._remembered.read_text()} if known else {}
@@ -141,8 +97,12 @@ class SuperNode:
             in_date(self.way.keys.ca)
 
     def _explain(self) -> None:
-        """Report why SuperNode ended. A refusal has two possible causes, one of which passes after a while."""
+        """Report why SuperNode ended. A refusal has several possible causes, one of which passes after a while."""
         reason = self.node.last_words()
+        if wrong := self.way.wrong_clock():
+            self.refused = 0.0
+            self.tell(f"{wrong}; trying again in {self.pause:.0f} s")
+            return
         if self.joined or "Failed to activate" not in reason:
             self.refused = 0.0
             self.tell(f"the connection ended: {reason or 'no reason given'}; trying again in {self.pause:.0f} s")
@@ -150,10 +110,12 @@ class SuperNode:
         self.refused = self.refused or time.monotonic()
         if time.monotonic() - self.refused > FORGOTTEN:
             raise ImperfedError(
-                f"{self.way.address} does not know this site's key: the coordinator must serve with the keys that were "
-                "made together with it"
+                f"{self.way.address} does not admit this site: either its key is not one of those that the coordinator "
+                "serves with, which were made together, or another `imperfed join` is connected with the same key; end "
+                "that one first"
             )
         self.tell(
-            f"not admitted: the key is unknown at {self.way.address}, or an earlier session of this site that was "
-            f"cut off has not expired there yet, which takes a minute; trying again in {self.pause:.0f} s"
+            f"not admitted: the key is unknown at {self.way.address}, or another `imperfed join` is connected with it, "
+            "or an earlier session of this site that was cut off has not expired there yet, which takes a minute; "
+            f"trying again in {self.pause:.0f} s"
         )

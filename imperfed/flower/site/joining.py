@@ -10,8 +10,9 @@ from pathlib import Path
 from imperfed.core.errors import DataError, SiteFailedError, UsageError
 from imperfed.data.files.rules import name_trouble
 from imperfed.flower.processes.child import Stopped, alone, orderly
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys
-from imperfed.flower.processes.supernode import CoordinatorAddress, SuperNode
+from imperfed.flower.processes.supernode import SuperNode
 from imperfed.flower.site.site_folder import LOG, TROUBLE
 
 APP = "imperfed.flower.apps:site"
