@@ -104,12 +104,13 @@ def join(
     keys: Keys = None,
     insecure: Insecure = False,
     name: Annotated[str, typer.Option("--name", help="The site's name; default: that of its keys or its file.")] = "",
+    device: Annotated[str, typer.Option("--device", help="Where the site trains: cpu or cuda.")] = "cpu",
 ) -> None:
     """Take part in a run as a site: answer the coordinator from the site's own rows."""
     from imperfed.flower.site.joining import Joining
     from imperfed.flower.site.joining import join as join_run
 
-    join_run(Joining(coordinator, data, state, keys, name, test, insecure), console().print)
+    join_run(Joining(coordinator, data, state, keys, name, test, insecure, device), console().print)
 
 
 def _names(text: str) -> list[str]:

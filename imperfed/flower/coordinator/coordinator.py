@@ -12,7 +12,7 @@ from datetime import datetime
 from flwr.serverapp import Grid
 
 from imperfed.core.atomic import append_lines
-from imperfed.core.errors import SiteFailedError
+from imperfed.core.errors import SiteFailedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles
@@ -126,6 +126,9 @@ class Coordinator:
             experiment.engine.state.restore(self.folder.checkpoint)
             self.folder.forget_from(experiment.engine.state.round)
             self.folder.log(f"resumed after round {experiment.engine.state.round}")
+        if experiment.engine.state.round == 0 and (unfit := self.backend.rehearse()):
+            reasons = "; ".join(f"{self.sites[k]}: {why}" for k, why in unfit.items())
+            raise UsageError(f"before round 1, the first step of the run failed at {reasons}. Nothing was trained")
         return experiment
 
     def gather(self) -> GatheredSites:

@@ -13,7 +13,7 @@ from imperfed.core.exchange import Exchange, Query, Train
 from imperfed.core.labels.validity import Validity
 from imperfed.core.threads import one_thread
 from imperfed.engine.backends.base import Reply
-from imperfed.engine.failures import Away, Failure, Misshapen
+from imperfed.engine.failures import Away, Failure, Misshapen, Silent
 from imperfed.engine.population import Population, Scores
 from imperfed.engine.seeds import on_duty_in
 from imperfed.engine.site import OPENING
@@ -114,6 +114,13 @@ class FlowerBackend:
             own: dict[str, Word] = {"round": self.population.state.round, "from": self._answered(k)}
             payloads[k] = run_info.payload(own | words(k), {"model": self._model(k)})
         return payloads
+
+    def rehearse(self) -> dict[int, str]:
+        """Let every site do once what its first round needs, and keep nothing; return why some cannot."""
+        payloads = {k: self._payload(k, 0, 0, evaluate=True) for k in range(len(self.run_infos))}
+        replies = self.transport.send("query.ready", payloads, "one step to try")
+        missing = Away | Silent  # it says nothing about what the site can do
+        return {k: r.reason for k, r in replies.items() if isinstance(r, Failure) and not isinstance(r, missing)}
 
     # -- messages -------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 import torch
@@ -38,7 +39,16 @@ from imperfed.flower.messages.payload import (
 )
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
 from imperfed.flower.site.delivery import judge
-from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, own_data, rows_held_out
+from imperfed.flower.site.runtime import (
+    REPAIRED,
+    LocalSite,
+    RemoteSite,
+    device_of,
+    on_device,
+    open_site,
+    own_data,
+    rows_held_out,
+)
 from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
 from imperfed.flower.site.site_folder import LOG
 from imperfed.flower.site.site_results import finish
@@ -90,7 +100,7 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
         return repair(place, run_info, number, bool(payload.number("trusted")), payload.trees.get("down", {}))
     is_trial = run_info.trial != NO_TRIAL
     place.forget_trials(run_info.run, run_info.alive)  # when the run itself begins, all of them
-    remote, store = open_site(place, run_info, key_in(payload, "from")), place.states(run_info)
+    remote, store = open_site(place, run_info, key_in(payload, "from")).on(device_of(place)), place.states(run_info)
     words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
         # A search chooses by the rows held out; it never sees test rows.
@@ -127,10 +137,13 @@ def measure(remote: RemoteSite, model: Tree, round: int, tests: bool = True) -> 
 def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpdate:
     """Return a site's answer to an exchange, checked, after the site has kept its new state."""
     runtime, site = remote.runtime, remote.site
-    exchange = runtime.spec.exchange(round, number)
+    exchange, device = runtime.spec.exchange(round, number), site.data.x.device
+    down = on_device(down, device)
     if isinstance(exchange, WeightedGradient):
         net, data, route = remote.load(down), site.data, Route.of_one(site.data)
-        g, losses = weighted_gradient(runtime.spec, data.x, data.labels, net, data.rows, route, torch.ones(1))
+        g, losses = weighted_gradient(
+            runtime.spec, data.x, data.labels, net, data.rows, route, torch.ones(1, device=device)
+        )
         update = SiteUpdate({"g": g}, float(losses[0]), site.personal, {}, {})
     else:
         update = runtime.respond(site, down, round, number)
@@ -138,6 +151,17 @@ def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpda
         raise FailedError(failure)
     site.keep(update)
     return update
+
+
+def rehearse(place: LocalSite, payload: Payload) -> Payload:
+    """Do everything that a round will need once, with a single step, and keep nothing: what cannot work fails now."""
+    run_info, (round, number) = RunInfo.of(payload), (payload.number("round"), payload.number("exchange"))
+    remote = open_site(place, run_info, key_in(payload, "from")).on(device_of(place))
+    local = replace(remote.runtime.spec.local, steps=1, epochs=0, min_steps=0, max_steps=0)
+    remote.runtime.spec = replace(remote.runtime.spec, local=local)
+    measure(remote, payload.trees.get("model") or payload.trees["down"], round - 1)
+    respond(remote, payload.trees["down"], round, number)
+    return Payload({"done": 1})
 
 
 def repair(place: LocalSite, run_info: RunInfo, number: int, trusted: bool, down: Tree) -> Payload:
@@ -192,6 +216,7 @@ def leave(place: LocalSite, payload: Payload) -> Payload:
 HANDLERS: dict[str, Handler] = {
     "query.hello": hello,
     "query.count": count,
+    "query.ready": rehearse,
     "query.answer": answer,
     "train": answer,
     "evaluate": answer,

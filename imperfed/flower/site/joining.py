@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from imperfed.core.errors import DataError, SiteFailedError, UsageError
+from imperfed.core.errors import DataError, SiteFailedError, UsageError, unknown
 from imperfed.data.files.rules import name_trouble
 from imperfed.flower.processes.child import Stopped, alone, orderly
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
@@ -16,6 +16,7 @@ from imperfed.flower.processes.supernode import SuperNode
 from imperfed.flower.site.site_folder import LOG, TROUBLE
 
 APP = "imperfed.flower.apps:site"
+DEVICES = ("cpu", "cuda")
 LINGER = 60.0  # seconds to wait for the other sites' last answers
 
 
@@ -30,6 +31,7 @@ class Joining:
     name: str = ""
     test: Path | None = None
     insecure: bool = False
+    device: str = "cpu"
 
     def way(self) -> CoordinatorAddress:
         """Return the coordinator's address, and the keys to use there."""
@@ -50,8 +52,11 @@ class Joining:
             "data": str(self.data.resolve()),
             "state": str(self.state.resolve()),
             "test": str(self.test.resolve()) if self.test else "",
+            "device": self.device,
             "secret": str((self.keys / "secret").resolve()) if self.keys else "",
         }
+        if self.device not in DEVICES:
+            raise unknown("device", self.device, DEVICES)
         if trouble := name_trouble(described["name"]):
             raise UsageError(f"the site's name would be {trouble}; give another with --name")
         return described
