@@ -28,6 +28,7 @@ NAMES = {
     "Fab": "flwr.supercore.fab",
     "RuntimeVersionHttpInterceptor": "flwr.supercore.interceptors",
     "public_key_to_bytes": "flwr.supercore.primitives.asymmetric",
+    "ProtobufClient": "flwr.supercore.protobuf.client",
     "make_simple_http_retry_invoker": "flwr.supercore.retry",
     "RuntimeHttpClient": "flwr.supercore.runtime",
     "run_serverapp": "flwr.superlink.runtime.run_serverapp",
@@ -40,11 +41,12 @@ NAMES = {
 }
 """The module in which Flower keeps each name."""
 MODULES = {
+    "fleet_http_client": "flwr.supernode.fleet_http_client",
     "inflatable_utils": "flwr.supercore.inflatable.inflatable_utils",
     "run_clientapp": "flwr.supernode.runtime.run_clientapp",  # its package has a function of this name
     "start_client_internal": "flwr.supernode.start_client_internal",
 }
-"""Modules that `flower_patches` and the executor change."""
+"""Modules that `flower_patches`, `pulse` and the executor change."""
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from imperfed.core.errors import ImperfedError
-from imperfed.flower.processes.child import CUT_OFF, LOOPBACK, Child, free_port, module
+from imperfed.flower.processes.child import BEAT, CUT_OFF, LOOPBACK, Child, free_port, module
 from imperfed.flower.processes.contact import Contact
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import in_date
@@ -18,6 +18,7 @@ from imperfed.flower.processes.keys import in_date
 SITE = "IMPERFED_SITE"
 """The environment variable that describes the site to the executor, as JSON."""
 NODE = re.compile(r"SuperNode ID: (\d+)")
+HUNG = 90.0  # seconds after which an executor that was not seen at work is taken for dead
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
 
@@ -40,7 +41,7 @@ class SuperNode:
         self.executor = Child("executor", executor, home, variables={SITE: json.dumps(site)})
         self.contact = Contact(way, tell)
         self.pause = FIRST_PAUSE
-        self.joined = False
+        self.joined, self.joined_at, self.executor_began = False, 0.0, time.time()
         self.refused = 0.0  # when the refusals began; 0: not refused
 
     def __enter__(self) -> SuperNode:
@@ -86,15 +87,29 @@ class SuperNode:
     def _look(self) -> None:
         """Note that the site was admitted, keep its executor running, and check that the keys have not expired."""
         if not self.joined and (match := NODE.search(self.node.said())):
-            self.joined = True
+            self.joined, self.joined_at = True, time.time()
             self._remembered.write_text(match[1])
             self.tell(f"joined {self.way.address} as {self.name}")
         if not self.executor.alive:
             self.tell(f"the executor ended ({self.executor.last_words()}); starting it again")
-            self.executor.start()
-            time.sleep(FIRST_PAUSE)
+            self._restart_executor()
+        elif self.joined and self._unseen() > HUNG:
+            self.tell(f"the executor has not been seen at work for {self._unseen():.0f} s; starting it again")
+            self._restart_executor()
         if self.way.keys is not None:
             in_date(self.way.keys.ca)
+
+    def _unseen(self) -> float:
+        """Return for how many seconds the executor has not shown that it is at work."""
+        beat = self.home / BEAT
+        last = max(self.executor_began, beat.stat().st_mtime if beat.exists() else 0.0)
+        return time.time() - max(last, self.joined_at)  # without a SuperNode it can only wait
+
+    def _restart_executor(self) -> None:
+        self.executor.stop()
+        self.executor.start()
+        self.executor_began = time.time()
+        time.sleep(FIRST_PAUSE)
 
     def _explain(self) -> None:
         """Report why SuperNode ended. A refusal has several possible causes, one of which passes after a while."""
