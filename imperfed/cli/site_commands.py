@@ -51,7 +51,7 @@ def serve(
     port: Annotated[int, typer.Option("--port", help="The port to listen on.")] = 8443,
     keys: Keys = None,
     insecure: Insecure = False,
-    patience: Annotated[float, typer.Option("--patience", help="Seconds for a site to answer in a round.")] = 3600,
+    patience: Annotated[float, typer.Option("--patience", help="Seconds for a site to answer in a round.")] = 600,
     out: Annotated[
         Path, typer.Option("--out", help="Where the run's folder is created, or the folder of a run to continue.")
     ] = Path("runs"),

@@ -38,7 +38,7 @@ class Service:
     port: int
     keys: str = ""
     insecure: bool = False
-    answer_timeout: float = 3600.0
+    answer_timeout: float = 600.0
     """Seconds for a site to answer in a round."""
 
     def stand(self) -> ListenConfig:

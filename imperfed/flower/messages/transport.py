@@ -14,6 +14,7 @@ from imperfed.data.site_files import SiteInfo
 from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, Silent
 from imperfed.engine.validate import REFUSED
 from imperfed.flower.messages.payload import Payload, RefusedError, failure_of, pack, size, unpack
+from imperfed.flower.messages.repeats import Repeats, Waiting
 from imperfed.flower.messages.run_info import RunInfo, info_from
 
 
@@ -23,10 +24,13 @@ class Timeouts:
 
     gather: float = 3600.0  # for all sites to connect before a run
     hello: float = 120.0  # for a node to say which site it is
-    answer: float = 3600.0  # for a site to answer in a round
+    answer: float = 600.0  # for a site to answer in a round
     poll: float = 0.5  # between two polls for answers
     again: float = 20.0  # before a node that was not admitted is asked again which site it is
     back: float = 120.0  # for all sites to reconnect when a run is resumed; after that a quorum is enough
+    repeat: float = (
+        20.0  # before a site is asked again at the earliest; usually after a few times the usual answer time
+    )
 
 
 @dataclass
@@ -50,6 +54,7 @@ class Transport:
         self.refused: dict[int, tuple[float, bool]] = {}
         self.owners: dict[int, str] = {}
         self.bytes: dict[int, dict[str, int]] = {}
+        self.repeats = Repeats(self.timeouts.repeat)
 
     def gather(self, enough: int | None = None) -> list[SiteInfo]:
         """Wait for every site of the run; return what they hold, in the order of the names.
@@ -129,27 +134,47 @@ class Transport:
         if not payloads:
             return {}
         timeout = self.timeouts.hello if kind == "query.hello" else self.timeouts.answer
-        messages = [
-            Message(pack(payload), node, kind, ttl=timeout, group_id=about) for node, payload in payloads.items()
-        ]
+        began, answers = time.monotonic(), dict[int, Payload | Failure]()
+        until = {node: began + self.repeats.patience(self._name(node), kind, timeout) for node in payloads}
+        waiting = Waiting(began, dict(until), self.repeats.first_after(kind))
+        sent = self._push(kind, payloads, about, timeout)
+        for node in payloads.keys() - set(sent.values()):
+            answers[node] = Failure("its message could not be sent")
+            waiting.answered(node)
+        while waiting.until:
+            for reply in self.grid.pull_messages(list(sent)):
+                node = sent.pop(reply.metadata.reply_to_message_id, None)
+                if node is None or node not in waiting.until or (reply.has_error() and node in sent.values()):
+                    continue  # too late, or asked again meanwhile
+                self._count("up", node, reply)
+                answers[node] = read(reply)
+                waiting.answered(node)
+                self._note(kind, about, node, answers[node], time.monotonic() - began)
+            now = time.monotonic()
+            for node in waiting.give_up(now):
+                answers[node] = Silent(f"it did not answer within {until[node] - began:g} s")
+                self.repeats.quiet.add(self._name(node))
+            if again := waiting.due(now, self.online):
+                self.tell(f"{about}: asking {', '.join(map(self._name, again))} again after {now - began:.1f} s")
+                sent |= self._push(kind, {node: payloads[node] for node in again}, about, timeout)
+            if waiting.until:
+                time.sleep(self.timeouts.poll)
+        return answers
+
+    def _push(self, kind: str, payloads: Mapping[int, Payload], about: str, timeout: float) -> dict[str, int]:
+        """Send messages to nodes; return the node of each message's id, without those that could not be sent."""
+        messages = [Message(pack(one), node, kind, ttl=timeout, group_id=about) for node, one in payloads.items()]
         for message in messages:
             self._count("down", message.metadata.dst_node_id, message)
         ids = list(self.grid.push_messages(messages))
-        waiting = {message_id: node for message_id, node in zip(ids, payloads, strict=False) if message_id}
-        answers: dict[int, Payload | Failure] = {node: Failure("its message could not be sent") for node in payloads}
-        answers |= dict.fromkeys(waiting.values(), Silent(f"it did not answer within {timeout:g} s"))
-        began = time.monotonic()
-        while waiting and time.monotonic() - began <= timeout:
-            for reply in self.grid.pull_messages(list(waiting)):
-                node = waiting.pop(reply.metadata.reply_to_message_id, None)
-                if node is not None:
-                    answers[node] = read(reply)
-                    self._count("up", node, reply)
-                    outcome = "failed" if isinstance(answers[node], Failure) else "answered"
-                    self.tell(f"{about}: {self._name(node)} {outcome} after {time.monotonic() - began:.1f} s")
-            if waiting:
-                time.sleep(self.timeouts.poll)
-        return answers
+        return {message_id: node for message_id, node in zip(ids, payloads, strict=False) if message_id}
+
+    def _note(self, kind: str, about: str, node: int, answer: Payload | Failure, seconds: float) -> None:
+        outcome = "failed" if isinstance(answer, Failure) else "answered"
+        self.tell(f"{about}: {self._name(node)} {outcome} after {seconds:.1f} s")
+        self.repeats.quiet.discard(self._name(node))
+        if not isinstance(answer, Failure):
+            self.repeats.note(kind, seconds)
 
     def _name(self, node: int) -> str:
         return self.owners.get(node, f"node {node}")
