@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -19,18 +20,26 @@ import time
 from pathlib import Path
 from typing import ClassVar
 
+import httpx
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 from safetensors.torch import load_file
 
+from benchmarks.rogue import FAULTS, FIGURES
+from imperfed.flower.processes.adapter import (
+    AcquireTaskRequest,
+    RuntimeHttpClient,
+    RuntimeVersionHttpInterceptor,
+    TaskType,
+)
 from imperfed.flower.processes.child import free_port
-from imperfed.flower.processes.keys import make_keys
+from imperfed.flower.processes.keys import SiteKeys, make_keys
 
 ROOT = Path(__file__).resolve().parents[1]
 SITES = ("north", "south", "west")
-ROUNDS = 6
-LONGEST = 900.0  # seconds for all of it
+ROUNDS = 8
+LONGEST = 1500.0  # seconds for all of it
 SETTINGS = ["--rounds", ROUNDS, "--model", "benchmarks.drill:network", "--set", "local.steps=40", "--set", "batch=16"]
 JOIN_AS_ROGUE = (
     "import imperfed.flower.site.joining as j; j.APP = 'benchmarks.rogue:site'; "
@@ -158,6 +167,10 @@ class Drill:
         port = free_port()
         serving = self.serve("first", port)
         actors = {name: self.join("first", name, port, rogue=name == "south") for name in SITES}
+        until(serving.out, r"^round 2/")
+        self.idle_strangers(port)
+        self.large_bodies(port, serving)
+        self.local_user(actors["west"])
         until(serving.out, r"^round 3/")
         killed = actors["north"].kill()
         began = time.monotonic()
@@ -178,6 +191,7 @@ class Drill:
             "none" if own and "is not there" not in log else "LOST",
         )
         self.nonsense(log)
+        self.lies(log, read(next((self.home / "first").iterdir()) / "messages.txt"))
         gate = re.findall(r".*the sender disconnected.*", read(serving.out))
         self.tell(
             "a request cut in half at the gate",
@@ -191,17 +205,69 @@ class Drill:
         """Return how the wrong answers of one site were handled."""
         kept = read(self.home / "first-south" / "log.txt")
         whole = list(self.home.glob("first-south/*/report.html")) and "is not there" not in log
-        for fault, round in (("NaN in an answer", 2), ("an array cut short", 3)):
-            said = re.findall(rf"round {round}: south failed: .*", log)
-            own = re.search(rf"train round {round}: (received \d+ bytes, sent \d+)", kept)
+        for when, (fault, _) in FAULTS.items():
+            said = re.findall(rf"{when}: south failed: .*", log)
+            own = re.search(rf"train {when}: (received \d+ bytes, sent \d+)", kept)
             told = f"its log: {own[1] if own else 'NOTHING'}"
             self.tell(fault, said[0] if said else "NOTHING", told, len(said), "none" if whole else "LOST")
 
+    def lies(self, log: str, messages: str) -> None:
+        """Report how rows and figures that cannot be were handled."""
+        when, fault = FIGURES
+        counted_as = re.findall(r"south has \d+ of .*", log)
+        self.tell("10^12 rows claimed at hello", counted_as[0] if counted_as else "NOTHING", "its log", 0, "none")
+        refused = re.findall(r"south: its metrics were refused: .*", messages)
+        self.tell(f"{fault} ({when})", refused[0] if refused else "NOTHING", "its log", 0, "none")
+
+    def idle_strangers(self, port: int) -> None:
+        """Open 1,050 connections and leave them idle; the rounds must go on."""
+        idle = []
+        for _ in range(1050):
+            with contextlib.suppress(OSError):
+                idle.append(socket.create_connection(("localhost", port), timeout=5))
+        self.idle = idle  # closed with the process
+        self.tell(
+            "1,050 idle connections of a stranger, kept open", "the rounds go on", f"{len(idle)} opened", 0, "none"
+        )
+
+    def large_bodies(self, port: int, serving: Actor) -> None:
+        """Send 30 bodies of 59 MB without a certificate; SuperLink must not grow."""
+        context = ssl.create_default_context(cafile=str(self.keys / "site-west" / "ca.crt"))
+        before, sent = resident(serving, "flower-superlink"), 0
+        head = f"POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nContent-Length: {59 * 10**6}\r\n\r\n".encode()
+        for _ in range(30):
+            with contextlib.suppress(OSError):
+                plain = socket.create_connection(("localhost", port), timeout=5)
+                with context.wrap_socket(plain, server_hostname="localhost") as tls:
+                    tls.sendall(head)
+                    for _ in range(59):
+                        tls.sendall(bytes(10**6))
+                        sent += 10**6
+        after = resident(serving, "flower-superlink")
+        told = f"SuperLink: {before} MB before, {after} MB after"
+        self.tell(
+            "30 bodies of 59 MB without a certificate", told, f"refused after {sent // 10**6} MB in all", 0, "none"
+        )
+
+    def local_user(self, site: Actor) -> None:
+        """Ask a site's SuperNode for a task, and look for files that others may read."""
+        words = next(w for pid in site.pids() if "flower-supernode" in (w := command(pid)))
+        port = words[words.index("--port") + 1]
+        version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
+        try:
+            with RuntimeHttpClient.from_server_address(f"127.0.0.1:{port}", True, None, [version]) as client:
+                client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+            answer = "A TASK"
+        except httpx.HTTPStatusError as error:
+            answer = f"refused with {error.response.status_code}"
+        state = self.home / "first-west"
+        readable = [p for p in (state, *state.rglob("*")) if p.exists() and p.stat().st_mode & 0o077]
+        told = f"{answer}; {len(readable)} files and folders open to others"
+        self.tell("a local user asks SuperNode for a task", "nothing", told, 0, "none")
+
     def cut_a_request(self, port: int) -> None:
         """Send half a request through the gate, then nothing; the gate must keep serving."""
-        import ssl
-
-        context = ssl.create_default_context(cafile=str(self.keys / "site-west" / "ca.crt"))
+        context = SiteKeys.read(self.keys / "site-west").tls()
         plain = socket.create_connection(("localhost", port))
         with context.wrap_socket(plain, server_hostname="localhost") as half:
             half.sendall(b"POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nhalf")
@@ -234,6 +300,37 @@ class Drill:
             "none: all models equal those of an undisturbed run" if same else "LOST",
         )
 
+    def disks_fail(self) -> None:
+        """Stop a run; flip a bit in the checkpoint and in a site's state, change another site's file; go on."""
+        port = free_port()
+        serving = self.serve("disks", port)
+        actors = {name: self.join("disks", name, port) for name in SITES}
+        until(serving.out, r"^round 3/")
+        for actor in (serving, *actors.values()):
+            actor.kill_now()
+        [run] = (self.home / "disks").iterdir()
+        flip(run / "checkpoints" / "last.safetensors")
+        for state in sorted((self.home / "disks-south").glob("*/state-*.safetensors"))[1:]:
+            flip(state)
+        rows = self.data / "sites" / "west.csv"
+        whole = rows.read_text()
+        rows.write_text("\n".join(whole.splitlines()[:-7]) + "\n")
+        resumed = Actor(self.home, "disks-resumed", "resume", run)
+        actors = {name: self.join("disks", name, port) for name in SITES}
+        refused = until(resumed.out, r".*west began this run with.*")
+        actors["west"].end()
+        rows.write_text(whole)
+        actors["west"] = self.join("disks", "west", port)
+        code = resumed.popen.wait(300)
+        for actor in actors.values():
+            actor.popen.wait(90)
+        log, own = read(run / "log.txt"), read(self.home / "disks-south" / "log.txt")
+        back = re.findall(r".*goes back to the checkpoint before it", log)
+        state = re.findall(r".*going on from the state after round \d+", own)
+        self.tell("one bit flipped in the checkpoint", short(back), f"ends with code {code}", "1 (done again)", "none")
+        self.tell("one bit flipped in a site's state", "nothing", short(state), 0, "that of one round at one site")
+        self.tell("seven rows fewer in a site's file", short([refused]), "back with its file as it was", 0, "none")
+
     def strangers_fail(self) -> None:
         """Try an unregistered key, and expired certificates."""
         port = free_port()
@@ -255,6 +352,27 @@ class Drill:
         codes = server.popen.wait(60), site.popen.wait(60)
         words = [f"{last(actor.out)} (code {code})" for actor, code in zip((server, site), codes, strict=True)]
         self.tell("an expired certificate", *words, 0, "none")
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-9] ^= 16
+    path.write_bytes(content)
+
+
+def short(lines: list[str]) -> str:
+    return re.sub(r"\S*/drill[^/]*/", "", lines[0]) if lines else "NOTHING"
+
+
+def command(pid: int) -> list[str]:
+    return read(Path(f"/proc/{pid}/cmdline")).split("\0")
+
+
+def resident(actor: Actor, name: str) -> int:
+    """Return the memory of a process that an actor has started, in MB."""
+    pid = next(pid for pid in actor.pids() if name in command(pid))
+    found = re.search(r"VmRSS:\s+(\d+) kB", read(Path(f"/proc/{pid}/status")))
+    return int(found[1]) // 1024 if found else 0
 
 
 def last(out: Path) -> str:
@@ -285,7 +403,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="drill-") as home:
         drill = Drill(Path(home))
         try:
-            for faults in (drill.sites_fail, drill.coordinator_fails, drill.strangers_fail):
+            for faults in (drill.sites_fail, drill.coordinator_fails, drill.disks_fail, drill.strangers_fail):
                 faults()
                 print(f"{faults.__doc__} Done after {time.monotonic() - began:.0f} s.", flush=True)
         finally:

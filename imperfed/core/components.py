@@ -256,7 +256,7 @@ class Repair(ABC):
             changed = (decision.decided != site.labels.values).sum()
             return {"changed": changed} | ({} if math.isnan(decision.noise) else {"noise": site.memory["noise"]})
 
-        last = Query("decide", _count_changes, self.send_findings, respond=respond)
+        last = Query("decide", _count_changes, self.send_findings, respond=respond, partial=True)
         return *self.exchanges(classes, trusted), last
 
 

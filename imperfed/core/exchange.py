@@ -90,6 +90,10 @@ class Query(Exchange):
 
     respond: Callable[[Any], Tree]
     """At a site: from a `SiteContext` to the answer. In a repair, from a `SiteView`."""
+    ragged: bool = False
+    """In a repair: whether the first length of what sites answer may differ, as with one entry per row."""
+    partial: bool = False
+    """In a repair: whether a site to which nothing was sent may leave out parts of the answer, or all of it."""
 
     def on_part(self, prefix: str) -> Query:
         """Return the query with answers that go to the part of the server's memory whose names begin with a prefix."""

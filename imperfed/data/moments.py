@@ -74,6 +74,11 @@ class Moments:
         quantiles = torch.stack([_quantiles(x[:, place][counted[:, place]].double()) for place in places])
         return replace(moments, quantiles=quantiles, known=moments.n[places])
 
+    def weighted(self, share: float) -> Moments:
+        """Return the sums as if only a share of the rows stood behind them."""
+        n, total, squares, known = (t * share for t in (self.n, self.total, self.squares, self.known))
+        return replace(self, n=n, total=total, squares=squares, known=known)
+
     def tree(self) -> Tree:
         """Return the numbers as they are sent."""
         tree = {"count": self.n, "sum": self.total, "square": self.squares, "mistakes": self.mistakes}

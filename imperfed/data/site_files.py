@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -12,6 +13,7 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute, Federation, HeldOut, Trusted
+from imperfed.core.foreign_text import printable
 from imperfed.core.labels import KINDS, Labels
 from imperfed.data.attributes import spare
 from imperfed.data.federate import FederatedData
@@ -45,6 +47,8 @@ class SiteInfo:
     """The classes that the site annotates, if labels may be missing."""
     held_out: int = 0
     """The number of rows that the site holds out; they are not among `rows`."""
+    digest: str = ""
+    """Of all its rows, with a key that the coordinator does not know: the same as long as the files are."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class SiteFiles:
     """Which rows belong together, if any do."""
     fills: tuple[ColumnFill, ...] = ()
     """How blanks (NaN) are filled."""
+    digest: str = ""
+    """Of all rows, by which it is noticed that a file has changed; empty: not known."""
 
     def moments(self) -> Moments:
         """Return what is told of the inputs before they are scaled and blanks are filled."""
@@ -208,21 +214,23 @@ class ServerFiles:
 
 
 def check_alike(infos: Sequence[SiteInfo], classes: tuple[str, ...]) -> None:
-    """Refuse sites whose data cannot be combined in one run, naming the site."""
-    first = infos[0]
-    for info in infos:
-        if info.rows < 1:
-            raise DataError(f"{info.name}: the site has no training rows")
-        for what, value, expected in (
-            ("classes", info.classes, classes),
-            ("kind of labels", info.kind, first.kind),
-            ("shape of an input", info.features or info.shape, first.features or first.shape),
-            ("test rows", info.tests >= 0, first.tests >= 0),
-            ("sums", shapes(info.sums), shapes(first.sums)),
-            ("annotated classes", shapes(info.annotated), shapes(first.annotated)),
-        ):
+    """Refuse sites whose data cannot be combined in one run, naming the site that differs from most."""
+    if empty := [info.name for info in infos if info.rows < 1]:
+        raise DataError(f"{empty[0]}: the site has no training rows")
+    for what, values in (
+        ("classes", [info.classes for info in infos]),
+        ("kind of labels", [info.kind for info in infos]),
+        ("shape of an input", [info.features or info.shape for info in infos]),
+        ("test rows", [info.tests >= 0 for info in infos]),
+        ("sums", [shapes(info.sums) for info in infos]),
+        ("annotated classes", [shapes(info.annotated) for info in infos]),
+    ):
+        usual = Counter(map(str, values)).most_common(1)[0][0]
+        expected = str(classes) if what == "classes" else usual
+        for info, value in zip(infos, map(str, values), strict=True):
             if value != expected:
-                raise DataError(f"{info.name}: its {what} ({value}) differ from the other sites' ({expected})")
+                differs = f"its {what} ({printable(value)}) differ from the other sites' ({printable(expected)})"
+                raise DataError(f"{info.name}: {differs}")
 
 
 def shapes(tree: Tree) -> dict[str, tuple[int, ...] | str]:

@@ -30,6 +30,8 @@ class BestRound:
     """A copy of everything that the run remembered after the best round."""
     written: int = 0
     """The round whose state is on disk."""
+    named: tuple[int, ...] = ()
+    """The best rounds that the last two checkpoints name."""
 
     @classmethod
     def fresh(cls, sites: int, keep: bool) -> BestRound:
@@ -64,17 +66,24 @@ class BestRound:
         known = json.loads(words)
         self.sites = [UNKNOWN if one is None else Validity(*one) for one in known["sites"]]
         self.round, self.score, self.waited = known["round"], known["score"], known["waited"]
-        self.written = self.round
+        self.written, self.named = self.round, (self.round,)
 
     def path(self, checkpoint: Path) -> Path:
         """Return the file of the best round's state, which the checkpoint names by its round."""
-        return checkpoint.with_name(f"best-{self.round:06}.safetensors")
+        return checkpoint.with_name(file_of(self.round))
 
     def forget_others(self, checkpoint: Path) -> None:
-        """Remove the states of rounds that are not the best any more; call it once the checkpoint names the new one."""
+        """Remove the states of rounds that neither the new checkpoint, already written, nor the one before it names."""
+        self.named = (*self.named, self.round)[-2:]
+        kept = {file_of(round) for round in self.named}
         for path in checkpoint.parent.glob("best-*.safetensors"):
-            if path != self.path(checkpoint):
+            if path.name not in kept:
                 path.unlink(missing_ok=True)
+
+
+def file_of(round: int) -> str:
+    """Return the name of the file of a round's state."""
+    return f"best-{round:06}.safetensors"
 
 
 def copied(state: Tree, into: Tree) -> Tree:

@@ -15,11 +15,13 @@ import torch
 from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision, Repair, RepairResult
 from imperfed.core.context import ServerView, SiteView
+from imperfed.core.errors import QuorumError
 from imperfed.core.exchange import Query, Updates
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Exact, Labels
 from imperfed.core.threads import one_thread
 from imperfed.engine.state import nbytes
+from imperfed.engine.validate import check_parts
 
 Ask = Callable[[int, Sequence[Tree]], tuple[Tree, ...]]
 """From the number of an exchange and what each site receives in it to the answers of all sites."""
@@ -56,6 +58,9 @@ def converse(
     for number, exchange in enumerate(exchanges):
         downs = [exchange.send(transcript.server, k) for k in who]
         answers = ask(number, downs)
+        if failures := check_parts(exchange, downs, answers, exchange.ragged):
+            reasons = "; ".join(f"{context.sites[k]}: {failure.reason}" for k, failure in failures.items())
+            raise QuorumError(f"a repair needs an answer from every site. {reasons}")
         transcript.record(downs, answers)
         transcript.server = exchange.aggregate(transcript.server, Updates(who, n, {}, answers), context)
     return transcript

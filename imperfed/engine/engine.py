@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from imperfed.engine.seeds import SERVER, on_duty_in, seeded
 from imperfed.engine.server import DEFENCE, Server
 from imperfed.engine.site import OPENING, RunSpec, SiteRuntime
 from imperfed.engine.state import State, nbytes, shared
-from imperfed.engine.validate import check_alike
+from imperfed.engine.validate import check_alike, check_parts
 
 CPU = torch.device("cpu")
 MakeBackend = Callable[[Population, int, int], Backend]
@@ -80,7 +80,7 @@ class Engine:
         spec = RunSpec(algorithm, objective, layout, local, seed, rounds=rounds.rounds, questions=asked)
         refuse_misfit_recipe(spec, federation)
         runtime = SiteRuntime(spec, _net(network, layout))
-        self.population = Population(runtime, federation, state, evaluator)
+        self.population = Population(runtime, federation, state, evaluator, rounds.max_share)
         self.server = Server(self.population, _net(network, layout), defence)
         self.figures: tuple[int, dict[int, Scores], Scores] | None = None
         """The round after which models were last evaluated, and their scores."""
@@ -98,16 +98,26 @@ class Engine:
             with one_thread():
                 replies = self.backend.ask(OPENING, number, sites)
                 parts = tuple(reply.up for reply in self.everybody(replies, "before round 1"))
-                updates = Updates(tuple(sites), torch.tensor(self.population.sizes).float(), {}, parts)
+                self.refuse_unlike(exchange, parts, any_length=True)
+                updates = Updates(tuple(sites), torch.tensor(self.population.counts), {}, parts)
                 for g, context in enumerate(contexts):
                     if own := self.server.of_group(updates, g):
-                        server = exchange.aggregate(dict(state.servers[g]), own, context)
+                        server = self.combined(exchange, dict(state.servers[g]), own, context)
                         state.servers[g] = {name: shared(t) for name, t in server.items()}
             report.down += sum(nbytes(self.population.down(k, exchange)) for k in sites)
             report.up += sum(map(nbytes, parts))
             report.sent |= {name: tuple(t.shape) for part in parts for name, t in part.items()}
-        report.notes += [note for context in contexts for note in context.notes]
+        report.notes += [*self.lowered(), *(note for context in contexts for note in context.notes)]
         return report
+
+    def lowered(self) -> list[str]:
+        """Return a sentence for every site that counts with fewer rows than it has."""
+        share, federation = self.rounds.max_share, self.population.federation
+        return [
+            f"{name} has {n} of {federation.starts[-1]} rows and counts as {count:.0f} (rounds.max_share = {share:g})"
+            for name, n, count in zip(federation.sites, self.population.sizes, self.population.counts, strict=True)
+            if count < n
+        ]
 
     @property
     def state(self) -> State:
@@ -216,8 +226,8 @@ class Engine:
         return Updates(who, self._counts(who), trees)
 
     def _counts(self, who: tuple[int, ...]) -> Tensor:
-        sizes, device = self.population.sizes, self.population.runtime.net.row.device
-        return torch.tensor([float(sizes[k]) for k in who], device=device)
+        counts, device = self.population.counts, self.population.runtime.net.row.device
+        return torch.tensor([counts[k] for k in who], device=device)
 
     def _ask(self, round: int, number: int, sites: tuple[int, ...], replies: dict[int, Reply]) -> dict[int, Failure]:
         """Ask sites, add their answers to `replies`, and return those that failed."""
@@ -251,6 +261,22 @@ class Engine:
         if failed := {k: reply for k, reply in replies.items() if isinstance(reply, Failure)}:
             raise QuorumError(f"{when} every site must answer. {self.name_failures(failed)}")
         return [reply for reply in replies.values() if isinstance(reply, Reply)]
+
+    def combined(self, query: Query, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+        """Return the server's memory after a query before round 0, in which sites may differ in length or may not."""
+        try:
+            return query.aggregate(server, updates, context)
+        except RuntimeError:  # of torch; only the method itself knows which lengths must be equal
+            self.refuse_unlike(query, updates.parts, any_length=False, who=updates.who)
+            raise
+
+    def refuse_unlike(
+        self, query: Query, parts: Sequence[Tree], any_length: bool, who: Sequence[int] | None = None
+    ) -> None:
+        """Raise `QuorumError` with the names of the sites whose answers do not go with the others'."""
+        failed = check_parts(query, [self.state.servers[0]] * len(parts), parts, any_length)
+        if failed := {k if who is None else who[k]: failure for k, failure in failed.items()}:
+            raise QuorumError(f"before round 1 every site must answer. {self.name_failures(failed)}")
 
     def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of every site's model, and of the global model if there is one; computed once per round.

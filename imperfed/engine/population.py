@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, Self
@@ -47,6 +48,8 @@ class Population:
     federation: Federation
     state: State
     evaluator: ModelEvaluator
+    max_share: float = 0.0
+    """The most weight that one site may have by its number of rows; 0: no limit."""
 
     @property
     def spec(self) -> RunSpec:
@@ -62,6 +65,11 @@ class Population:
     def sizes(self) -> list[int]:
         """The number of training rows at each site."""
         return self.federation.sizes()
+
+    @cached_property
+    def counts(self) -> list[float]:
+        """The number of rows with which each site counts: what it has, unless that is more than its largest share."""
+        return capped(self.sizes, self.max_share)
 
     def site(self, k: int) -> Site:
         """Return one site, its rows and memory as views."""
@@ -128,3 +136,24 @@ class Population:
         self.federation, self.evaluator = self.federation.to(device), self.evaluator.to(device)
         self.state.move_to(device)
         self.runtime.move_to(device)
+
+
+def lowering(sizes: Sequence[int], share: float) -> list[float]:
+    """Return by how much each size is lowered by `capped`: 1 if it is not."""
+    return [count / n if n else 1.0 for count, n in zip(capped(sizes, share), sizes, strict=True)]
+
+
+def capped(sizes: Sequence[int], share: float) -> list[float]:
+    """Return the sizes, the largest lowered to one bound, so that none is more than a share of them all; 0: no limit.
+
+    A share that is too small for so many sizes makes all of them equal.
+    """
+    counts = [float(n) for n in sizes]
+    if not 0 < share < 1 or max(counts) <= share * sum(counts):
+        return counts
+    ordered = sorted(counts)
+    for lowered in range(1, len(counts)):
+        others, rest = ordered[:-lowered], 1 - share * lowered
+        if rest > 0 and (bound := share * sum(others) / rest) >= others[-1]:
+            return [min(n, bound) for n in counts]
+    return [ordered[0]] * len(counts)

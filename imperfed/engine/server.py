@@ -56,7 +56,7 @@ class Server:
 
     def local(self, local: Local) -> Local:
         """Return how the server trains on its own rows: as the sites do, with as many steps as they make on average."""
-        steps = round(mean(map(local.steps_of, self.population.sizes)))
+        steps = round(mean(local.steps_of(int(n)) for n in self.population.counts))
         return replace(local, steps=steps, epochs=0, min_steps=0, max_steps=0)
 
     def training(self, round: int) -> Callable[[Tree], LocalResult]:

@@ -146,12 +146,15 @@ class SiteRuntime:
             local.weight_decay,
         )
 
-    def respond(self, site: Site, down: Tree, round: int, number: int) -> SiteUpdate:
-        """Return a site's answer to the exchange of this number in this round."""
+    def respond(self, site: Site, down: Tree, round: int, number: int, net: Net | None = None) -> SiteUpdate:
+        """Return a site's answer to the exchange of this number in this round.
+
+        `net`: one that already holds the site's numbers, for a query.
+        """
         exchange = self.spec.exchange(round, number)
         with seeded(self.spec.seed, round, site.index, f"layers {exchange.name}"):
             if isinstance(exchange, Query):
-                return self.answer(site, down, round, exchange)
+                return self.answer(site, down, round, exchange, net)
             return self.train(site, down, round)
 
     def start(self, site: Site, down: Tree, plan: Plan) -> Tree:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import mmap
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,13 +15,14 @@ import torch
 from torch import Tensor
 
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.atomic import write_durably
+from imperfed.core.atomic import write_durably, write_whole
 from imperfed.core.batch import Tree
 from imperfed.core.context import SiteSetup
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Federation
 from imperfed.core.network import Layout
 from imperfed.core.objective import Objective
+from imperfed.core.tensor_files import check_seal, read_tensors, sealed
 from imperfed.engine.best_round import BestRound
 
 
@@ -124,25 +126,45 @@ class State:
             if best.state and best.written != best.round:
                 _write(best.path(path), best.state, {})
                 best.written = best.round
+        keep_older(path)
         _write(path, self.flat(), metadata)
         if best is not None:
             best.forget_others(path)
 
-    def restore(self, path: Path) -> None:
-        """Restore a checkpoint of the same run."""
+    def restore(self, path: Path) -> str:
+        """Restore a checkpoint of the same run, or the one before it if it is damaged; return a note if so."""
+        try:
+            self._restore(path)
+            return ""
+        except DataError as error:
+            older = older_of(path)
+            if not older.exists():
+                raise
+            try:
+                self._restore(older)
+            except DataError:
+                raise error from None
+            aside = path.with_name(f"damaged-{path.name}")
+            path.replace(aside)
+            _link(older, path)
+            return f"{error}; it is kept as {aside.name}, and the run goes back to the checkpoint before it"
+
+    def _restore(self, path: Path) -> None:
+        """Restore one checkpoint; change nothing if it cannot be read."""
         own = self.flat()
         saved, metadata = _read(path, own)
+        best = self.best and replace(self.best)
         try:
             round = int(json.loads(metadata["round"]))
-            if self.best is not None:
-                self.best.read(metadata["best"])
+            if best is not None:
+                best.read(metadata["best"])
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a readable checkpoint ({error})") from error
-        if self.best is not None and self.best.keep and self.best.round:
-            self.best.state = _read(self.best.path(path), own)[0]
+        if best is not None and best.keep and best.round:
+            best.state = _read(best.path(path), own)[0]
         for name, t in saved.items():
             own[name].copy_(t)
-        self.round = round
+        self.round, self.best = round, best
 
     def return_to_best(self) -> None:
         """Take over the state of the best round; the number of rounds completed stays as it is."""
@@ -151,26 +173,46 @@ class State:
             t.copy_(self.best.state[name])
 
 
+def older_of(path: Path) -> Path:
+    """Return where the checkpoint before the last one is kept."""
+    return path.with_name(f"before-{path.name}")
+
+
+def keep_older(path: Path) -> None:
+    """Keep a checkpoint under another name before a new one takes its place; at any moment there is one under both."""
+    if path.exists():
+        _link(path, older_of(path))
+
+
+def _link(path: Path, other: Path) -> None:
+    """Give a file another name as well, without a copy where the disk can do that."""
+
+    def link(partial: Path) -> None:
+        try:
+            partial.unlink(missing_ok=True)
+            partial.hardlink_to(path)
+        except OSError:
+            shutil.copyfile(path, partial)
+
+    if not (other.exists() and other.samefile(path)):
+        write_whole(other, link)
+
+
 def _write(path: Path, tree: Tree, metadata: dict[str, str]) -> None:
     from safetensors.torch import save_file
 
     contiguous = {name: t.contiguous() for name, t in tree.items()}
-    write_durably(path, lambda partial: save_file(contiguous, partial, metadata))
+    words = sealed(contiguous, metadata)
+    write_durably(path, lambda partial: save_file(contiguous, partial, words))
 
 
 def _read(path: Path, like: Tree) -> tuple[Tree, dict[str, str]]:
     """Return the tensors of a checkpoint, which must have the names, shapes and types of `like`, and its words."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as f:
-            saved = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (it is not a mapping)
-            metadata = f.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise DataError(f"{path}: not a readable checkpoint ({error})") from error
+    saved, words = read_tensors(path, "checkpoint")
     if {n: (t.shape, t.dtype) for n, t in saved.items()} != {n: (t.shape, t.dtype) for n, t in like.items()}:
         raise DataError(f"{path}: the checkpoint belongs to another configuration or to other data than this run")
-    return saved, metadata
+    check_seal(path, "checkpoint", saved, words)
+    return saved, words
 
 
 def nbytes(tree: Tree) -> int:

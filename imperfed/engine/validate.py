@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from imperfed.core.batch import Tree
-from imperfed.core.exchange import Exchange, Train, WeightedGradient
+from imperfed.core.exchange import Exchange, Query, Train, WeightedGradient
+from imperfed.core.foreign_text import printable
 from imperfed.engine.failures import Failure, Misshapen, NotFinite
+from imperfed.engine.state import nbytes
 
 REFUSED = "its answer was refused: "
+LARGEST = 64 * 2**20
+"""Bytes that any answer may take."""
+PER_ROW = 1024
+"""Further bytes for each of a site's rows, where it answers about rows, such as with keyed digests."""
+MULTIPLE = 8
+"""And as often what it was sent: methods answer with the model, a momentum, a control variate."""
+
+
+def largest_answer(down: Tree, rows: int, features: int = 0, classes: int = 0) -> int:
+    """Return the most bytes that an answer may take; a few times what any method needs, so that none is refused.
+
+    `features`, `classes`: in a repair, whose answers hold second moments and weights of features, at most 4096.
+    """
+    wide = min(features, 4096)
+    return LARGEST + MULTIPLE * nbytes(down) + PER_ROW * min(rows, 10**6) + 8 * wide * (wide + 64 * classes)
 
 
 def expected_parts(exchange: Exchange, server: Tree) -> Tree:
@@ -56,14 +73,49 @@ def check_answer(answer: Tree, exchange: Exchange, server: Tree) -> Failure | No
 
 
 def check_alike(answers: Mapping[int, Tree]) -> dict[int, Failure]:
-    """Find the sites whose answers differ from most in names or shapes, and so cannot be stacked."""
-    shapes = {k: tuple((name, tuple(t.shape)) for name, t in sorted(answers[k].items())) for k in sorted(answers)}
+    """Find the sites whose answers differ from most in names, shapes or types, and so cannot be stacked."""
+    shapes = {
+        k: tuple((name, (tuple(t.shape), str(t.dtype))) for name, t in sorted(answers[k].items()))
+        for k in sorted(answers)
+    }
     usual = Counter(shapes.values()).most_common(1)[0][0] if shapes else ()
     return {
-        k: Misshapen(f"{REFUSED}{dict(own)} differs from the others' {dict(usual)}")
+        k: Misshapen(f"{REFUSED}{printable(str(dict(own)))} differs from the others' {dict(usual)}")
         for k, own in shapes.items()
         if own != usual
     }
+
+
+def check_parts(query: Query, downs: Sequence[Tree], answers: Sequence[Tree], any_length: bool) -> dict[int, Failure]:
+    """Find the sites whose answers to a query before training cannot be put together with those of most sites.
+
+    Nothing says in advance what an answer holds, so what most sites sent is the standard: names, types and shapes.
+    `any_length`: whether sites may differ in the first length of a tensor.
+    """
+    usual = Counter(frozenset(answer) for answer in answers if answer or not query.partial)
+    names = usual.most_common(1)[0][0] if usual else frozenset()
+    forms = {
+        name: Counter(_form(a[name], any_length) for a in answers if name in a).most_common(1)[0][0] for name in names
+    }
+    failures: dict[int, Failure] = {}
+    for k, answer in enumerate(answers):
+        may_lack = query.partial and not downs[k]
+        if wrong := sorted(answer.keys() - names or (set() if may_lack else names - answer.keys())):
+            said = "has no" if wrong[0] in names else "should not have"
+            failures[k] = Misshapen(f"{REFUSED}it {said} {printable(wrong[0])!r}")
+        elif unlike := [name for name in answer if _form(answer[name], any_length) != forms[name]]:
+            own, expected = _form(answer[unlike[0]], any_length), forms[unlike[0]]
+            failures[k] = Misshapen(f"{REFUSED}{unlike[0]!r} is {own}, and {expected} at most sites")
+        elif not_finite := check_finite(answer):
+            failures[k] = not_finite
+    return failures
+
+
+def _form(t: torch.Tensor, any_length: bool) -> str:
+    """Return the type and shape of a tensor in words, without its first length if any will do."""
+    lengths = [str(length) for length in t.shape]
+    shape = ["any", *lengths[1:]] if any_length and lengths else lengths
+    return f"{str(t.dtype).removeprefix('torch.')} [{', '.join(shape)}]"
 
 
 def _unlike(name: str, t: torch.Tensor, like: torch.Tensor) -> str:

@@ -377,7 +377,8 @@ def resume(
     with folder.naming_missing_plugins(objects), closing(Experiment(config, data)) as experiment:
         refuse_other_rows(folder, experiment.data.federation)
         if folder.checkpoint.exists():
-            experiment.engine.state.restore(folder.checkpoint)
+            if note := experiment.engine.state.restore(folder.checkpoint):
+                folder.log(note)
         with folder.resumable():
             if not folder.split():  # the disk was full before it could be written
                 folder.save_split(split_of(experiment.data.federation))

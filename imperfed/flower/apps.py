@@ -22,6 +22,7 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.progress import Show
 from imperfed.flower.coordinator.auto_run import AutoRun
 from imperfed.flower.coordinator.coordinator import Coordinator
+from imperfed.flower.coordinator.mailbox import SuperLinkMailbox
 from imperfed.flower.coordinator.serving import Service, home_of, searched_settings
 from imperfed.flower.messages.run_info import TRIAL
 from imperfed.flower.messages.transport import Timeouts
@@ -101,7 +102,7 @@ def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str,
     central, declared = central_of(declaration), declaration.toml()
     request = read_request(folder)
     config = folder.config() if request is None else searched_settings(request)
-    coordinator = Aloud(grid, config, central, service.sites, folder, declared, timeouts)
+    coordinator = Aloud(SuperLinkMailbox(grid), config, central, service.sites, folder, declared, timeouts)
     coordinator.transport.admitted = admitted or None
     run: Coordinator | AutoRun = coordinator if request is None else AutoRun(coordinator, request)
     run.run(show.watch())

@@ -160,8 +160,9 @@ def test_a_checkpoint_names_a_best_round_that_is_on_disk_whenever_the_process_is
         (path.name, {one}),
         (two, {one}),
         (path.name, {one, two}),
-        (path.name, {two}),  # not written again
+        (path.name, {one, two}),  # not written again; the first is named by the checkpoint before
     ]
+    assert {file.name for file in tmp_path.glob("best-*")} == {two}
     assert not differences(load_file(tmp_path / two), course((0.1, 0.2)).go().state.flat())
 
 
@@ -169,7 +170,12 @@ def test_a_checkpoint_without_its_best_round_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "last.safetensors"
     course((0.1, 0.2), checkpoint_every=1).go(path)
     (tmp_path / "best-000002.safetensors").unlink()
-    with pytest.raises(DataError, match=r"best-000002.safetensors: not a readable checkpoint"):
+    earlier = course((0.1, 0.2))
+    assert "best-000002.safetensors: not a readable checkpoint" in earlier.state.restore(path)
+    assert earlier.state.round == 1
+    (tmp_path / "before-last.safetensors").unlink()
+    (tmp_path / "best-000001.safetensors").unlink()
+    with pytest.raises(DataError, match=r"best-000001.safetensors: not a readable checkpoint"):
         course((0.1, 0.2)).state.restore(path)
 
 

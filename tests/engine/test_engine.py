@@ -16,7 +16,9 @@ from imperfed.core.errors import ImperfedError
 from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels import Exact
 from imperfed.core.network import Network
+from imperfed.engine.backends.base import Reply
 from imperfed.engine.population import Scores
+from imperfed.engine.site import OPENING
 from imperfed.testing.toy import LOCAL, SIZES, Plain, differences, engine, everything, network, world
 
 SCENE = world(Exact)
@@ -231,3 +233,19 @@ def test_an_engine_leaves_the_network_it_was_given_as_it_was() -> None:
 def test_evaluation_comes_as_often_as_asked_and_at_the_end() -> None:
     e = engine(Algorithm(), Plain(), SCENE, rounds=5, evaluate_every=2).go()
     assert [bool(report.personal) for report in e.reports] == [False, True, False, True, True]
+
+
+class Drawing(Algorithm):
+    """A method that asks for random numbers before round 0, as layers with dropout would draw them."""
+
+    name = "drawing"
+
+    def opening(self) -> tuple[Query, ...]:
+        return (Query("draw", lambda server, updates, context: server, respond=lambda site: {"r": torch.rand(3)}),)
+
+
+def test_exchanges_before_round_0_are_seeded_by_site_as_real_sites_are() -> None:
+    first, again = (engine(Drawing(), Plain(), world(Exact)).backend.ask(OPENING, 0, range(4)) for _ in range(2))
+    draws = [reply.up["r"].tolist() for reply in first.values() if isinstance(reply, Reply)]
+    assert draws == [reply.up["r"].tolist() for reply in again.values() if isinstance(reply, Reply)]
+    assert len({tuple(draw) for draw in draws}) == 4

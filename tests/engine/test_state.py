@@ -88,7 +88,42 @@ def test_a_crash_while_writing_leaves_the_old_checkpoint(saved: Path, monkeypatc
     assert saved.read_bytes() == old
     e.state.save(saved)
     assert saved.read_bytes() != old
-    assert [p.name for p in saved.parent.iterdir()] == [saved.name]
+    assert {p.name for p in saved.parent.iterdir()} == {saved.name, f"before-{saved.name}"}
+
+
+@pytest.mark.parametrize("place", [0.3, 0.6, 0.95])
+def test_a_flipped_bit_is_noticed_and_the_checkpoint_before_it_is_used(tmp_path: Path, place: float) -> None:
+    path, whole = tmp_path / "last.safetensors", fresh().go()
+    e = fresh()
+    e.run(lambda report: e.state.save(path), lambda: e.state.round == 2, path)
+    flip(path, place)
+    rest = fresh()
+    note = rest.state.restore(path)
+    assert "last.safetensors: " in note
+    assert "goes back to the checkpoint before it" in note
+    assert rest.state.round == 2  # written twice in that round
+    assert (tmp_path / "damaged-last.safetensors").exists()
+    rest.go(path)
+    assert not differences(everything(rest), everything(whole))
+
+
+def test_a_flipped_bit_without_an_older_checkpoint_is_an_error_with_the_file(saved: Path) -> None:
+    flip(saved, 0.95)
+    refuse(saved, "damaged: its checksum is wrong")
+
+
+def test_a_damaged_word_is_noticed(saved: Path) -> None:
+    content = saved.read_bytes()
+    assert content.count(b'"round":"1"') == 1
+    saved.write_bytes(content.replace(b'"round":"1"', b'"round":"0"'))
+    refuse(saved, "damaged: its checksum is wrong")
+
+
+def flip(path: Path, place: float) -> None:
+    """Flip one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 4
+    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("cut", [0, 4, 100, -1])

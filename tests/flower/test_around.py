@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from flwr.app import Message
 
 from imperfed.core.errors import QuorumError, UsageError
 from imperfed.core.labels import Exact, Positive
 from imperfed.experiments.experiment import Experiment, held_by_sites, load_data
+from imperfed.flower.messages.payload import Payload, pack, unpack
 from imperfed.repairs.posterior import cross_fit, noise_model
 from imperfed.testing.toy import differences
 from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled, settled
@@ -70,9 +74,9 @@ def test_a_defence_that_asks_the_sites_first(table: Path, tmp_path: Path) -> Non
     alone = Alone(config, load_data(config)).go()
     assert any(v.by == "placebo" and v.score is not None for v in alone.reports[-1].verdicts)
     assert_same(alone, apart)
-    up = [m.content.array_records.get("up", {}) for way, m in apart.grid.sent if way == "up"]
+    up = [unpack(m.content).trees.get("up", {}) for way, m in apart.grid.sent if way == "up"]
     assert {name for answer in up for name in answer} == {"w", "buffers", "group shares"}
-    shares = [answer["group shares"].numpy() for answer in up if "group shares" in answer]
+    shares = [answer["group shares"] for answer in up if "group shares" in answer]
     assert [len(one) for one in shares] == [3] * 7
 
 
@@ -99,6 +103,40 @@ def test_repair_and_groups(table: Path, tmp_path: Path) -> None:
     assert_same(Alone(config, load_data(config)).go(), apart)
     up = {name for way, m in apart.grid.sent if way == "up" for name in m.content.array_records.get("up", {})}
     assert up == {"V", "r", "V_classes", "changed", "noise", "w", "buffers"}
+
+
+SPOILED: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor], str]] = {
+    "shape": ("V", lambda t: t[1:], "'V' is float32 [6, 2], and float32 [7, 2] at most sites"),
+    "type": ("V", torch.Tensor.double, "'V' is float64 [7, 2], and float32 [7, 2] at most sites"),
+    "not finite": ("r", lambda t: t / 0, "'r' is not finite"),
+    "width": ("V_classes", lambda t: t[:, :1], "'V_classes' is float32 [any, 1, 1], and"),
+}
+
+
+@pytest.mark.parametrize("how", [*SPOILED, "missing", "another"])
+def test_a_repair_names_the_site_whose_answer_does_not_fit(how: str, table: Path, tmp_path: Path) -> None:
+    config = settled("cross-entropy", data=str(table), **SEVEN, **REPAIRED)
+    apart = Apart(config, held_by_sites(config), tmp_path, scales=False)
+    name, change, reason = SPOILED.get(how, ("r", torch.Tensor.clone, ""))
+
+    def spoil(payload: Payload) -> Payload:
+        up = dict(payload.trees.get("up", {}))
+        if name in up:
+            up[name] = change(up[name])
+            if how == "missing":
+                del up[name]
+            if how == "another":
+                up["more"] = torch.zeros(2)
+        return Payload(payload.words, {**payload.trees, "up": up})
+
+    node = apart.grid.nodes[102]
+    node.mishap = lambda m, answer: Message(pack(spoil(unpack(answer(m).content))), reply_to=m)
+    missing = {"missing": "it has no 'r'", "another": "it should not have 'more'"}
+    with pytest.raises(QuorumError) as caught:
+        apart.start()
+    site = apart.holdings[2].name
+    expected = f"a repair needs an answer from every site. {site}: its answer was refused: {reason or missing[how]}"
+    assert str(caught.value).startswith(expected)
 
 
 POSTERIOR = {"labels.kind": "exact", "labels.noise": "uniform", "repair": "posterior", "repair.features": "raw"}

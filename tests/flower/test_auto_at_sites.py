@@ -26,7 +26,7 @@ from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.flower.coordinator.auto_run import AutoRun
 from imperfed.flower.coordinator.serving import searched_settings
-from imperfed.flower.messages.payload import Payload, pack, unpack
+from imperfed.flower.messages.payload import ASKED, Payload, pack, unpack
 from imperfed.flower.site import site_results
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import AutoSummary, Summary
@@ -216,7 +216,7 @@ def test_nothing_but_figures_and_weights_leaves_a_site(both: Both) -> None:
     assert_nothing_private(apart)
     for message in both.served.sent("up"):
         payload, kind = unpack(message.content), message.metadata.message_type
-        assert payload.words.keys() <= SAID[kind]
+        assert payload.words.keys() <= SAID[kind] | {ASKED}
         if kind not in ("train", "query.hello", "query.count"):
             assert not any(payload.trees.values()), kind
         assert len(payload.words.get("likelihood", [])) in (0, 1, 5, 12)  # type: ignore[arg-type]

@@ -20,7 +20,8 @@ from imperfed.flower.processes import coordinator_address
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.contact import Contact
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
-from imperfed.flower.processes.gate import Gate, GatewayServer
+from imperfed.flower.processes.gate import Gate
+from imperfed.flower.processes.gateway import GatewayServer
 from imperfed.flower.processes.keys import CoordinatorKeys, SiteKeys, make_keys
 
 
@@ -84,7 +85,7 @@ def site_address(keys: Path, port: int) -> CoordinatorAddress:
 def test_the_gate_says_what_time_it_is(keys: Path, caplog: pytest.LogCaptureFixture) -> None:
     own = CoordinatorKeys.read(keys / "coordinator")
     gate = Gate(f"https://127.0.0.1:{free_port()}", own.ca)
-    door = GatewayServer(gate, "127.0.0.1", 0, own.certificate, own.key).open()
+    door = GatewayServer(gate, "127.0.0.1", 0, own).open()
     way = site_address(keys, door.port)
     try:
         ahead = coordinator_address.clock_ahead(way._ask(), time.time())

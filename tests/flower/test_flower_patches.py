@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import ssl
 import sys
 import time
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ pytest.importorskip("flwr")
 
 from flwr.supercore.constant import TaskType
 from flwr.supercore.inflatable import inflatable_utils
+from flwr.supercore.protobuf import client
 
 from imperfed.flower.processes import executor, flower_patches
 
@@ -51,6 +53,17 @@ def test_a_piece_that_is_not_there_is_asked_for_soon(monkeypatch: pytest.MonkeyP
     began = time.monotonic()
     assert inflatable_utils.pull_objects(["a"], pull) == {"a": b"piece"}
     assert time.monotonic() - began < 0.8
+
+
+def test_a_supernode_shows_its_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[object] = []
+    monkeypatch.setattr(client, "httpx", SimpleNamespace(Client=lambda verify, **_: used.append(verify)))
+    monkeypatch.setattr(client.ProtobufClient, "__init__", client.ProtobufClient.__init__)
+    tls = ssl.create_default_context()
+    flower_patches.show_certificate(tls)
+    for insecure in (False, True):
+        client.ProtobufClient.from_server_address("127.0.0.1:1", insecure, None, [])
+    assert used == [tls, False]
 
 
 def test_a_parent_learns_what_its_child_had_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

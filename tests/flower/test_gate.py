@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import socket
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -18,8 +22,10 @@ import httpx
 
 from imperfed.core.errors import UsageError
 from imperfed.flower.processes import gate as gate_module
-from imperfed.flower.processes.gate import Gate, GatewayServer, Scope
-from imperfed.flower.processes.keys import make_keys
+from imperfed.flower.processes import gateway
+from imperfed.flower.processes.gate import Gate, Scope, Seldom
+from imperfed.flower.processes.gateway import GatewayServer
+from imperfed.flower.processes.keys import CoordinatorKeys, SiteKeys, make_keys
 
 PULL = "/v1/fleet/pull-messages"
 
@@ -77,7 +83,7 @@ def upstream(recorder: Upstream) -> Upstream:
 @pytest.fixture(scope="module")
 def door(recorder: Upstream) -> Iterator[GatewayServer]:
     upstream = recorder
-    opened = GatewayServer(Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None), "127.0.0.1", 0, None, None).open()
+    opened = GatewayServer(Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None), "127.0.0.1", 0).open()
     yield opened
     opened.close()
 
@@ -222,7 +228,7 @@ def test_a_body_that_never_comes_ends_in_time(
 
 
 def test_a_silent_superlink_is_said_to_be_one() -> None:
-    door = GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", 0, None, None).open()
+    door = GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", 0).open()
     assert speak(door, post(PULL)).startswith(b"HTTP/1.1 503")
     door.close()
 
@@ -251,26 +257,185 @@ def test_an_answer_that_is_cut_short_gets_no_second_head() -> None:
 
 def test_sites_without_keys_may_register_themselves_where_that_was_asked_for(upstream: Upstream) -> None:
     gate = Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None, keyless=True)
-    door = GatewayServer(gate, "127.0.0.1", 0, None, None).open()
+    door = GatewayServer(gate, "127.0.0.1", 0).open()
     assert speak(door, post("/v1/fleet/register-node")).startswith(b"HTTP/1.1 200")
     assert speak(door, post("/v1/control/register-node")).startswith(b"HTTP/1.1 404")
     door.close()
 
 
-def test_over_tls(upstream: Upstream, tmp_path: Path) -> None:
-    make_keys(tmp_path / "keys", ["a"], ["127.0.0.1"], days=1)
-    own, site = tmp_path / "keys" / "coordinator", tmp_path / "keys" / "site-a"
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("consortium") / "keys"
+    make_keys(out, ["a", "b"], ["127.0.0.1"], days=1)
+    return out
+
+
+@pytest.fixture
+def guarded(upstream: Upstream, keys: Path) -> Iterator[GatewayServer]:
+    """A gate that only site a may pass: the key of b is not among the coordinator's any more."""
+    own = CoordinatorKeys.read(keys / "coordinator")
     gate = Gate(f"http://127.0.0.1:{upstream.server_port}", ca=None)
-    door = GatewayServer(gate, "127.0.0.1", 0, own / "server.crt", own / "server.key").open()
-    assert speak(door, post(PULL)) == b""  # plain text is not answered
-    tls = ssl.create_default_context(cafile=str(site / "ca.crt"))
-    assert speak(door, post(PULL), tls).startswith(b"HTTP/1.1 200")
-    assert speak(door, post("/v1/control/list-runs"), tls).startswith(b"HTTP/1.1 404")
+    opened = GatewayServer(gate, "127.0.0.1", 0, replace(own, sites={"a": own.sites["a"]})).open()
+    yield opened
+    opened.close()
+
+
+def test_over_tls(guarded: GatewayServer, keys: Path) -> None:
+    assert speak(guarded, post(PULL)) == b""  # plain text is not answered
+    tls = SiteKeys.read(keys / "site-a").tls()
+    assert speak(guarded, post(PULL), tls).startswith(b"HTTP/1.1 200")
+    assert speak(guarded, post("/v1/control/list-runs"), tls).startswith(b"HTTP/1.1 404")
     with pytest.raises(ssl.SSLCertVerificationError):
-        speak(door, post(PULL), ssl.create_default_context())
-    door.close()
+        speak(guarded, post(PULL), ssl.create_default_context())
+
+
+def unheard(door: GatewayServer, text: bytes, tls: ssl.SSLContext) -> bool:
+    """Whether the gate ends a connection, or answers nothing."""
+    with contextlib.suppress(OSError):
+        return speak(door, text, tls) == b""
+    return True
+
+
+def stranger(keys: Path) -> ssl.SSLContext:
+    """Someone who knows the coordinator and has no certificate."""
+    return ssl.create_default_context(cafile=str(keys / "site-a" / "ca.crt"))
+
+
+def test_without_a_certificate_nothing_is_heard(guarded: GatewayServer, upstream: Upstream, keys: Path) -> None:
+    assert unheard(guarded, post(PULL, b"x" * 2**20), stranger(keys))
+    assert upstream.seen == []
+
+
+def test_a_certificate_of_another_authority_is_refused(
+    guarded: GatewayServer, upstream: Upstream, keys: Path, tmp_path: Path
+) -> None:
+    make_keys(tmp_path / "keys", ["a"], ["127.0.0.1"], days=1)
+    other = SiteKeys.read(tmp_path / "keys" / "site-a")
+    tls = stranger(keys)
+    tls.load_cert_chain(other.client_certificate, other.client_key)
+    assert unheard(guarded, post(PULL), tls)
+    assert upstream.seen == []
+
+
+def test_a_site_that_is_not_the_coordinators_any_more_is_refused(
+    guarded: GatewayServer, upstream: Upstream, keys: Path
+) -> None:
+    assert unheard(guarded, post(PULL), SiteKeys.read(keys / "site-b").tls())
+    assert upstream.seen == []
+
+
+def test_a_site_cannot_pose_as_the_coordinator(keys: Path) -> None:
+    site = SiteKeys.read(keys / "site-a")
+    posing = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    posing.load_cert_chain(site.client_certificate, site.client_key)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = socket.create_connection(listening.getsockname(), timeout=5)
+        server, _ = listening.accept()
+        threading.Thread(target=lambda: shaking(posing, server), daemon=True).start()
+        with client, pytest.raises(ssl.SSLCertVerificationError):
+            SiteKeys.read(keys / "site-b").tls().wrap_socket(client, server_hostname="127.0.0.1")
+
+
+def shaking(posing: ssl.SSLContext, server: socket.socket) -> None:
+    with contextlib.suppress(OSError), server:
+        posing.wrap_socket(server, server_side=True)
+
+
+@pytest.mark.parametrize("shakes", [False, True])
+def test_idle_connections_shut_no_one_out(
+    guarded: GatewayServer, keys: Path, monkeypatch: pytest.MonkeyPatch, shakes: bool
+) -> None:
+    monkeypatch.setattr(gateway, "NEW_PER_ADDRESS", 8)
+    tls, idle = SiteKeys.read(keys / "site-a").tls(), []
+    for _ in range(40):
+        idle.append(socket.create_connection(("127.0.0.1", guarded.port), timeout=5))
+        if shakes:
+            with contextlib.suppress(OSError):
+                idle[-1] = tls.wrap_socket(idle[-1], server_hostname="127.0.0.1")
+    assert speak(guarded, post(PULL), tls).startswith(b"HTTP/1.1 200")
+    assert len(guarded.server.newcomers.waiting) <= 8
+    assert len(guarded.server.server_state.connections) <= 9
+    for one in idle:
+        one.close()
+
+
+@pytest.mark.parametrize("text", [b"", b"POST /v1/fle", post(PULL, b"")[:-2]])
+def test_a_request_that_does_not_begin_in_time_is_ended(
+    door: GatewayServer, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    monkeypatch.setattr(gateway, "HEAD", 0.1)
+    with socket.create_connection(("127.0.0.1", door.port), timeout=5) as connection:
+        connection.sendall(text)
+        assert ended(connection)
+
+
+def test_a_second_head_must_be_whole_in_time_too(door: GatewayServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "HEAD", 0.2)
+    with socket.create_connection(("127.0.0.1", door.port), timeout=5) as connection:
+        request = f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length: 0\r\n\r\n".encode()
+        for _ in range(2):  # a pause between requests is allowed
+            connection.sendall(request)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+            time.sleep(0.3)
+        connection.sendall(request[:20])
+        assert ended(connection)
+
+
+def ended(connection: socket.socket) -> bool:
+    with contextlib.suppress(ConnectionError):
+        return connection.recv(1) == b""
+    return True
+
+
+def test_a_handshake_must_end_in_time(guarded: GatewayServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "HANDSHAKE", 0.1)
+    with socket.create_connection(("127.0.0.1", guarded.port), timeout=5) as connection:
+        connection.sendall(b"\x16\x03\x01")
+        assert ended(connection)
+
+
+def test_one_site_has_few_connections(guarded: GatewayServer, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "PER_SITE", 3)
+    tls = SiteKeys.read(keys / "site-a").tls()
+    with contextlib.ExitStack() as stack:
+        for _ in range(3):
+            plain = stack.enter_context(socket.create_connection(("127.0.0.1", guarded.port), timeout=5))
+            stack.enter_context(tls.wrap_socket(plain, server_hostname="127.0.0.1"))
+        time.sleep(0.1)
+        assert unheard(guarded, post(PULL), tls)
+    time.sleep(0.2)
+    assert speak(guarded, post(PULL), tls).startswith(b"HTTP/1.1 200")
+
+
+def test_bodies_on_their_way_are_limited(
+    guarded: GatewayServer, upstream: Upstream, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "OF_ONE_SITE", 2000)
+    tls = SiteKeys.read(keys / "site-a").tls()
+    half = f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length: 1500\r\n\r\nhalf".encode()
+    plain = socket.create_connection(("127.0.0.1", guarded.port), timeout=5)
+    with tls.wrap_socket(plain, server_hostname="127.0.0.1") as waiting:
+        waiting.sendall(half)
+        time.sleep(0.2)
+        assert speak(guarded, post(PULL, b"x" * 600), tls).startswith(b"HTTP/1.1 503")
+        assert speak(guarded, post(PULL, b"x" * 400), tls).startswith(b"HTTP/1.1 200")
+    time.sleep(0.2)
+    assert speak(guarded, post(PULL, b"x" * 600), tls).startswith(b"HTTP/1.1 200")
+
+
+def test_the_log_is_not_flooded() -> None:
+    seldom, lines = Seldom(), []
+    for number in range(100):
+        record = logging.LogRecord("", logging.WARNING, "", 0, "refused %d", (number,), None)
+        if seldom.filter(record):
+            lines.append(record.getMessage())
+    assert lines == [f"refused {number}" for number in range(30)]
+    seldom.began -= 61
+    record = logging.LogRecord("", logging.WARNING, "", 0, "refused %d", (100,), None)
+    assert seldom.filter(record)
+    assert record.getMessage() == "refused 100 (70 lines before it were left out)"
 
 
 def test_an_address_that_is_taken(door: GatewayServer) -> None:
     with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{door.port}"):
-        GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", door.port, None, None)
+        GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", door.port)

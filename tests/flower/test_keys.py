@@ -50,7 +50,9 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_party_gets_what_it_needs_and_no_more(keys: Path) -> None:
     files = {str(f.relative_to(keys)) for f in keys.rglob("*") if f.is_file()}
     coordinator = {"ca.crt", "server.crt", "server.key", "sites/north.pub", "sites/south.pub"}
-    sites = {f"site-{s}/{f}" for s in ("north", "south") for f in ("ca.crt", "key", "secret")}
+    sites = {
+        f"site-{s}/{f}" for s in ("north", "south") for f in ("ca.crt", "client.crt", "client.key", "key", "secret")
+    }
     assert files == {f"coordinator/{f}" for f in coordinator} | sites
 
 
@@ -126,10 +128,10 @@ def test_what_is_refused(tmp_path: Path, sites: list[str], hosts: list[str], day
 def test_a_folder_with_something_missing(keys: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no server\.crt|no ca\.crt"):
         CoordinatorKeys.read(tmp_path)
-    with pytest.raises(DataError, match="no key"):
+    with pytest.raises(DataError, match=r"no client\.crt"):
         SiteKeys.read(keys / "coordinator")
     (tmp_path / "ca.crt").write_text("no certificate")
-    for name in ("key", "secret"):
+    for name in ("client.crt", "client.key", "key", "secret"):
         (tmp_path / name).touch()
     with pytest.raises(DataError, match="not a certificate"):
         SiteKeys.read(tmp_path)

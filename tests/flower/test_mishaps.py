@@ -22,7 +22,7 @@ from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, NotFinit
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
 from imperfed.flower.messages.local_grid import Node
-from imperfed.flower.messages.payload import FAILED, Payload, pack, unpack
+from imperfed.flower.messages.payload import ASKED, FAILED, Payload, pack, unpack
 from imperfed.flower.messages.transport import Timeouts
 from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled, settled
 
@@ -58,7 +58,9 @@ def uninterrupted() -> Alone:
 
 
 def changed(reply: Message, change: Callable[[Payload], Payload], message: Message) -> Message:
-    return Message(pack(change(unpack(reply.content))), reply_to=message)
+    payload = unpack(reply.content)
+    after = change(payload)
+    return Message(pack(replace(after, words={ASKED: payload.words[ASKED], **after.words})), reply_to=message)
 
 
 def with_w(payload: Payload, w: Callable[[torch.Tensor], torch.Tensor]) -> Payload:
@@ -231,7 +233,7 @@ def test_a_site_with_other_rows_cannot_go_on(tmp_path: Path) -> None:
     )
     later.start(replace(AT_ONCE, back=0.01))
     assert (
-        "node 102 is not admitted: 'site2' had 31 rows, and now has 30"
+        "node 102 is not admitted: site2 began this run with 31 rows, and now has 30 rows"
         in (tmp_path / "run" / "messages.txt").read_text()
     )
 
@@ -356,7 +358,7 @@ def test_a_site_that_changed_its_rows_is_not_taken_in_again(tmp_path: Path) -> N
     apart.grid.nodes[555] = apart.node(fewer)
     apart.server.transport.look()
     assert (
-        "node 555 is not admitted: 'site2' had 31 rows, and now has 30"
+        "node 555 is not admitted: site2 began this run with 31 rows, and now has 30 rows"
         in (tmp_path / "run" / "messages.txt").read_text()
     )
 
@@ -371,8 +373,10 @@ def test_sums_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
         return sums | {"square": sums["square"] / 0}
 
     apart.grid.nodes[101].mishap = infinite
-    with pytest.raises(DataError, match=r"site1: its sums .*'square': 'not finite'"):
-        apart.start()
+    with pytest.raises(QuorumError, match="site1 did not connect"):
+        apart.start(replace(AT_ONCE, gather=0.05))
+    told = (tmp_path / "run" / "messages.txt").read_text()
+    assert "node 101 is not admitted: site1: its sums for the scaling cannot be right: they are not finite" in told
 
 
 def test_sums_of_very_few_rows_do_not_leave_a_site(tmp_path: Path) -> None:

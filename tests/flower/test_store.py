@@ -58,6 +58,22 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
         store.load((0, 0), never)
 
 
+def test_a_flipped_bit_is_noticed_and_the_state_before_it_is_used(tmp_path: Path) -> None:
+    store, told = Store(tmp_path), list[str]()
+    store.save((0, 0), {"w": torch.ones(100)})
+    store.save((1, 0), {"w": torch.zeros(100)})
+    path = tmp_path / "state-000001-0.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-7] ^= 1
+    path.write_bytes(content)
+    assert store.load((1, 0), never, told.append)["w"].sum() == 100
+    why = "not a readable state (damaged: its checksum is wrong)"
+    assert told == [f"{path}: {why}; going on from the state after round 1"]
+    store.drop("state-000000-0")
+    with pytest.raises(DataError, match=r"state-000001-0.safetensors: not a readable state \(damaged"):
+        store.load((1, 0), never)
+
+
 def test_a_process_that_is_killed_leaves_whole_states(tmp_path: Path) -> None:
     """A child writes the same states over and over, numbered; every one that is there is whole at every kill."""
     store, seen = Store(tmp_path), set()

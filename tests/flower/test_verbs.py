@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -29,6 +30,12 @@ from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import evaluate
 from imperfed.flower.coordinator.serving import Service, begin
+from imperfed.flower.processes.adapter import (
+    AcquireTaskRequest,
+    RuntimeHttpClient,
+    RuntimeVersionHttpInterceptor,
+    TaskType,
+)
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.control import Control
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
@@ -105,7 +112,11 @@ def wait_for(file: Path, text: str, seconds: float) -> None:
 
 def refused_at(port: int, keys: Path) -> None:
     """With all that a site holds, nobody can see runs, let a key in or submit a run through the gate."""
-    control = Control(f"127.0.0.1:{port}", SiteKeys.read(keys / "site-north").ca)
+    site = SiteKeys.read(keys / "site-north")
+    control = Control(f"127.0.0.1:{port}", site.ca)
+    with pytest.raises(httpx.TransportError):  # without a certificate there is no answer at all
+        control.client.ListRuns(ListRunsRequest())
+    control.client._client = httpx.Client(verify=site.tls())
     for ask in (
         lambda: control.client.ListRuns(ListRunsRequest()),
         lambda: control.client.RegisterNode(RegisterNodeRequest(public_key=b"k", name="thief")),
@@ -115,6 +126,24 @@ def refused_at(port: int, keys: Path) -> None:
         with pytest.raises(httpx.HTTPStatusError, match="404"):
             ask()
     control.client.close()
+
+
+def no_task_for_others(mark: str) -> None:
+    """Another user of a site's machine gets no task from SuperNode, and with it the model."""
+    commands = [line.split() for line in with_mark(mark)]
+    ports = {words[words.index("--port") + 1] for words in commands if "flower-supernode" in words}
+    assert len(ports) == len(SITES)
+    for port in ports:
+        version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
+        client = RuntimeHttpClient.from_server_address(f"127.0.0.1:{port}", True, None, [version])
+        with client, pytest.raises(httpx.HTTPStatusError, match="401"):
+            client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+
+
+def open_to_others(*folders: Path) -> list[str]:
+    """Return everything in folders that other users of the machine could read."""
+    every = (path for folder in folders for path in (folder, *folder.rglob("*")))
+    return [str(path) for path in every if path.stat().st_mode & 0o077]
 
 
 def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,12 +164,18 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
     ):
         wait_for(tmp_path / "serve.out", "serving north, south", 300)
         refused_at(port, keys)
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
         with pytest.raises(DataError, match="cannot prove that it is the coordinator"):
             CoordinatorAddress("127.0.0.1", port, SiteKeys.read(tmp_path / "others" / "site-north")).knock()
         alone = run_alone(data, tmp_path / "one")
+        wait_for(tmp_path / "serve.out", "round 1: north answered after", 300)
+        no_task_for_others(mark)
         assert serving.wait(300) == 0, (tmp_path / "serve.out").read_text()
         assert (north.wait(300), south.wait(300)) == (0, 0)
+    for one in idle:
+        one.close()
     [run] = (tmp_path / "runs").iterdir()
+    assert open_to_others(run, *(tmp_path / name for name in SITES)) == []
     for name in SITES:
         here, there = alone / "models" / f"{name}.safetensors", tmp_path / name / run.name / "models"
         assert not differences(load_file(here), load_file(there / f"{name}.safetensors"))

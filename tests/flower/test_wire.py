@@ -49,7 +49,7 @@ def test_a_message_has_a_number_at_the_other_end() -> None:
     assert adapter.delivered(Message(pack(Payload()), 5, "train"), "number 7").metadata.message_id == "number 7"
 
 
-@pytest.mark.parametrize("keep", [0, 20, 100, 127])
+@pytest.mark.parametrize("keep", [0, 10, 16, 51])
 def test_broken_bytes_are_refused(keep: int) -> None:
     records = pack(Payload({}, {"up": {"w": torch.arange(9.0)}}))
     record = records["up"]
@@ -62,7 +62,7 @@ def test_broken_bytes_are_refused(keep: int) -> None:
 def test_an_array_that_is_not_what_it_says_is_refused() -> None:
     records = pack(Payload({}, {"up": {"w": torch.arange(9.0)}}))
     records["up"]["w"].shape = (8,)  # type: ignore[index]
-    with pytest.raises(RefusedError, match=r"declared float32 \(8,\), holds float32 \(9,\)"):
+    with pytest.raises(RefusedError, match=r"declared float32 \(8,\), holds 36 bytes"):
         unpack(records)
 
 
@@ -77,10 +77,10 @@ def test_words_are_of_the_type_that_is_asked_for() -> None:
 
 def test_figures_travel_with_their_counts() -> None:
     scores = {"accuracy": (0.25, 40), "auroc": (float("nan"), 0)}
-    assert str(scores_of(sent(Payload(scores_words(scores))))) == str(scores)
+    assert str(scores_of(sent(Payload(scores_words(scores))), tests=40)) == str(scores)
     for values, counts in (([0.5], [1, 2]), ([0.5, 0.6], [1.0, 2.0]), (["high", "low"], [1, 2])):
         with pytest.raises(RefusedError, match="a name, a value and a count each"):
-            scores_of(Payload({"metrics": ["a", "b"], "values": values, "counts": counts}))
+            scores_of(Payload({"metrics": ["a", "b"], "values": values, "counts": counts}), tests=40)
 
 
 def test_bytes_grow_with_what_is_sent() -> None:

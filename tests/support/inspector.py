@@ -9,10 +9,10 @@ from imperfed.flower.messages.payload import Payload, unpack
 from imperfed.testing.clauses import RUN, found
 from tests.support.rehearsal import Apart
 
-CARD = {"name", "rows", "kind", "classes", "shape", "features", "tests", "several", "held out"}
+CARD = {"name", "rows", "kind", "classes", "shape", "features", "tests", "several", "held out", "digest"}
 FIGURES = {"loss", "validation", "metrics", "values", "counts"}
 SEARCH = {"agreement", "likelihood", "family", "weight", "score", "alone", "difference"}
-SAID = CARD | FIGURES | SEARCH | {"done"}
+SAID = CARD | FIGURES | SEARCH | {"done", "asked"}
 """All words that a site ever says."""
 
 

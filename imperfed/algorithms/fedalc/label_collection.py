@@ -32,7 +32,7 @@ from imperfed.algorithms.fedalc.correlations import Pairs
 from imperfed.algorithms.fedalc.digests import digests, numbered, quantised
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext, SiteContext
-from imperfed.core.errors import not_negative, positive
+from imperfed.core.errors import QuorumError, not_negative, positive
 from imperfed.core.exchange import Query, Updates
 
 PAIRS = "pairs/"
@@ -73,6 +73,14 @@ class Collecting:
 
     def assemble(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Count pairs of classes from the sites' digests (Alg. 1, line 10)."""
+        for k, part in zip(updates.who, updates.parts, strict=True):
+            rows, known = part["row"], len(part["example tag"]) == len(part["label tag"])
+            if (
+                not known
+                or len(rows) != len(part["row tag"])
+                or not ((rows >= 0) & (rows < len(context.classes))).all()
+            ):
+                raise QuorumError(f"{context.sites[k]}: its digests are not one example and one known class each")
         named = {name: torch.cat([part[name] for part in updates.parts]) for name in updates.parts[0]}
         row = named["row"]
         example = numbered(named["example tag"]).to(row.device)  # digests are computed on the CPU

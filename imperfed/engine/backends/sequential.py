@@ -39,7 +39,7 @@ class SequentialBackend:
         query, runtime = self.population.spec.opening()[number], self.population.runtime
         net, replies = self._same_for_all(query), dict[int, Reply | Failure]()
         for k in sites:
-            update = runtime.answer(self.population.site(k), self.population.down(k, query), OPENING, query, net)
+            update = runtime.respond(self.population.site(k), self.population.down(k, query), OPENING, number, net)
             replies[k] = Reply(0.0, update.up)
         return replies
 

@@ -9,13 +9,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from flwr.serverapp import Grid
-
 from imperfed.core.atomic import append_lines
 from imperfed.core.errors import SiteFailedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import ServerFiles
+from imperfed.data.site_files import ServerFiles, check_alike
 from imperfed.engine.engine import MakeBackend, questions
 from imperfed.engine.population import Population
 from imperfed.experiments.config import Config
@@ -29,7 +27,8 @@ from imperfed.flower.coordinator.remote_repair import repair_at_sites
 from imperfed.flower.messages.ending import ending_words, never_words
 from imperfed.flower.messages.payload import Word
 from imperfed.flower.messages.run_info import RunInfo
-from imperfed.flower.messages.site_info import read_site_infos, write_site_infos
+from imperfed.flower.messages.site_info import WORDS, read_site_infos, write_site_infos
+from imperfed.flower.messages.stored_reply import Mailbox
 from imperfed.flower.messages.transport import Timeouts, Transport
 from imperfed.flower.site.store import Store
 from imperfed.report import write_report
@@ -37,6 +36,8 @@ from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
 MakeExperiment = Callable[[Config, FederatedData, MakeBackend], Experiment]
+UNTRUSTED_SHARE = 0.5
+"""The most weight of one site by the rows it says it has: no site alone outweighs all others together."""
 MESSAGE_LOG = "messages.txt"
 """The file in a run's folder that says which sites were asked, which answered, and how long it took."""
 BINS = "bins"
@@ -47,7 +48,7 @@ BINS = "bins"
 class Coordinator:
     """One run with real sites, from the first hello to the last result."""
 
-    grid: Grid
+    grid: Mailbox
     config: Config
     central: ServerFiles
     """The coordinator's own data."""
@@ -63,7 +64,10 @@ class Coordinator:
 
     def accept(self, config: Config) -> Config:
         """Return settings as real sites follow them; refuse those that they cannot follow."""
-        return accepted(config, declared=bool(self.declaration))
+        config = accepted(config, declared=bool(self.declaration))
+        if config.rounds.max_share == 0 and len(self.sites) > 2:
+            return replace(config, rounds=replace(config.rounds, max_share=UNTRUSTED_SHARE))
+        return config
 
     def run(self, watch: Watch) -> Summary:
         """Train to the end, from the last checkpoint if there is one, and write the results."""
@@ -123,7 +127,8 @@ class Coordinator:
             data = repair_at_sites(config.repair, data, self.transport, run_infos, wanted_labels(config))
         experiment = make(config, data, make_backend)
         if self.folder.checkpoint.exists():
-            experiment.engine.state.restore(self.folder.checkpoint)
+            if note := experiment.engine.state.restore(self.folder.checkpoint):
+                self.folder.log(note)
             self.folder.forget_from(experiment.engine.state.round)
             self.folder.log(f"resumed after round {experiment.engine.state.round}")
         if experiment.engine.state.round == 0 and (unfit := self.backend.rehearse()):
@@ -134,15 +139,17 @@ class Coordinator:
     def gather(self) -> GatheredSites:
         """Return what the sites reported when the run began, so that a resumed run has the same scale and sizes."""
         kept_in = self.folder.checkpoint.parent
-        self.transport.infos = read_site_infos(kept_in)
-        begun = self.folder.checkpoint.exists() and bool(self.transport.infos)
+        begun = self.folder.checkpoint.exists() and (kept_in / WORDS).exists()
+        self.transport.infos = read_site_infos(kept_in) if begun else {}
         opening = (*self.config.method.opening(), *questions(self.config.defence, self.central.attribute))
         all_needed = not begun or self.config.repair is not None or bool(opening)
         quorum = max(1, math.ceil(self.config.rounds.quorum * len(self.sites)))
         infos = self.transport.gather(None if all_needed else quorum)
-        if not begun:
+        check_alike(infos, self.central.classes)
+        if not begun:  # and alike: what is kept decides with whom the run can be resumed
             write_site_infos(kept_in, infos)
-        return GatheredSites(self.transport, self.central, tuple(infos), self.folder.path.name, self.declaration)
+        run, share = self.folder.path.name, self.config.rounds.max_share
+        return GatheredSites(self.transport, self.central, tuple(infos), run, self.declaration, share)
 
     @contextmanager
     def counted(self) -> Iterator[None]:
@@ -159,7 +166,8 @@ class Coordinator:
             return sites
         kept = kept_in.kept(name)
         if kept is None:
-            kept = {"edges": edges_from_sites(self.transport, sites.told(config), sites.infos, bins)}
+            told, share = sites.told(config), sites.max_share
+            kept = {"edges": edges_from_sites(self.transport, told, sites.infos, bins, share)}
             kept_in.keep(name, kept)
         return replace(sites, edges=kept["edges"])
 

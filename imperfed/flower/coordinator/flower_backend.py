@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -13,11 +15,11 @@ from imperfed.core.exchange import Exchange, Query, Train
 from imperfed.core.labels.validity import Validity
 from imperfed.core.threads import one_thread
 from imperfed.engine.backends.base import Reply
-from imperfed.engine.failures import Away, Failure, Misshapen, Silent
-from imperfed.engine.population import Population, Scores
+from imperfed.engine.failures import Away, Failure, Misshapen, NotFinite, Silent
+from imperfed.engine.population import Population, Scores, lowering
 from imperfed.engine.seeds import on_duty_in
 from imperfed.engine.site import OPENING
-from imperfed.engine.validate import REFUSED, check_answer
+from imperfed.engine.validate import REFUSED, check_answer, largest_answer
 from imperfed.flower.messages.payload import NO_EXCHANGE, Payload, RefusedError, Word, scores_of, validity_of
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.transport import Transport
@@ -52,7 +54,8 @@ class FlowerBackend:
         """The sites that have answered in some round."""
         self.turn = OPENING
         self.notes: list[str] = []
-        self.recent = self.base = population.state.memory[ANSWERED].clone()
+        # Two rounds back: a damaged checkpoint sends the coordinator to the one before it.
+        self.turns = deque([population.state.memory[ANSWERED].clone()] * 3, maxlen=3)
 
     # -- what the engine calls ------------------------------------------------------------------------------------
 
@@ -131,16 +134,21 @@ class FlowerBackend:
         self._turn(round)
         payloads = {k: self._payload(k, round, 0 if k in duty else NO_EXCHANGE, evaluate=True) for k in range(K)}
         about = f"round {round + 1}" if duty else "the end"
-        replies = self.transport.send("train" if duty else "evaluate", payloads, self.run_infos[0].about(about))
+        replies = self.transport.send(
+            "train" if duty else "evaluate", payloads, self.run_infos[0].about(about), self._limit(payloads)
+        )
         # A site that is away now may be back when the round begins, and is asked again then.
         self.early = {(round, 0): {k: replies[k] for k in duty if not isinstance(replies[k], Away)}}
         metrics, self.validity = {}, {}
+        held = self.population.federation.validation
+        lowered = lowering(held.sizes() if held else [0] * K, self.population.max_share)
         for k, reply in replies.items():
             if isinstance(reply, Failure):
                 continue
             try:
-                metrics[k] = scores_of(reply)
-                self.validity[k] = validity_of(reply, self._cells(k))
+                metrics[k] = scores_of(reply, max(self.transport.infos[self.transport.names[k]].tests, 0))
+                validity = validity_of(reply, self._cells(k))
+                self.validity[k] = validity._replace(weight=validity.weight * lowered[k])
             except RefusedError as error:
                 self.transport.tell(f"{self.transport.names[k]}: its metrics were refused: {error}")
         return {k: scores for k, scores in metrics.items() if scores}
@@ -159,7 +167,12 @@ class FlowerBackend:
         trains = isinstance(self.population.spec.exchange(round, number), Train)
         about = "before round 1" if round == OPENING else f"round {round + 1}"
         kind, about = "train" if trains else "query.answer", self.run_infos[0].about(about)
-        return answers | self.transport.send(kind, payloads, about)
+        return answers | self.transport.send(kind, payloads, about, self._limit(payloads))
+
+    def _limit(self, payloads: Mapping[int, Payload]) -> int:
+        """Return the most bytes that one of these sites may answer with."""
+        sizes = self.population.sizes
+        return max((largest_answer(p.trees.get("down", {}), sizes[k]) for k, p in payloads.items()), default=0)
 
     def _payload(self, site: int, round: int, number: int, evaluate: bool = False) -> Payload:
         words: dict[str, Word] = {
@@ -167,7 +180,7 @@ class FlowerBackend:
             "exchange": number,
             "evaluate": int(evaluate),
             "from": self._answered(site),
-            "base": self.base[site].tolist(),
+            "base": self.turns[0][site].tolist(),
             "best": self._best(site),
         }
         trees: dict[str, Tree] = {}
@@ -198,9 +211,10 @@ class FlowerBackend:
         return {"w": w, "buffers": buffers}
 
     def _turn(self, round: int) -> None:
-        """Note that a round begins. The coordinator may have to go back to the previous round, but no further."""
+        """Note that a round begins. The coordinator may have to go back two checkpoints, but no further."""
         if round != self.turn:
-            self.turn, self.base, self.recent = round, self.recent, self.population.state.memory[ANSWERED].clone()
+            self.turn = round
+            self.turns.append(self.population.state.memory[ANSWERED].clone())
 
     # -- answers --------------------------------------------------------------------------------------------------
 
@@ -214,4 +228,6 @@ class FlowerBackend:
             return Misshapen(f"{REFUSED}{error}")
         if up is None:
             return Misshapen(f"{REFUSED}it holds no answer")
+        if not math.isfinite(loss):
+            return NotFinite(f"{REFUSED}its loss is {loss}")
         return check_answer(up, exchange, self.population.state.servers[0]) or Reply(loss, up)

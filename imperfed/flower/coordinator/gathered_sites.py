@@ -11,8 +11,10 @@ from torch import Tensor
 
 from imperfed.core.batch import Tree
 from imperfed.data.federate import FederatedData
+from imperfed.data.moments import Moments
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, SiteInfo
+from imperfed.engine.population import capped
 from imperfed.experiments.config import Config
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo
 from imperfed.flower.messages.transport import Transport
@@ -29,13 +31,15 @@ class GatheredSites:
     run: str
     """The name of the run."""
     declaration: str
+    max_share: float = 0.0
+    """The most weight of one site by its rows; 0: no limit."""
     edges: Tensor = field(default_factory=lambda: torch.empty(0))
     """Of the bins of every column, for models that take them; else empty."""
 
     @cached_property
     def scale(self) -> Scale:
         """The scale of the inputs, from the sums of all sites, and the bins."""
-        return replace(self.central.scale(self.infos), edges=self.edges)
+        return replace(self.central.scale(weighed(self.infos, self.max_share)), edges=self.edges)
 
     def data(self) -> FederatedData:
         """Return the federation as the coordinator knows it: sizes and no rows."""
@@ -62,6 +66,17 @@ class GatheredSites:
             RunInfo(self.run, settings, self.declaration, k, self.scale, annotated, trial, tuple(alive))
             for k in range(len(self.infos))
         ]
+
+
+def weighed(infos: Sequence[SiteInfo], share: float) -> list[SiteInfo]:
+    """Return what the sites reported, with the sums of a site that has more than its share lowered to that share."""
+    counts = capped([info.rows for info in infos], share)
+    return [
+        info
+        if count == info.rows or not info.sums
+        else replace(info, sums=Moments.of_tree(info.sums).weighted(count / info.rows).tree())
+        for info, count in zip(infos, counts, strict=True)
+    ]
 
 
 def anybody(infos: Sequence[SiteInfo]) -> Tree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from imperfed.core.labels import Labels
 from imperfed.data.federate import FederatedData
 from imperfed.engine.conversation import conduct, exchanges_of, notes
 from imperfed.engine.failures import Failure
-from imperfed.engine.validate import check_finite
+from imperfed.engine.validate import largest_answer
 from imperfed.evaluation.evaluator import figure
 from imperfed.flower.messages.payload import REPAIR, Payload, Word
 from imperfed.flower.messages.run_info import RunInfo
@@ -32,7 +33,9 @@ def repair_at_sites(
     def ask(number: int, downs: Sequence[Tree]) -> tuple[Tree, ...]:
         words: dict[str, Word] = {"round": REPAIR, "exchange": number, "trusted": trusted}
         payloads = {k: run_infos[k].payload(words, {"down": down}) for k, down in enumerate(downs)}
-        replies = transport.send("query.answer", payloads, f"repair, {exchanges[number].name}")
+        features = math.prod(federation.x.shape[1:])
+        limit = max(largest_answer(down, max(federation.sizes()), features, len(federation.classes)) for down in downs)
+        replies = transport.send("query.answer", payloads, f"repair, {exchanges[number].name}", limit)
         answers = {k: _answer(reply) for k, reply in sorted(replies.items())}
         failed = [f"{transport.names[k]}: {a.reason}" for k, a in answers.items() if isinstance(a, Failure)]
         if failed:
@@ -40,11 +43,8 @@ def repair_at_sites(
         return tuple(answer for answer in answers.values() if not isinstance(answer, Failure))
 
     def _answer(reply: Payload | Failure) -> Tree | Failure:
-        """Return what a site sent, checked; a repair does not fix shapes in advance."""
-        if isinstance(reply, Failure):
-            return reply
-        up = reply.trees.get("up", {})
-        return check_finite(up) or up
+        """Return what a site sent; `converse` checks it against what the others sent."""
+        return reply if isinstance(reply, Failure) else reply.trees.get("up", {})
 
     transcript = conduct(repair, federation, ask)
     groups = repair.groups_of(transcript.server)

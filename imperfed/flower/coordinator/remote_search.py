@@ -15,7 +15,7 @@ from imperfed.core.errors import DivergedError, ImperfedError, QuorumError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.engine import Engine
 from imperfed.engine.failures import Crashed, Failure
-from imperfed.engine.population import Population
+from imperfed.engine.population import Population, lowering
 from imperfed.engine.validate import REFUSED
 from imperfed.evaluation.paired import Difference, combined
 from imperfed.evaluation.temperature import TEMPERATURES
@@ -102,7 +102,9 @@ class SitesElsewhere:
 
     def _settings(self, config: Config) -> Config:
         """Return a trial's settings as the sites are told them: with rows held out, on the CPU."""
-        return self.sites.fitting(replace(config, split=self.base.split, run=replace(config.run, device="cpu")))
+        rounds = replace(config.rounds, max_share=self.base.rounds.max_share)
+        run = replace(config.run, device="cpu")
+        return self.sites.fitting(replace(config, split=self.base.split, rounds=rounds, run=run))
 
     # -- what the sites choose ----------------------------------------------------------------------------------------
 
@@ -113,12 +115,12 @@ class SitesElsewhere:
 
     def agree(self, numbers: Sequence[int], weights: Mapping[int, float]) -> list[Tensor]:
         words = {"numbers": list(numbers)} | consensus_words({t: weights[t] for t in self.applied})
-        held, most = self._held(), pairs(len(self.applied))
+        held, lowered, most = self._held(), self._lowered(), pairs(len(self.applied))
         return self._ask(
             "query.agree",
             self._payloads(words),
             "agreement",
-            lambda k, reply: agreement_of(reply, len(numbers), held[k], most),
+            lambda k, reply: agreement_of(reply, len(numbers), held[k], most) * lowered[k],
         )
 
     def judge_by_consensus(self, weights: Mapping[int, float]) -> None:
@@ -178,13 +180,17 @@ class SitesElsewhere:
         assert held is not None
         return held.sizes()
 
+    def _lowered(self) -> list[float]:
+        """Return what the sums of each site count: less than 1 if it says that it holds out more than its share."""
+        return lowering(self._held(), self.base.rounds.max_share)
+
     def _payloads(self, words: dict[str, Word]) -> dict[int, Payload]:
         words = consensus_words(self.weights) | words
         return {k: told.payload(words) for k, told in enumerate(self.sites.told(self._settings(self.base)))}
 
     def _likelihoods(self, options: int) -> Callable[[int, Payload], Tensor]:
-        held = self._held()
-        return lambda k, reply: likelihoods_of(reply, options, held[k])
+        held, lowered = self._held(), self._lowered()
+        return lambda k, reply: likelihoods_of(reply, options, held[k]) * lowered[k]
 
     def _ask(self, kind: str, payloads: dict[int, Payload], about: str, read: Callable[[int, Payload], T]) -> list[T]:
         """Wait for all sites, ask them, and return what they say, in their order: the choice needs all of them."""

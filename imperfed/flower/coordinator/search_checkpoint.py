@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from imperfed.core.atomic import write_durably
+from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
+from imperfed.core.tensor_files import check_seal, read_tensors, sealed
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.experiments.auto.trials import Arrays, Progress
 
@@ -28,31 +31,34 @@ class SearchCheckpoint:
 
     def save(self, trial: int, rounds: int, result: Progress | Failure) -> None:
         """Keep what became of a trial up to a round."""
-        from safetensors.numpy import save
+        from safetensors.torch import save
 
+        tree: Tree = {}
         if isinstance(result, Failure):
             words: dict[str, Any] = {FAILED: result.reason}
-            content = save({}, {"words": json.dumps(words)})
         else:
             words = {name: getattr(result, name) for name in WORDS}
             parts = {"state": result.state, "best": result.best_state}
-            tree = {f"{part}/{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
-            content = save(tree, {"words": json.dumps(words)})
+            tree = {
+                f"{part}/{name}": torch.from_numpy(array).contiguous()
+                for part, arrays in parts.items()
+                for name, array in arrays.items()
+            }
+        content = save(tree, sealed(tree, {"words": json.dumps(words)}))
         write_durably(self._file(trial, rounds), lambda partly: partly.write_bytes(content))
 
     def load(self, trial: int, rounds: int) -> Progress | Failure | None:
         """Return what became of a trial up to a round; None if that is not known yet."""
-        from safetensors import SafetensorError, safe_open
-
         path = self._file(trial, rounds)
         if not path.exists():
             return None
         try:
-            with safe_open(path, framework="numpy") as file:
-                words = json.loads((file.metadata() or {})["words"])
-                tree = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
-            return _result(words, tree)
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+            tree, words = read_tensors(path, "checkpoint")
+            check_seal(path, "checkpoint", tree, words)
+            return _result(json.loads(words["words"]), {name: t.numpy() for name, t in tree.items()})
+        except DataError as error:
+            raise DataError(f"{error}; delete it to try this one again") from error
+        except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a readable checkpoint ({error}); delete it to try this one again") from error
 
     def forget(self) -> None:

@@ -16,7 +16,7 @@ from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
 from imperfed.flower.coordinator.acceptance import refuse_ruled_out
 from imperfed.flower.coordinator.leaving import Leaving
-from imperfed.flower.processes.child import Stopped, alone, orderly
+from imperfed.flower.processes.child import Stopped, alone, orderly, private_files
 from imperfed.flower.processes.control import Settings
 from imperfed.flower.processes.keys import CoordinatorKeys
 from imperfed.flower.processes.superlink import ListenConfig, SuperLink, persist
@@ -101,12 +101,13 @@ def begin(out: Path, config: Config, service: Service, request: AutoRequest | No
         if not same or Service.of(folder).sites != service.sites:
             raise UsageError(f"{out} holds a run with other settings; `imperfed resume {out}` continues it with those")
         return folder
-    run = config.run
-    folder = RunFolder.create(out, config, Hardware.of(run).described(), "" if request is None else AUTO)
-    if request is not None:
-        folder.write(REQUEST, json.dumps(request.plain(), indent=2))
-    folder.write("federation.toml", declaration.toml())
-    folder.write(SERVED, json.dumps(asdict(service), indent=2))
+    with private_files():
+        hardware = Hardware.of(config.run).described()
+        folder = RunFolder.create(out, config, hardware, "" if request is None else AUTO)
+        if request is not None:
+            folder.write(REQUEST, json.dumps(request.plain(), indent=2))
+        folder.write("federation.toml", declaration.toml())
+        folder.write(SERVED, json.dumps(asdict(service), indent=2))
     return folder
 
 
@@ -139,7 +140,7 @@ def serve(folder: RunFolder, tell: Callable[[str], None]) -> Summary:
         return link.run(SITE, settings, outcome.exists)
 
     try:
-        with alone(home / "serve.lock", str(folder.path)), orderly():
+        with private_files(folder.path), alone(home / "serve.lock", str(folder.path)), orderly():
             persist(lambda: SuperLink(home, service.stand(), service.sites, SERVER), once, tell)
     except KeyboardInterrupt:
         raise Stopped(f"stopped; the sites keep their state; continue with: imperfed resume {folder.path}") from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid
 
+from imperfed.flower.messages.stored_reply import StoredReply
 from imperfed.flower.processes import adapter
 
 SERVER = 1
@@ -16,7 +16,16 @@ SERVER = 1
 APP_FAILED = 2
 """Flower's code for an error inside a ClientApp."""
 
-Mishap = Callable[[Message, Callable[[Message], Message]], Message | None]
+
+@dataclass(frozen=True)
+class Forged:
+    """A reply that is not what Flower makes of a message: any objects under any names."""
+
+    root: str
+    objects: dict[str, bytes]
+
+
+Mishap = Callable[[Message, Callable[[Message], Message]], Message | Forged | None]
 """A fault: called with a message and the function that would answer it; returns the reply, or None."""
 
 
@@ -31,7 +40,7 @@ class Node:
 
 
 @dataclass
-class LocalGrid(Grid):
+class LocalGrid:
     """Every message is answered when it is pulled, by calling the site's app."""
 
     nodes: dict[int, Node]
@@ -56,16 +65,17 @@ class LocalGrid(Grid):
             self.waiting[numbers[-1]] = adapter.delivered(message, numbers[-1])
         return numbers
 
-    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """Return the replies to these messages that have arrived."""
+    def new_replies(self, message_ids: Sequence[str]) -> list[StoredReply]:
+        """Return the replies to these messages; each is there as soon as it is asked for."""
         replies = []
         for number in [n for n in message_ids if n in self.waiting]:
             reply = self._answer(self.waiting.pop(number))
             if reply is not None:
-                replies.append(reply)
+                replies.append(StoredReply(number, reply.root, list(reply.objects), reply.objects.get))
         return replies
 
-    def _answer(self, message: Message) -> Message | None:
+    def _answer(self, message: Message) -> Forged | None:
+        """Return the objects of the reply that a site's app gives."""
         node = self.nodes[message.metadata.dst_node_id]
         if not node.online:
             return None
@@ -79,26 +89,7 @@ class LocalGrid(Grid):
                 return Message(Error(APP_FAILED, f"{type(error).__name__}: {error}"), reply_to=message)
 
         reply = node.mishap(message, answer) if node.mishap else answer(message)
-        if reply is None:
-            return None
-        reply = adapter.delivered(reply, f"reply-{message.metadata.message_id}")
-        self.sent.append(("up", reply))
-        return reply
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
-        """Push and pull at once."""
-        return self.pull_messages(self.push_messages(messages))
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        """Return a message from the coordinator."""
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
-
-    def set_run(self, run: adapter.Run) -> None:
-        """Do nothing: there is only one run."""
-
-    @property
-    def run(self) -> adapter.Run:
-        """Not available: there is only one run, and nothing is known about it."""
-        raise NotImplementedError
+        if reply is None or isinstance(reply, Forged):
+            return reply
+        self.sent.append(("up", adapter.delivered(reply, f"reply-{message.metadata.message_id}")))
+        return Forged(reply.object_id, adapter.objects_of(reply))

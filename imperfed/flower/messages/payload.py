@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from imperfed.core.batch import Tree
 from imperfed.core.errors import ImperfedError
+from imperfed.core.foreign_text import printable
 from imperfed.core.labels.validity import UNKNOWN, Validity
 from imperfed.engine.failures import KINDS, Failure
 from imperfed.engine.population import Scores
@@ -26,10 +28,27 @@ REPAIR = -2
 """The round number given to the exchanges of a repair."""
 NO_EXCHANGE = -1
 """The exchange number in a message that asks only for metrics."""
+ASKED = "asked"
+"""The word by which an answer belongs to its message: a random number, repeated by the site."""
+EMPTY = "without tensors"
+"""The word that lists trees without tensors."""
 TRAVELS = {
-    torch.float16, torch.float32, torch.float64, torch.bool,
-    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        torch.float16, torch.float32, torch.float64, torch.bool,
+        torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    )
 }  # fmt: skip
+"""The types of tensors that can be sent, by name."""
+PLAIN = "plain"
+"""The encoding of an array: the numbers as they are in memory, little end first, salted."""
+PIECE = 5 * 2**20
+"""The bytes of an array that Flower sends as one object."""
+SALT = 16
+"""Random bytes at the beginning of every piece. Flower names an object by its content, and whoever knows a name may
+register it first with wrong parts, so that the honest sender is refused; no one can guess the names of salted pieces.
+"""
+LONGEST_NAME = 200
 
 
 class RefusedError(ImperfedError):
@@ -62,7 +81,7 @@ class Payload:
     def _word(self, name: str, kind: type) -> Word:
         word = self.words.get(name)
         if word is None or type(word) is not kind:
-            raise RefusedError(f"{name!r} should be of type {kind.__name__}, found {word!r}")
+            raise RefusedError(f"{name!r} should be of type {kind.__name__}, found {printable(repr(word), 100)}")
         return word
 
     def parts(self) -> list[str]:
@@ -75,16 +94,36 @@ class Payload:
         return [*tensors, *self.words]
 
 
-def pack(payload: Payload) -> RecordDict:
-    """Return a payload as records; refuse tensors that cannot travel, by name."""
-    records = RecordDict({WORDS: ConfigRecord(dict(payload.words))})
+def new_salt() -> bytes:
+    """Return random bytes that make the names of a message's objects unpredictable."""
+    return secrets.token_bytes(SALT)
+
+
+def pack(payload: Payload, salt: bytes | None = None) -> RecordDict:
+    """Return a payload as records; refuse tensors that cannot travel, by name.
+
+    `salt`: the same for messages with equal tensors, so that each tensor is sent to Flower once.
+    """
+    salt = salt or new_salt()
+    words: dict[str, Any] = dict(payload.words)
+    if empty := [part for part, tree in payload.trees.items() if not tree]:
+        words[EMPTY] = empty
+    records = RecordDict({WORDS: ConfigRecord(words)})
     for part, tree in payload.trees.items():
         for name, t in tree.items():
-            if t.dtype not in TRAVELS:
+            if t.dtype not in TRAVELS.values():
                 raise RefusedError(f"{name!r} holds {t.dtype}, which cannot travel; send it as torch.float32")
-        arrays = {name: Array(t.detach().cpu().contiguous().numpy()) for name, t in tree.items()}
-        records[part] = ArrayRecord(arrays)
+        if tree:
+            records[part] = ArrayRecord({name: _array(t, salt) for name, t in tree.items()})
     return records
+
+
+def _array(t: torch.Tensor, salt: bytes) -> Array:
+    content = t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data if t.numel() else b""
+    step = PIECE - SALT
+    pieces = [content[at : at + step] for at in range(0, len(content) or 1, step)]
+    data = b"".join(part for piece in pieces for part in (salt, piece))
+    return Array(dtype=str(t.dtype).removeprefix("torch."), shape=tuple(t.shape), stype=PLAIN, data=data)
 
 
 def unpack(records: RecordDict) -> Payload:
@@ -95,17 +134,33 @@ def unpack(records: RecordDict) -> Payload:
         if isinstance(record, ConfigRecord):
             words |= cast(dict[str, Word], dict(record))
         elif isinstance(record, ArrayRecord):
-            trees[part] = {name: _tensor(f"{part}/{name}", array) for name, array in record.items()}
+            trees[part] = {_checked(name): _tensor(f"{part}/{name}", array) for name, array in record.items()}
+    for part in cast(list[str], words.pop(EMPTY, [])):
+        trees.setdefault(part, {})
     return Payload(words, trees)
+
+
+def _checked(name: str) -> str:
+    """Return the name of a tensor, which is from another machine and goes into logs and reports."""
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise RefusedError(f"{printable(name, LONGEST_NAME)!r} cannot be the name of a tensor")
+    return name
 
 
 def _tensor(name: str, array: Array) -> torch.Tensor:
     """Return an array's values. It is from another machine: anything wrong with it is one kind of error."""
     try:
-        values = array.numpy()
-        if values.shape != tuple(array.shape) or str(values.dtype) != array.dtype:
-            raise ValueError(f"declared {array.dtype} {tuple(array.shape)}, holds {values.dtype} {values.shape}")
-        return torch.from_numpy(values.copy())
+        dtype, shape = TRAVELS[array.dtype], tuple(array.shape)
+        count, found = math.prod(shape), len(array.data) - SALT * max(1, math.ceil(len(array.data) / PIECE))
+        if array.stype != PLAIN or any(type(length) is not int or length < 0 for length in shape):
+            raise ValueError(f"declared {array.stype} {shape}")
+        if found != count * dtype.itemsize:
+            raise ValueError(f"declared {array.dtype} {shape}, holds {found} bytes")
+        content = bytearray().join(array.data[at + SALT : at + PIECE] for at in range(0, len(array.data), PIECE))
+        if not count:
+            return torch.empty(shape, dtype=dtype)
+        read_as = torch.uint8 if dtype is torch.bool else dtype  # a bool other than 0 and 1 is undefined
+        return torch.frombuffer(content, dtype=read_as).to(dtype).view(shape)
     except Exception as error:
         raise RefusedError(f"{name!r} cannot be read ({error})") from error
 
@@ -130,7 +185,7 @@ def failure_of(payload: Payload) -> Failure | None:
     """Return why a site does not answer, if its message says so."""
     if FAILED not in payload.words:
         return None
-    return KINDS.get(str(payload.words.get(FAILED_KIND)), Failure)(str(payload.words[FAILED]))
+    return KINDS.get(str(payload.words.get(FAILED_KIND)), Failure)(printable(str(payload.words[FAILED])))
 
 
 def scores_words(scores: Scores) -> dict[str, Word]:
@@ -142,14 +197,20 @@ def scores_words(scores: Scores) -> dict[str, Word]:
     }
 
 
-def scores_of(payload: Payload) -> Scores:
-    """Return the metrics in a message, checked: they are only a claim."""
+def scores_of(payload: Payload, tests: int) -> Scores:
+    """Return the metrics in a message, checked: they are only a claim. `tests`: the site's number of test rows."""
     names, values, counts = (payload.several(word) for word in ("metrics", "values", "counts"))
     typed = ((names, str), (values, float), (counts, int))
     if len({len(part) for part, _ in typed}) > 1 or any(type(x) is not kind for part, kind in typed for x in part):
         raise RefusedError("its metrics are not a name, a value and a count each")
-    pairs = zip(cast(list[float], values), cast(list[int], counts), strict=True)
-    return dict(zip(cast(list[str], names), pairs, strict=True))
+    scores: Scores = {}
+    for name, value, count in zip(
+        cast(list[str], names), cast(list[float], values), cast(list[int], counts), strict=True
+    ):
+        if not (math.isnan(value) or 0 <= value <= 1) or not 0 <= count <= tests:
+            raise RefusedError(f"{printable(name, 50)!r} cannot be {value:g} on {count} of its {tests} test rows")
+        scores[_checked(name)] = value, count
+    return scores
 
 
 def validity_words(validity: Validity) -> dict[str, Word]:

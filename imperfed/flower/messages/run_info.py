@@ -74,6 +74,12 @@ class RunInfo:
         )
 
 
+def other_rows(name: str, before: int, now: int) -> str:
+    """Return that a site has come back with other rows than those with which it took part, and what to do."""
+    changed = f"{now} other rows" if before == now else f"{now} rows"
+    return f"{name} began this run with {before} rows, and now has {changed}: put the file back, or start another run"
+
+
 def info_payload(info: SiteInfo) -> Payload:
     """Return what a site holds as a message."""
     words: dict[str, Word] = {
@@ -86,6 +92,7 @@ def info_payload(info: SiteInfo) -> Payload:
         "tests": info.tests,
         "several": int(info.several),
         "held out": info.held_out,
+        "digest": info.digest,
     }
     return Payload(words, {"sums": info.sums, "annotated": info.annotated})
 
@@ -94,6 +101,8 @@ def info_from(payload: Payload) -> SiteInfo:
     """Return what a site holds, from its message."""
     if payload.text("kind") not in KINDS:
         raise RefusedError(f"{payload.text('kind')!r} is not a kind of labels")
+    if not all(type(name) is str for name in payload.several("classes")):
+        raise RefusedError("its classes are not names")
     return SiteInfo(
         payload.text("name"),
         payload.number("rows"),
@@ -106,4 +115,5 @@ def info_from(payload: Payload) -> SiteInfo:
         payload.trees.get("sums", {}),
         payload.trees.get("annotated", {}),
         payload.number("held out"),
+        payload.text("digest"),
     )

@@ -122,7 +122,7 @@ class MixtureFigures:
     def of(cls, payload: Payload, rows: int, classes: int) -> MixtureFigures:
         """Return them from a message; `rows`: the site's test rows."""
         alone = score_of(payload, "alone", classes)
-        return cls(scores_of(payload), alone, difference_of(payload, rows, classes))
+        return cls(scores_of(payload, rows), alone, difference_of(payload, rows, classes))
 
 
 def family_words(kinds: Sequence[AloneModel]) -> dict[str, Word]:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from imperfed.core.atomic import write_durably
 from imperfed.core.batch import Tree
+from imperfed.core.errors import DataError
+from imperfed.core.tensor_files import CHECKSUM, checksum
 from imperfed.data.site_files import SiteInfo
-from imperfed.flower.messages.payload import Payload
+from imperfed.flower.messages.payload import Payload, Word
 from imperfed.flower.messages.run_info import info_from, info_payload
 from imperfed.flower.site.store import Store
 
@@ -28,7 +30,8 @@ def write_site_infos(path: Path, infos: Sequence[SiteInfo]) -> None:
         for name, t in tensors.items()
     }
     Store(path).keep(TENSORS, tree)
-    words = json.dumps([dict(payload.words) for payload in payloads], indent=2)
+    sites = [dict(payload.words) for payload in payloads]
+    words = json.dumps({"sites": sites, CHECKSUM: _checksum(sites)}, indent=2)
     write_durably(path / WORDS, lambda partly: partly.write_text(words, encoding="utf-8"))
 
 
@@ -40,9 +43,25 @@ def read_site_infos(path: Path) -> dict[str, SiteInfo]:
     kept = Store(path).kept(TENSORS) or {}
     infos = (
         info_from(Payload(words, {part: _part(kept, f"{k}/{part}/") for part in ("sums", "annotated")}))
-        for k, words in enumerate(json.loads(file.read_text(encoding="utf-8")))
+        for k, words in enumerate(_checked_words(file))
     )
     return {info.name: info for info in infos}
+
+
+def _checked_words(file: Path) -> list[dict[str, Word]]:
+    """Return the words about each site; raise `DataError` if they are not those that were written."""
+    try:
+        kept = json.loads(file.read_text(encoding="utf-8"))
+        sites: list[dict[str, Word]] = kept["sites"]
+        if kept[CHECKSUM] != _checksum(sites):
+            raise ValueError("damaged: its checksum is wrong")
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{file}: not a readable record of what the sites reported ({error})") from error
+    return sites
+
+
+def _checksum(sites: Sequence[object]) -> str:
+    return checksum({}, {NAME: json.dumps(sites)})
 
 
 def _part(kept: Tree, prefix: str) -> Tree:

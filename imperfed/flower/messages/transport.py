@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flwr.app import Message
-from flwr.serverapp import Grid
 
-from imperfed.core.errors import QuorumError
+from imperfed.core.errors import DataError, QuorumError
+from imperfed.core.foreign_text import printable
+from imperfed.data.site_claims import check_claims
 from imperfed.data.site_files import SiteInfo
 from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, Silent
-from imperfed.engine.validate import REFUSED
-from imperfed.flower.messages.payload import Payload, RefusedError, failure_of, pack, size, unpack
-from imperfed.flower.messages.repeats import Repeats, Waiting
-from imperfed.flower.messages.run_info import RunInfo, info_from
+from imperfed.engine.validate import LARGEST, REFUSED
+from imperfed.flower.messages.answer_times import AnswerTimes, Waiting
+from imperfed.flower.messages.payload import ASKED, Payload, RefusedError, failure_of, new_salt, pack, size, unpack
+from imperfed.flower.messages.run_info import RunInfo, info_from, other_rows
+from imperfed.flower.messages.stored_reply import Mailbox, StoredReply
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Timeouts:
 class Transport:
     """The connection to the sites. A site is known by its name; its Flower node id may change when it reconnects."""
 
-    grid: Grid
+    grid: Mailbox
     names: tuple[str, ...]
     greeting: RunInfo
     """What a new node is sent when it is asked which site it is."""
@@ -54,7 +57,7 @@ class Transport:
         self.refused: dict[int, tuple[float, bool]] = {}
         self.owners: dict[int, str] = {}
         self.bytes: dict[int, dict[str, int]] = {}
-        self.repeats = Repeats(self.timeouts.repeat)
+        self.times = AnswerTimes(self.timeouts.repeat)
 
     def gather(self, enough: int | None = None) -> list[SiteInfo]:
         """Wait for every site of the run; return what they hold, in the order of the names.
@@ -86,6 +89,8 @@ class Transport:
         before, self.online = self.online, set(self.grid.get_node_ids())
         if before - self.online:  # a node has left: one that was not admitted may replace it, or be the same site again
             self.refused.clear()
+            # Whoever comes back is asked again what it holds.
+            self.nodes = {name: node for name, node in self.nodes.items() if node in self.online}
         # A node that was not admitted must not hold up every round, nor fill the log: it is asked again after a pause.
         waiting = {n for n, (since, silent) in self.refused.items() if time.monotonic() - since < self._pause(silent)}
         new = sorted(self.online - set(self.nodes.values()) - waiting)
@@ -99,8 +104,8 @@ class Transport:
                 raise RefusedError(reply.reason)
             info = info_from(reply)
             self._check(info, node)
-        except RefusedError as error:
-            self.tell(f"node {node} is not admitted: {error}")
+        except (RefusedError, DataError) as error:
+            self.tell(f"node {node} is not admitted: {printable(str(error))}")
             self.refused[node] = time.monotonic(), isinstance(reply, Silent)
             return
         self.tell(f"{info.name} has {'reconnected' if info.name in self.infos else 'connected'}, with {info.rows} rows")
@@ -118,70 +123,102 @@ class Transport:
             raise RefusedError(f"{info.name!r} is not a site of this run: {', '.join(self.names)}")
         if self.nodes.get(info.name) in self.online:
             raise RefusedError(f"{info.name!r} is already connected")
-        if info.name in self.infos and self.infos[info.name].rows != info.rows:
-            raise RefusedError(f"{info.name!r} had {self.infos[info.name].rows} rows, and now has {info.rows}")
+        before = self.infos.get(info.name, info)
+        if (before.rows, before.held_out, before.digest) != (info.rows, info.held_out, info.digest):
+            rows = before.rows + before.held_out, info.rows + info.held_out
+            raise RefusedError(other_rows(info.name, *rows))
+        check_claims(info)
 
-    def send(self, kind: str, payloads: Mapping[int, Payload], about: str) -> dict[int, Payload | Failure]:
-        """Send messages to sites by number; return their answers. A site that is not connected or silent has failed."""
+    def send(
+        self, kind: str, payloads: Mapping[int, Payload], about: str, limit: int = LARGEST
+    ) -> dict[int, Payload | Failure]:
+        """Send messages to sites by number; return their answers. A site that is not connected or silent has failed.
+
+        `limit`: the most bytes that an answer may take.
+        """
         online = self.look()
         nodes = {self.nodes[self.names[k]]: k for k in payloads if self.nodes.get(self.names[k]) in online}
-        replies = self._exchange(kind, {node: payloads[k] for node, k in nodes.items()}, about)
+        replies = self._exchange(kind, {node: payloads[k] for node, k in nodes.items()}, about, limit)
         answers: dict[int, Payload | Failure] = dict.fromkeys(payloads, Away("it is not connected"))
         return answers | {nodes[node]: reply for node, reply in replies.items()}
 
-    def _exchange(self, kind: str, payloads: Mapping[int, Payload], about: str) -> dict[int, Payload | Failure]:
+    def _exchange(
+        self, kind: str, payloads: Mapping[int, Payload], about: str, limit: int = LARGEST
+    ) -> dict[int, Payload | Failure]:
         """Push, then pull until all have answered or the timeout has passed. Later answers are ignored."""
         if not payloads:
             return {}
         timeout = self.timeouts.hello if kind == "query.hello" else self.timeouts.answer
-        began, answers = time.monotonic(), dict[int, Payload | Failure]()
-        until = {node: began + self.repeats.patience(self._name(node), kind, timeout) for node in payloads}
-        waiting = Waiting(began, dict(until), self.repeats.first_after(kind))
+        began, answers, arriving = time.monotonic(), dict[int, Payload | Failure](), dict[str, StoredReply]()
+        until = {node: began + self.times.patience(self._name(node), kind, timeout) for node in payloads}
+        waiting = Waiting(began, dict(until), self.times.first_after(kind))
         sent = self._push(kind, payloads, about, timeout)
-        for node in payloads.keys() - set(sent.values()):
+        for node in payloads.keys() - {node for node, _ in sent.values()}:
             answers[node] = Failure("its message could not be sent")
             waiting.answered(node)
         while waiting.until:
-            for reply in self.grid.pull_messages(list(sent)):
-                node = sent.pop(reply.metadata.reply_to_message_id, None)
-                if node is None or node not in waiting.until or (reply.has_error() and node in sent.values()):
+            for message_id, reply in self._arrived(sent, arriving, limit):
+                node, asked = sent.pop(message_id)
+                lost = isinstance(reply, Failure) or reply.has_error()
+                if node not in waiting.until or (lost and any(node == other for other, _ in sent.values())):
                     continue  # too late, or asked again meanwhile
                 self._count("up", node, reply)
-                answers[node] = read(reply)
+                answers[node] = read(reply, asked)
                 waiting.answered(node)
                 self._note(kind, about, node, answers[node], time.monotonic() - began)
             now = time.monotonic()
             for node in waiting.give_up(now):
                 answers[node] = Silent(f"it did not answer within {until[node] - began:g} s")
-                self.repeats.quiet.add(self._name(node))
-            if again := waiting.due(now, self.online):
+                self.times.quiet.add(self._name(node))
+            if again := waiting.due(now, self.online - {sent[message_id][0] for message_id in arriving}):
                 self.tell(f"{about}: asking {', '.join(map(self._name, again))} again after {now - began:.1f} s")
                 sent |= self._push(kind, {node: payloads[node] for node in again}, about, timeout)
             if waiting.until:
                 time.sleep(self.timeouts.poll)
+        for stored in arriving.values():
+            stored.release()
         return answers
 
-    def _push(self, kind: str, payloads: Mapping[int, Payload], about: str, timeout: float) -> dict[str, int]:
-        """Send messages to nodes; return the node of each message's id, without those that could not be sent."""
-        messages = [Message(pack(one), node, kind, ttl=timeout, group_id=about) for node, one in payloads.items()]
+    def _push(
+        self, kind: str, payloads: Mapping[int, Payload], about: str, timeout: float
+    ) -> dict[str, tuple[int, str]]:
+        """Send messages; return, by each one's id, its node and the word that the answer must repeat."""
+        salt, asked = new_salt(), {node: secrets.token_hex(8) for node in payloads}
+        bound = {node: replace(one, words={**one.words, ASKED: asked[node]}) for node, one in payloads.items()}
+        messages = [Message(pack(one, salt), node, kind, ttl=timeout, group_id=about) for node, one in bound.items()]
         for message in messages:
             self._count("down", message.metadata.dst_node_id, message)
         ids = list(self.grid.push_messages(messages))
-        return {message_id: node for message_id, node in zip(ids, payloads, strict=False) if message_id}
+        return {message_id: (node, asked[node]) for message_id, node in zip(ids, bound, strict=False) if message_id}
+
+    def _arrived(
+        self, sent: Mapping[str, object], arriving: dict[str, StoredReply], limit: int
+    ) -> list[tuple[str, Message | Failure]]:
+        """Return the replies that have come to their end, by the message that they answer.
+
+        A site that sends its answer slowly, or never to the end, holds up no one else.
+        """
+        new = self.grid.new_replies([message_id for message_id in sent if message_id not in arriving])
+        arriving |= {stored.answers: stored for stored in new if stored.answers in sent}
+        whole = [(key, stored, reply) for key, stored in arriving.items() if (reply := stored.read(limit)) is not None]
+        for message_id, stored, _ in whole:
+            del arriving[message_id]
+            stored.release()
+        return [(message_id, reply) for message_id, _, reply in whole]
 
     def _note(self, kind: str, about: str, node: int, answer: Payload | Failure, seconds: float) -> None:
         outcome = "failed" if isinstance(answer, Failure) else "answered"
         self.tell(f"{about}: {self._name(node)} {outcome} after {seconds:.1f} s")
-        self.repeats.quiet.discard(self._name(node))
+        self.times.quiet.discard(self._name(node))
         if not isinstance(answer, Failure):
-            self.repeats.note(kind, seconds)
+            self.times.note(kind, seconds)
 
     def _name(self, node: int) -> str:
         return self.owners.get(node, f"node {node}")
 
-    def _count(self, way: str, node: int, message: Message) -> None:
+    def _count(self, way: str, node: int, message: Message | Failure) -> None:
         ways = self.bytes.setdefault(node, {"down": 0, "up": 0})
-        ways[way] += size(message.content) if message.has_content() else 0
+        ways[way] += size(message.content) if isinstance(message, Message) and message.has_content() else 0
 
     def traffic(self) -> dict[str, dict[str, int]]:
         """Return the bytes to and from every site since this process started, over all node ids it has had."""
@@ -192,12 +229,17 @@ class Transport:
         return total
 
 
-def read(reply: Message) -> Payload | Failure:
-    """Return the content of a reply, or why it has none."""
+def read(reply: Message | Failure, asked: str) -> Payload | Failure:
+    """Return the content of a reply, or why it has none. `asked`: the word that it must repeat."""
+    if isinstance(reply, Failure):
+        return reply
     if reply.has_error():
-        return Crashed(f"no answer: {reply.error.reason or f'error {reply.error.code}'}")
+        return Crashed(f"no answer: {printable(reply.error.reason or f'error {reply.error.code}')}")
     try:
         payload = unpack(reply.content)
-    except RefusedError as error:
-        return Misshapen(f"{REFUSED}{error}")
-    return failure_of(payload) or payload
+    except Exception as error:  # RefusedError, and whatever else can be wrong with what another machine sent
+        return Misshapen(f"{REFUSED}{printable(str(error))}")
+    if payload.words.get(ASKED) != asked:
+        return Misshapen(f"{REFUSED}it answers another message")
+    words = {name: word for name, word in payload.words.items() if name != ASKED}
+    return failure_of(payload) or replace(payload, words=words)

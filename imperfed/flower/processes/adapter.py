@@ -22,21 +22,27 @@ NAMES = {
     "RegisterNodeRequest": "flwr.proto.control_pb2",
     "StartRunRequest": "flwr.proto.control_pb2",
     "DeactivateNodeRequest": "flwr.proto.fleet_pb2",
+    "ConfirmMessageReceivedRequest": "flwr.proto.message_pb2",
+    "PullObjectRequest": "flwr.proto.message_pb2",
     "AcquireTaskRequest": "flwr.proto.runtime_pb2",
+    "PullAppMessagesRequest": "flwr.proto.runtime_pb2",
     "TaskType": "flwr.supercore.constant",
     "ControlHttpClient": "flwr.supercore.control",
     "Fab": "flwr.supercore.fab",
+    "SuperExecAuthHttpInterceptor": "flwr.supercore.interceptors.http",
     "RuntimeVersionHttpInterceptor": "flwr.supercore.interceptors",
     "public_key_to_bytes": "flwr.supercore.primitives.asymmetric",
     "ProtobufClient": "flwr.supercore.protobuf.client",
     "make_simple_http_retry_invoker": "flwr.supercore.retry",
     "RuntimeHttpClient": "flwr.supercore.runtime",
+    "_SUPEREXEC_AUTH_METHODS": "flwr.supercore.superexec.run_superexec",
     "run_serverapp": "flwr.superlink.runtime.run_serverapp",
     "FleetHttpClient": "flwr.supernode.fleet_http_client",
     "NodeAuthHttpInterceptor": "flwr.supernode.node_auth_http_interceptor",
     "Run": "flwr.supercore.run",
     "TaskIdentity": "flwr.supercore.task_identity",
     "get_all_nested_objects": "flwr.supercore.inflatable.inflatable_object",
+    "iterate_object_tree": "flwr.supercore.inflatable.inflatable_object",
     "inflate_object_from_contents": "flwr.supercore.inflatable.inflatable_utils",
 }
 """The module in which Flower keeps each name."""
@@ -66,11 +72,20 @@ def identify(run: int, node: int) -> None:
     identity.task_id, identity.run_id, identity.node_id = 1, run, node
 
 
+def objects_of(message: Message) -> dict[str, bytes]:
+    """Return the objects into which Flower cuts a message, by their ids."""
+    return {name: part.deflate() for name, part in __getattr__("get_all_nested_objects")(message).items()}
+
+
+def inflated(root: str, objects: dict[str, bytes]) -> Message:
+    """Return the message that these objects make up."""
+    message = __getattr__("inflate_object_from_contents")(root, objects)
+    assert isinstance(message, Message)
+    return message
+
+
 def delivered(message: Message, number: str) -> Message:
     """Return a message as the other end receives it: split into the objects Flower sends, reassembled and numbered."""
-    parts = __getattr__("get_all_nested_objects")(message)
-    objects = {name: part.deflate() for name, part in parts.items()}
-    received = __getattr__("inflate_object_from_contents")(message.object_id, objects)
-    assert isinstance(received, Message)
+    received = inflated(message.object_id, objects_of(message))
     received.metadata.__dict__["_message_id"] = number
     return received

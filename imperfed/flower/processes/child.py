@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from types import FrameType
 
 from imperfed.core.errors import ImperfedError, UsageError
 
+SECRET_BYTES = 32
 STOPPING = 8.0  # seconds to wait after each signal
 LOOPBACK = "127.0.0.1"
 NEAR = ("localhost", LOOPBACK, "::1")
@@ -58,6 +60,31 @@ def free_port() -> int:
 def module(name: str, *words: str) -> list[str]:
     """Return the command that runs one of our modules with this interpreter."""
     return [sys.executable, "-m", f"imperfed.flower.processes.{name}", *words]
+
+
+def task_secret(home: Path) -> Path:
+    """Return a file with the secret without which Flower's process on loopback hands out no task to other users."""
+    path = home / "task-secret"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(SECRET_BYTES))
+    return path
+
+
+@contextlib.contextmanager
+def private_files(folder: Path | None = None) -> Iterator[None]:
+    """Make a folder, and whatever this process and its children write meanwhile, accessible to its owner only."""
+    before = os.umask(0o077)
+    try:
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(PermissionError):  # it belongs to someone else, who decides about it
+                folder.chmod(0o700)
+        yield
+    finally:
+        os.umask(before)
 
 
 @dataclass

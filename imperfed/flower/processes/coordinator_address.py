@@ -19,6 +19,7 @@ LONGEST_HEAD = 8192  # bytes
 AHEAD, BEHIND = 5.0, 305.0  # seconds by which the time of a signature may differ from SuperLink's
 ROUNDED = 1.5  # seconds by which the time in an answer may be late: it has no fractions, and travelled
 OTHER_PROTOCOLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
+REFUSALS = ("ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE", "ALERT_ACCESS_DENIED")
 OUT_OF_DATE = (9, 10)  # OpenSSL: not yet valid, expired
 
 
@@ -54,6 +55,11 @@ class CoordinatorAddress:
                 "nothing was sent"
             ) from error
         except ssl.SSLError as error:
+            if any(word in (error.reason or "") for word in REFUSALS):  # in TLS 1.3 this comes after the handshake
+                raise DataError(
+                    f"{self.address} does not accept this site's certificate ({error.reason}): the coordinator must "
+                    "serve with the keys that were made together with it"
+                ) from error
             if error.reason not in OTHER_PROTOCOLS:  # cut off or damaged on the way, such as by a forwarder
                 return f"the connection was lost while it was made: {error.reason or error}"
             raise ImperfedError(f"{self.address} does not speak TLS ({error.reason}); nothing was sent") from error
@@ -80,8 +86,7 @@ class CoordinatorAddress:
         with socket.create_connection((self.host, self.port), timeout=KNOCK) as plain:
             if self.keys is None:
                 return _head(plain)
-            context = ssl.create_default_context(cafile=str(self.keys.ca))
-            with context.wrap_socket(plain, server_hostname=self.host) as tls:
+            with self.keys.tls().wrap_socket(plain, server_hostname=self.host) as tls:
                 return _head(tls)
 
 

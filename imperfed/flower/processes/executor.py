@@ -24,9 +24,11 @@ from typing import Any
 from flwr.app import Context, Message
 
 from imperfed.flower.processes.adapter import (
+    _SUPEREXEC_AUTH_METHODS,
     AcquireTaskRequest,
     RuntimeHttpClient,
     RuntimeVersionHttpInterceptor,
+    SuperExecAuthHttpInterceptor,
     TaskType,
     home,
     make_simple_http_retry_invoker,
@@ -96,6 +98,7 @@ def main() -> None:
     parser.add_argument("address")
     parser.add_argument("app", help="module:object, loaded before the first task")
     parser.add_argument("--ca", type=Path)
+    parser.add_argument("--secret", type=Path, required=True, help="file with what allows to ask for tasks")
     args = parser.parse_args()
     end_with(os.getppid())
     pull_soon()
@@ -107,7 +110,12 @@ def main() -> None:
         args.address,
         insecure=ca is None,
         root_certificates=ca,
-        interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperExec")],
+        interceptors=[
+            RuntimeVersionHttpInterceptor(component_name="SuperExec"),
+            SuperExecAuthHttpInterceptor(
+                master_secret=args.secret.read_bytes(), protected_methods=_SUPEREXEC_AUTH_METHODS
+            ),
+        ],
         retry_invoker=make_simple_http_retry_invoker(),
     )
     home_folder = Path(os.environ["FLWR_HOME"])

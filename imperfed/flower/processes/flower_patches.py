@@ -1,8 +1,10 @@
-"""Shorter waits where Flower has no setting for them; each would take most of the time of a small round."""
+"""What Flower has no setting for: shorter waits, which would take most of the time of a small round, and certificates
+that sites show."""
 
 from __future__ import annotations
 
 import os
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -10,8 +12,9 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
-from imperfed.flower.processes.adapter import home
+from imperfed.flower.processes.adapter import ProtobufClient, home
 
 LOOK = 0.5  # seconds
 RETRY = {"initial_backoff": 0.1, "backoff_cap": 2.0}  # seconds
@@ -36,6 +39,16 @@ def pull_soon() -> None:
     assert defaults is not None
     assert defaults.keys() >= RETRY.keys()
     defaults.update(RETRY)
+
+
+def show_certificate(tls: ssl.SSLContext) -> None:
+    """Let SuperNode show the site's certificate to the coordinator; its clients can only be told whom to trust."""
+    usual = ProtobufClient.__init__
+
+    def init(self: object, base_url: str, **settings: Any) -> None:
+        usual(self, base_url, **settings | ({"verify": tls} if base_url.startswith("https://") else {}))
+
+    ProtobufClient.__init__ = init
 
 
 class ImportWarmup:

@@ -4,25 +4,22 @@ SuperLink serves three interfaces on one port, two of them without authenticatio
 register a key or submit a run. So SuperLink listens on loopback, and this gate on the public address. It terminates
 TLS, checks each request, and sends a new request of its own for what it lets through: a POST to one of the few paths
 that SuperNode needs, with a stated length below a limit. The caller's request line is not forwarded; of the headers,
-only those that SuperNode sends are.
+only those that SuperNode sends are. `gateway.py` decides who may connect at all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
-import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import httpx
-import uvicorn
 
-from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.flower.processes.coordinator_address import CLOCK
 
 Scope = MutableMapping[str, Any]
@@ -46,12 +43,36 @@ OPEN = frozenset(
 )
 SELF_REGISTRATION = frozenset({b"/v1/fleet/register-node", b"/v1/fleet/unregister-node"})  # for sites without keys
 HEADERS = frozenset({b"content-type", b"accept", b"content-length"})
-LONGEST_BODY = 64 * 2**20  # arrays travel in pieces of 5 MiB
+PEER = "site"
+"""In a request's scope: the name in the certificate of the site that asks; absent without keys."""
+LONGEST_BODY = 16 * 2**20  # arrays travel in pieces of 5 MiB
 LONGEST_HEAD = 16 * 2**10
+OF_ONE_SITE, IN_ALL = 4 * LONGEST_BODY, 32 * LONGEST_BODY  # bytes of bodies on their way at the same time
 SECONDS = 60.0  # without a byte from either side
-CONNECTIONS = 1000
+LINES, MINUTE = 30, 60.0  # in the log
 
 log = logging.getLogger("imperfed.gate")
+
+
+class Seldom(logging.Filter):
+    """So many lines a minute and no more; the next one after that says how many were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began, self.lines = time.monotonic(), 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line is written."""
+        now, left_out = time.monotonic(), self.lines - LINES
+        if now - self.began > MINUTE:
+            self.began, self.lines = now, 0
+            if left_out > 0:
+                record.msg, record.args = f"{record.getMessage()} ({left_out} lines before it were left out)", ()
+        self.lines += 1
+        return self.lines <= LINES
+
+
+log.addFilter(Seldom())
 
 
 class Gate:
@@ -66,6 +87,8 @@ class Gate:
         self.client = httpx.AsyncClient(
             verify=verify, timeout=SECONDS, limits=limits, trust_env=False, headers={"accept-encoding": "identity"}
         )
+        self.on_the_way = Counter[str]()
+        """The bytes of bodies that are being passed on, by site."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request and forward it."""
@@ -79,6 +102,19 @@ class Gate:
             log.warning("refused %s %s from %s: %s", scope["method"], printable(scope["raw_path"]), who, refusal[1])
             await answer(send, *refusal)
             return
+        site, length = scope.get(PEER, ""), stated_length(scope)
+        if self.on_the_way.total() + length > IN_ALL or (site and self.on_the_way[site] + length > OF_ONE_SITE):
+            log.warning("too much at once from %s", site or (scope.get("client") or ("?",))[0])
+            await answer(send, 503, "too much at once")  # SuperNode tries again
+            return
+        self.on_the_way[site] += length
+        try:
+            await self._pass_on(scope, receive, send)
+        finally:
+            self.on_the_way[site] -= length
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request that may pass; say so if there is no answer."""
         started = False
 
         async def pass_back(message: Scope) -> None:
@@ -137,6 +173,11 @@ async def body(receive: Receive) -> AsyncIterator[bytes]:
         yield message.get("body", b"")
 
 
+def stated_length(scope: Scope) -> int:
+    """Return the length of a request's body, which was found to be stated once."""
+    return next(int(value) for name, value in scope["headers"] if name == b"content-length")
+
+
 async def answer(send: Send, status: int, reason: str) -> None:
     """Send a short answer from the gate itself."""
     text = reason.encode()
@@ -152,56 +193,3 @@ async def answer(send: Send, status: int, reason: str) -> None:
 def printable(path: bytes) -> str:
     """Return a path for the log: truncated, and without control characters."""
     return ascii(path[:80].decode("latin-1"))
-
-
-class GatewayServer:
-    """A gate that listens on an address, in its own thread, from `open` to `close`."""
-
-    def __init__(self, gate: Gate, host: str, port: int, certificate: Path | None, key: Path | None) -> None:
-        self.socket = bound(host, port)
-        self.host, self.port = self.socket.getsockname()[:2]
-        config = uvicorn.Config(
-            gate,
-            http="h11",  # strict, and it passes the request line on unchanged
-            h11_max_incomplete_event_size=LONGEST_HEAD,
-            limit_concurrency=CONNECTIONS,
-            timeout_keep_alive=75,
-            timeout_graceful_shutdown=2,
-            lifespan="off",
-            ws="none",
-            proxy_headers=False,
-            server_header=False,
-            access_log=False,
-            log_config=None,
-            ssl_certfile=certificate,
-            ssl_keyfile=key,
-        )
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, args=([self.socket],), name="gate", daemon=True)
-
-    def open(self) -> GatewayServer:
-        """Start to accept requests."""
-        self.thread.start()
-        while not self.server.started:
-            if not self.thread.is_alive():
-                raise ImperfedError(f"the gate at {self.host}:{self.port} could not be opened")
-            time.sleep(0.02)
-        return self
-
-    def close(self) -> None:
-        """Stop listening."""
-        self.server.should_exit = True
-        self.thread.join(timeout=5)
-        self.socket.close()
-
-
-def bound(host: str, port: int) -> socket.socket:
-    """Return a socket bound to an address; raise an error that names the address."""
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-    except OSError as error:
-        raise UsageError(f"cannot listen on {host}:{port} ({error.strerror}); choose --host and --port") from error
-    return listening

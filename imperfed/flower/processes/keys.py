@@ -3,6 +3,7 @@
 coordinator/    ca.crt, server.crt, server.key    proves the coordinator's identity to the sites
                 sites/NAME.pub                    the public keys of the sites, by name
 site-NAME/      ca.crt                            verifies the coordinator's certificate
+                client.crt, client.key            lets the site connect to the coordinator at all, over TLS
                 key                               proves the site's identity to the coordinator (ECDSA, P-384)
                 secret                            shared by all sites, unknown to the coordinator: for digests of labels
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -83,6 +85,22 @@ class SiteKeys:
         return self.path / "key"
 
     @property
+    def client_certificate(self) -> Path:
+        """The certificate without which the coordinator does not talk to anyone."""
+        return self.path / "client.crt"
+
+    @property
+    def client_key(self) -> Path:
+        """The private key of that certificate."""
+        return self.path / "client.key"
+
+    def tls(self) -> ssl.SSLContext:
+        """Return how to connect: trusting this coordinator only, and showing the site's certificate."""
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.load_cert_chain(self.client_certificate, self.client_key)
+        return context
+
+    @property
     def secret(self) -> Path:
         """The secret that all sites share and the coordinator does not know."""
         return self.path / "secret"
@@ -90,10 +108,10 @@ class SiteKeys:
     @classmethod
     def read(cls, path: Path) -> SiteKeys:
         """Read a folder that `make_keys` wrote; raise an error if a file is missing or has expired."""
-        for name in ("ca.crt", "key", "secret"):
+        for name in ("ca.crt", "client.crt", "client.key", "key", "secret"):
             if not (path / name).is_file():
                 raise DataError(f"{path} has no {name}; `imperfed keys` makes a folder `site-NAME` to give here")
-        return cls(path, in_date(path / "ca.crt"))
+        return cls(path, min(in_date(path / "ca.crt"), in_date(path / "client.crt")))
 
 
 def in_date(path: Path) -> datetime:
@@ -114,7 +132,8 @@ def make_keys(out: Path, sites: Sequence[str], hosts: Sequence[str], days: float
     begins = datetime.now(UTC) - timedelta(minutes=5)  # clocks may differ a little
     expires = datetime.now(UTC) + timedelta(days=days)
     authority, ca = _authority(begins, expires)
-    server, certificate = _server(authority, ca, hosts, begins, expires)
+    issuer = Issuer(authority, ca, begins, expires)
+    server, certificate = issuer.issue("imperfed coordinator", ExtendedKeyUsageOID.SERVER_AUTH, hosts)
     secret = secrets.token_bytes(SECRET_BYTES)
     coordinator = out / "coordinator"
     for folder in (out, coordinator):
@@ -123,9 +142,11 @@ def make_keys(out: Path, sites: Sequence[str], hosts: Sequence[str], days: float
     _write(coordinator / "server.crt", _pem(certificate))
     _write(coordinator / "server.key", _private(server))
     for name in sites:
-        key = _new_key()
+        key, (client, shown) = _new_key(), issuer.issue(name, ExtendedKeyUsageOID.CLIENT_AUTH)
         _write(coordinator / "sites" / f"{name}.pub", _public_ssh(key))
         _write(out / f"site-{name}" / "ca.crt", _pem(ca))
+        _write(out / f"site-{name}" / "client.crt", _pem(shown))
+        _write(out / f"site-{name}" / "client.key", _private(client))
         _write(out / f"site-{name}" / "key", _private_ssh(key))
         _write(out / f"site-{name}" / "secret", secret.hex().encode())
     return expires
@@ -154,18 +175,29 @@ def _authority(begins: datetime, expires: datetime) -> tuple[EllipticCurvePrivat
     return key, builder.add_extension(identity, critical=False).sign(key, SHA384())
 
 
-def _server(
-    authority: EllipticCurvePrivateKey, ca: x509.Certificate, hosts: Sequence[str], begins: datetime, expires: datetime
-) -> tuple[EllipticCurvePrivateKey, x509.Certificate]:
-    key = _new_key()
-    builder = _certificate(_name("imperfed coordinator"), ca.subject, key, begins, expires)
-    names = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys([*hosts, *LOOPBACK])])
-    builder = builder.add_extension(names, critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-    builder = builder.add_extension(_usage(certificates=False), critical=True)
-    builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
-    return key, builder.add_extension(issuer, critical=False).sign(authority, SHA384())
+@dataclass(frozen=True)
+class Issuer:
+    """The authority of a consortium, while its key exists."""
+
+    authority: EllipticCurvePrivateKey
+    ca: x509.Certificate
+    begins: datetime
+    expires: datetime
+
+    def issue(
+        self, name: str, purpose: x509.ObjectIdentifier, hosts: Sequence[str] = ()
+    ) -> tuple[EllipticCurvePrivateKey, x509.Certificate]:
+        """Return a key and its certificate, good for one purpose; `hosts`: of a server."""
+        key = _new_key()
+        builder = _certificate(_name(name), self.ca.subject, key, self.begins, self.expires)
+        if hosts:
+            names = x509.SubjectAlternativeName([_general_name(host) for host in dict.fromkeys([*hosts, *LOOPBACK])])
+            builder = builder.add_extension(names, critical=False)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_usage(certificates=False), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.authority.public_key())
+        return key, builder.add_extension(issuer, critical=False).sign(self.authority, SHA384())
 
 
 def _certificate(

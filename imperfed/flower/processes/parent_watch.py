@@ -11,11 +11,15 @@ import sys
 import threading
 import time
 from importlib import metadata
+from pathlib import Path
 
-from imperfed.flower.processes.flower_patches import look_often, pull_soon
+from imperfed.flower.processes.flower_patches import look_often, pull_soon, show_certificate
+from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.pulse import LinkSpeed, Pulse, end_without, watch_calls
 from imperfed.flower.processes.session import sign_off
 
+AUTH = "--auth-supernode-private-key"
+"""The option before the key of a site, in whose folder its certificate is."""
 LOOK = 0.5  # seconds
 
 
@@ -38,6 +42,8 @@ def main() -> None:
     run = command.load()
     is_site = sys.argv[0] == "flower-supernode"
     if is_site:
+        if AUTH in sys.argv:
+            show_certificate(SiteKeys.read(Path(sys.argv[sys.argv.index(AUTH) + 1]).parent).tls())
         pulse = Pulse()
         look_often(pulse.tick)
         pull_soon()

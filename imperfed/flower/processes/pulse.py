@@ -91,7 +91,7 @@ class LinkSpeed:
 
 def watch_calls(pulse: Pulse, link: LinkSpeed) -> None:
     """Let all calls of this SuperNode count, and wait for their answers as long as the link needs."""
-    home("fleet_http_client").HEARTBEAT_CALL_TIMEOUT = HEARTBEAT_TIMEOUT
+    vars(home("fleet_http_client"))["HEARTBEAT_CALL_TIMEOUT"] = HEARTBEAT_TIMEOUT
     usual = ProtobufClient._unary_unary
 
     def call(self: Any, *, path: str, request: Any, timeout: float | None = None, **words: Any) -> Any:

@@ -13,9 +13,10 @@ from types import TracebackType
 import httpx
 
 from imperfed.core.errors import DataError, ImperfedError, UsageError
-from imperfed.flower.processes.child import LOOPBACK, NEAR, Child, free_port, module, wait_until
+from imperfed.flower.processes.child import LOOPBACK, NEAR, Child, free_port, module, task_secret, wait_until
 from imperfed.flower.processes.control import Control, Settings
-from imperfed.flower.processes.gate import Gate, GatewayServer
+from imperfed.flower.processes.gate import Gate
+from imperfed.flower.processes.gateway import GatewayServer
 from imperfed.flower.processes.keys import CoordinatorKeys
 
 START = 60.0  # seconds for SuperLink to answer
@@ -61,11 +62,13 @@ class SuperLink:
         self.door: GatewayServer | None = None
         self.link = Child("superlink", module("parent_watch", "flower-superlink", *self._link_words()), home)
         words = ["serverapp", self.near, server, *(["--ca", str(self.ca)] if self.ca else [])]
+        words += ["--secret", str(task_secret(home))]
         self.executor = Child("executor", module("executor", *words), home, speaks=True)
 
     def _link_words(self) -> list[str]:
         words = ["--host", LOOPBACK, "--port", str(self.port), "--isolation", "process"]
         words += ["--database", str(self.home / "state.db")]
+        words += ["--superexec-auth-secret-file", str(task_secret(self.home))]
         if (keys := self.stand.keys) is None:
             return [*words, "--insecure"]
         words += ["--ssl-ca-certfile", str(keys.ca), "--ssl-certfile", str(keys.certificate)]
@@ -76,9 +79,8 @@ class SuperLink:
         keys = self.stand.keys
         scheme = "http" if keys is None else "https"
         gate = Gate(f"{scheme}://{self.near}", self.ca, keyless=keys is None)
-        certificate = (None, None) if keys is None else (keys.certificate, keys.key)
         try:
-            self.door = GatewayServer(gate, self.stand.host, self.stand.port, *certificate)
+            self.door = GatewayServer(gate, self.stand.host, self.stand.port, keys)
             self.link.start()
             self.executor.start()  # it loads torch meanwhile, and retries until SuperLink answers
             self.control = Control(self.near, self.ca)

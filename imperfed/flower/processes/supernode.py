@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from imperfed.core.errors import ImperfedError
-from imperfed.flower.processes.child import BEAT, CUT_OFF, LOOPBACK, Child, free_port, module
+from imperfed.flower.processes.child import BEAT, CUT_OFF, LOOPBACK, Child, free_port, module, task_secret
 from imperfed.flower.processes.contact import Contact
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import in_date
@@ -31,13 +31,15 @@ class SuperNode:
     ) -> None:
         self.way, self.home, self.name, self.tell = way, home, site["name"], tell
         port = free_port()
+        secret = task_secret(home)
         words = ["--superlink", way.address, "--isolation", "process", "--host", LOOPBACK, "--port", str(port)]
+        words += ["--superexec-auth-secret-file", str(secret)]
         if way.keys is None:
             words += ["--insecure"]
         else:
             words += ["--root-certificates", str(way.keys.ca), "--auth-supernode-private-key", str(way.keys.key)]
         self.node = Child("supernode", module("parent_watch", "flower-supernode", *words), home)
-        executor = module("executor", "clientapp", f"{LOOPBACK}:{port}", app)
+        executor = module("executor", "clientapp", f"{LOOPBACK}:{port}", app, "--secret", str(secret))
         self.executor = Child("executor", executor, home, variables={SITE: json.dumps(site)})
         self.contact = Contact(way, tell)
         self.pause = FIRST_PAUSE

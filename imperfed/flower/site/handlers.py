@@ -25,8 +25,10 @@ from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import SiteUpdate, validate
 from imperfed.flower.messages.ending import NEVER
 from imperfed.flower.messages.payload import (
+    ASKED,
     NO_EXCHANGE,
     REPAIR,
+    WORDS,
     Payload,
     RefusedError,
     Word,
@@ -45,9 +47,11 @@ from imperfed.flower.site.runtime import (
     LocalSite,
     RemoteSite,
     device_of,
+    keyed,
     on_device,
     open_site,
     own_data,
+    own_files,
     rows_held_out,
 )
 from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
@@ -74,6 +78,7 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     config = run_info.config()
     files = place.files(config, run_info.declaration)
     info = files.info(config.split.standardise, rows_held_out(files, config))
+    info = replace(info, digest=keyed(files.digest, place.secret))
     if info.sums or config.model.wanted_bins or questions(config.defence, files.attribute):
         refuse_few(place.name, len(files.x))
     return info_payload(info)
@@ -168,7 +173,7 @@ def rehearse(place: LocalSite, payload: Payload) -> Payload:
 def repair(place: LocalSite, run_info: RunInfo, number: int, trusted: bool, down: Tree) -> Payload:
     """Answer one exchange of a repair, from the labels as given. What the site computes stays in its store."""
     config, store = run_info.config(), place.store(run_info.run)
-    federation = place.files(config, run_info.declaration).data(run_info.scale).federation
+    federation = own_files(place, run_info, config).data(run_info.scale).federation
     if config.repair is None or type(federation.labels) is not config.repair.labels:
         raise UsageError(f"this repair is not made for {federation.labels.kind} labels, which the site holds")
     exchanges = config.repair.conversation(federation.classes, trusted)
@@ -268,7 +273,8 @@ def make_app(place_of: Callable[[Mapping[str, object]], LocalSite]) -> ClientApp
     def reply(message: Message, context: Context) -> Message:
         place, kind = place_of(context.node_config), message.metadata.message_type
         payload = handle(place, kind, message.content)
-        content = pack(payload)
+        asked = str(message.content.config_records[WORDS].get(ASKED)) if WORDS in message.content else ""
+        content = pack(replace(payload, words={**payload.words, ASKED: asked}))
         place.log(
             f"{_now()} {kind} {message.metadata.group_id}: received {size(message.content)} bytes, "
             f"sent {size(content)}: {', '.join(payload.parts())}"

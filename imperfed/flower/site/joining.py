@@ -9,7 +9,7 @@ from pathlib import Path
 
 from imperfed.core.errors import DataError, SiteFailedError, UsageError, unknown
 from imperfed.data.files.rules import name_trouble
-from imperfed.flower.processes.child import Stopped, alone, orderly
+from imperfed.flower.processes.child import Stopped, alone, orderly, private_files
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.supernode import SuperNode
@@ -124,6 +124,7 @@ def join(joining: Joining, tell: Callable[[str], None]) -> None:
 
     try:
         with (
+            private_files(joining.state),
             alone(joining.state / "lock", str(joining.state)),
             orderly(),
             SuperNode(way, joining.state / "flower", site, APP, tell) as node,

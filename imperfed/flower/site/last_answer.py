@@ -1,7 +1,7 @@
 """The last answer of a site, on its disk: a message that comes a second time is answered at once, with the same bits.
 
-The coordinator asks again when an answer is late (`messages/repeats.py`). The site may have answered already, and its
-answer was lost; then nothing is computed again.
+The coordinator asks again when an answer is late (`messages/answer_times.py`). The site may have answered already, and
+its answer was lost; then nothing is computed again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
-from imperfed.flower.messages.payload import FAILED, Payload
+from imperfed.flower.messages.payload import ASKED, FAILED, Payload
 from imperfed.flower.site.store import Store
 
 NAME = "last-answer"
@@ -22,8 +22,9 @@ WORDS = "words"
 
 
 def digest_of(kind: str, payload: Payload) -> str:
-    """Return a digest of all that a message asks."""
-    digest = hashlib.sha256(json.dumps([kind, sorted(payload.words.items())]).encode())
+    """Return a digest of all that a message asks, without the word that is new each time."""
+    words = sorted((name, word) for name, word in payload.words.items() if name != ASKED)
+    digest = hashlib.sha256(json.dumps([kind, words]).encode())
     for part, tree in sorted(payload.trees.items()):
         for name, t in sorted(tree.items()):
             digest.update(f"{part}/{name} {t.dtype} {tuple(t.shape)} ".encode())

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,20 @@ def read_once(state: Path, sources: tuple[Path, ...], about: str, read: Callable
     if (kept := load(path)) is not None:
         return kept
     files = read()
+    files = replace(files, digest=digest_of(files))
     forget(state)
     with suppress(OSError):  # a full disk costs only time
         save(path, files)
     return files
+
+
+def digest_of(files: SiteFiles) -> str:
+    """Return a digest of all rows: inputs, labels, ids and test rows."""
+    total = hashlib.sha256(json.dumps([files.name, files.ids, files.classes]).encode())
+    for t in (files.x, files.labels.values, *(files.test or ())):
+        total.update(json.dumps([str(t.dtype), list(t.shape)]).encode())
+        total.update(t.contiguous().reshape(-1).view(torch.uint8).numpy().data if t.numel() else b"")
+    return total.hexdigest()
 
 
 def forget(state: Path) -> None:
@@ -72,6 +82,7 @@ def save(path: Path, files: SiteFiles) -> None:
         "classes": files.classes,
         "attribute": files.attribute and [files.attribute.name, files.attribute.values, files.attribute.first],
         "scales": files.scales,
+        "digest": files.digest,
         "fills": [asdict(fill) for fill in files.fills],
     }
     tree = {"x": files.x, "labels": files.labels.values, "words": _bytes(json.dumps(words))}
@@ -111,6 +122,7 @@ def load(path: Path) -> SiteFiles | None:
         words["scales"],
         tree.get("together"),
         tuple(ColumnFill(**fill | {"value": tuple(fill["value"])}) for fill in words["fills"]),
+        words["digest"],
     )
 
 

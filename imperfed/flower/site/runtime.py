@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -29,12 +31,14 @@ from imperfed.experiments.config import Config, RunConfig
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
 from imperfed.flower.messages.payload import RefusedError
-from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo
+from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, other_rows
 from imperfed.flower.site.site_folder import LOG, TROUBLE
 from imperfed.flower.site.store import Key, Store
 
 REPAIRED = "repaired"
 """The name under which a site keeps the labels decided in a repair."""
+ROWS = "rows.json"
+"""The file in the folder of a run that says with which rows it began at this site."""
 TRIALS = "trials"
 """The folder of a site's states in the trials of a search."""
 
@@ -132,9 +136,30 @@ def device_of(place: LocalSite) -> torch.device:
     return Hardware.of(RunConfig(device="cuda" if place.device == "cuda" else "cpu")).device
 
 
+def own_files(place: LocalSite, run_info: RunInfo, config: Config) -> SiteFiles:
+    """Return what the site's files hold, if that is what they held when the run began here; else refuse it."""
+    files = place.files(config, run_info.declaration)
+    if not files.digest:
+        return files
+    path, rows = place.store(run_info.run).path / ROWS, len(files.x)
+    if not path.exists():
+        words = json.dumps({"rows": rows, "digest": files.digest})
+        write_durably(path, lambda partly: partly.write_text(words, encoding="utf-8"))
+        return files
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    if (kept["rows"], kept["digest"]) != (rows, files.digest):
+        raise RefusedError(other_rows(place.name, kept["rows"], rows))
+    return files
+
+
+def keyed(digest: str, secret: bytes) -> str:
+    """Return a digest of rows that says nothing about them to those who do not have the sites' secret."""
+    return hmac.new(secret, digest.encode(), "sha256").hexdigest() if digest else ""
+
+
 def own_data(place: LocalSite, run_info: RunInfo, config: Config) -> FederatedData:
     """Return the site's own data, with its labels as repaired where there was a repair, and with rows held out."""
-    data = place.files(config, run_info.declaration).data(run_info.scale, run_info.annotated)
+    data = own_files(place, run_info, config).data(run_info.scale, run_info.annotated)
     if (kept := place.store(run_info.run).kept(REPAIRED)) is not None:
         assert config.repair is not None
         kind = config.repair.gives(wanted_labels(config))
@@ -170,7 +195,7 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
         tree |= {f"memory/{name}": t for name, t in config.method.init_site(setup).items()}
         return tree | {f"rows/{name}": t for name, t in objective.init_rows(federation.labels).items()}
 
-    kept = place.states(run_info).load(start, fresh)
+    kept = place.states(run_info).load(start, fresh, place.log)
     run, rounds = config.run, config.rounds.rounds
     asked = questions(config.defence, federation.attribute)
     spec = RunSpec(config.method, objective, layout, config.local, run.seed, place.secret, rounds, asked)

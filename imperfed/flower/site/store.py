@@ -16,6 +16,7 @@ from pathlib import Path
 from imperfed.core.atomic import write_durably
 from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
+from imperfed.core.tensor_files import check_seal, read_tensors, sealed
 from imperfed.flower.messages.payload import Payload
 
 Key = tuple[int, int]
@@ -40,11 +41,22 @@ class Store:
         """Store the state reached in an exchange."""
         self.keep(f"state-{key[0]:06}-{key[1]}", tree)
 
-    def load(self, key: Key, fresh: Callable[[], Tree]) -> Tree:
-        """Return the state reached in an exchange; before round 0, a fresh one."""
+    def load(self, key: Key, fresh: Callable[[], Tree], tell: Callable[[str], None] = lambda line: None) -> Tree:
+        """Return the state reached in an exchange; before round 0, a fresh one.
+
+        If its file is damaged, return the state before it, as if the answer that led to it had been lost. `tell` is
+        then given the name of the file.
+        """
         if key == FIRST:
             return fresh()
-        state = self.kept(f"state-{key[0]:06}-{key[1]}")
+        try:
+            state = self.kept(f"state-{key[0]:06}-{key[1]}")
+        except DataError as error:
+            before = max((one for one in self.keys() if one < key), default=None)
+            if before is None:
+                raise
+            tell(f"{error}; going on from the state after round {before[0] + 1}")
+            return self.load(before, fresh, tell)
         if state is None:
             raise DataError(
                 f"{self.path}: the state after round {key[0] + 1} is missing, and the run needs it; was the state "
@@ -52,12 +64,16 @@ class Store:
             )
         return state
 
+    def keys(self) -> list[Key]:
+        """Return the exchanges whose states are on disk."""
+        parts = (path.stem.split("-") for path in self.path.glob("state-*.safetensors"))
+        return [(int(round), int(number)) for _, round, number in parts]
+
     def forget_before(self, key: Key, best: Key = FIRST) -> None:
         """Remove states that no exchange will start from again, except that of the best round so far."""
-        for path in self.path.glob("state-*.safetensors"):
-            _, round, number = path.stem.split("-")
-            if (int(round), int(number)) < key and (int(round), int(number)) != best:
-                path.unlink(missing_ok=True)
+        for one in self.keys():
+            if one < key and one != best:
+                self.drop(f"state-{one[0]:06}-{one[1]}")
 
     def latest_before(self, prefix: str, number: int) -> Tree | None:
         """Return the last of the trees named `prefix-000000`, `prefix-000001` ... below a number; None: there is none.
@@ -79,19 +95,15 @@ class Store:
         """Store a tree under a name."""
         from safetensors.torch import save
 
-        content = save({n: t.contiguous() for n, t in tree.items()})
+        contiguous = {n: t.contiguous() for n, t in tree.items()}
+        content = save(contiguous, sealed(contiguous))
         write_durably(self.path / f"{name}.safetensors", lambda partly: partly.write_bytes(content))
 
     def kept(self, name: str) -> Tree | None:
         """Return the tree under a name, if there is one."""
-        from safetensors import SafetensorError
-        from safetensors.torch import load
-
         path = self.path / f"{name}.safetensors"
         if not path.exists():
             return None
-        try:
-            tree: Tree = load(path.read_bytes())
-        except (OSError, SafetensorError) as error:
-            raise DataError(f"{path}: not a readable state ({error})") from error
+        tree, words = read_tensors(path, "state")
+        check_seal(path, "state", tree, words)
         return tree

@@ -53,7 +53,9 @@ class Correction:
 
     def exchanges(self) -> tuple[Query, ...]:
         """Return its exchanges before the sites decide."""
-        return (Query("classes", self.compare, respond=self.show),) if self.phase1 != "off" else ()
+        if self.phase1 == "off":
+            return ()
+        return (Query("classes", self.compare, respond=self.show, ragged=True, partial=True),)
 
     @property
     def width(self) -> int:

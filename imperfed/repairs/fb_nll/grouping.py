@@ -35,8 +35,8 @@ class Grouping:
     def exchanges(self) -> tuple[Query, ...]:
         """Return its exchanges."""
         return (
-            Query("directions", self.collect, respond=self.directions),
-            Query("scores", self.form, self.pass_on, respond=self.scores),
+            Query("directions", self.collect, respond=self.directions, partial=True),
+            Query("scores", self.form, self.pass_on, respond=self.scores, partial=True),
         )
 
     # -- a site ---------------------------------------------------------------------------------------------------

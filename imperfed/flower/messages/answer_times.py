@@ -24,7 +24,7 @@ REMEMBERED = 64
 
 
 @dataclass
-class Repeats:
+class AnswerTimes:
     """How long answers have taken, by kind of message."""
 
     shortest: float

@@ -1,0 +1,405 @@
+"""What a site says is a claim: whatever it sends, it is named, the others go on, and the coordinator does not end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from flwr.app import Error, Message
+from flwr.supercore.inflatable.inflatable_object import get_object_tree
+from flwr.supercore.object_store.sql_object_store import SqlObjectStore
+
+from imperfed.core.errors import QuorumError
+from imperfed.core.federation import HeldOut
+from imperfed.core.foreign_text import LONGEST, printable
+from imperfed.core.labels import Candidates, Exact
+from imperfed.engine.failures import Crashed, Failure, Misshapen, NotFinite, Silent
+from imperfed.engine.population import capped
+from imperfed.engine.validate import LARGEST, largest_answer
+from imperfed.experiments.config import resolve
+from imperfed.flower.coordinator.mailbox import SuperLinkMailbox
+from imperfed.flower.coordinator.remote_search import SitesElsewhere
+from imperfed.flower.messages.local_grid import Forged
+from imperfed.flower.messages.payload import ASKED, FAILED, Payload, RefusedError, pack, scores_of, unpack
+from imperfed.flower.messages.stored_reply import MOST_NAMES, StoredReply, head
+from imperfed.flower.processes import adapter
+from tests.flower.test_mishaps import ROUND, SITE, Answer, changed, everybody, in_round
+from tests.support.rehearsal import AT_ONCE, Alone, Apart, assert_same, raw, scaled
+
+Objects = dict[str, bytes]
+
+
+def obj(kind: str, children: list[str], body: bytes) -> bytes:
+    return f"{kind} {','.join(children)} {len(body)}".encode() + b"\0" + body
+
+
+def name_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def rebuilt(reply: Message, kind: str, change: Callable[[list[str], bytes], tuple[list[str], bytes]]) -> Forged:
+    """Change the objects of one kind in a reply, and all names above them."""
+    objects, new = adapter.objects_of(reply), dict[str, bytes]()
+
+    def rebuild(name: str) -> str:
+        found, children, start = head(objects[name])
+        body, renamed = objects[name][start:], {child: rebuild(child) for child in children}
+        for old, other in renamed.items():
+            body = body.replace(old.encode(), other.encode())
+        children = list(renamed.values())
+        if found == kind:
+            children, body = change(children, body)
+        content = obj(found, children, body)
+        new[name_of(content)] = content
+        return name_of(content)
+
+    return Forged(rebuild(reply.object_id), new)
+
+
+def no_json(children: list[str], body: bytes) -> tuple[list[str], bytes]:
+    return children, b"this is not JSON"
+
+
+def one_piece_3000_times(children: list[str], body: bytes) -> tuple[list[str], bytes]:
+    return children, json.dumps(json.loads(body) | {"arraychunk_ids": [0] * 3_000_000}).encode()
+
+
+def many_names(children: list[str], body: bytes) -> tuple[list[str], bytes]:
+    return children, json.dumps({f"name {i}": children[i % len(children)] for i in range(100_000)}).encode()
+
+
+def a_claim_of_gigabytes(children: list[str], body: bytes) -> tuple[list[str], bytes]:
+    return children, json.dumps(json.loads(body) | {"shape": [2**31]}).encode()
+
+
+def another_type(children: list[str], body: bytes) -> tuple[list[str], bytes]:
+    return children, json.dumps(json.loads(body) | {"dtype": "object"}).encode()
+
+
+def a_hidden_name(children: list[str], body: bytes) -> tuple[list[str], bytes]:
+    return children, json.dumps({f"\x1b[2J{name}": child for name, child in json.loads(body).items()}).encode()
+
+
+FORGED: dict[str, tuple[str, Callable[[list[str], bytes], tuple[list[str], bytes]], str]] = {
+    "no JSON": ("RecordDict", no_json, "it cannot be read (JSONDecodeError"),
+    "no JSON in a record": ("ArrayRecord", no_json, "it cannot be read (JSONDecodeError"),
+    "no JSON in an array": ("Array", no_json, "it cannot be read (JSONDecodeError"),
+    "one piece 3,000,000 times": ("Array", one_piece_3000_times, "it takes more than"),
+    "100,000 names": ("ArrayRecord", many_names, f"it has more than {MOST_NAMES} names"),
+    "gigabytes by claim": ("Array", a_claim_of_gigabytes, "'up/w' cannot be read (declared float32 (2147483648,)"),
+    "objects in an array": ("Array", another_type, "'up/w' cannot be read ('object')"),
+    "a name that is hidden": ("ArrayRecord", a_hidden_name, "cannot be the name of a tensor"),
+    "no words": ("ConfigRecord", no_json, "it cannot be read (DecodeError"),
+}
+
+
+@pytest.mark.parametrize("fault", FORGED)
+def test_a_forged_answer_is_charged_to_its_site(fault: str, tmp_path: Path) -> None:
+    kind, change, reason = FORGED[fault]
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    apart.grid.nodes[100 + SITE].mishap = in_round(lambda m, answer: rebuilt(answer(m), kind, change))  # type: ignore
+    began = time.process_time()
+    apart.go()
+    ((site, failure),) = apart.reports[ROUND].failures.items()
+    assert site == SITE
+    assert type(failure) is Misshapen
+    assert reason in failure.reason
+    assert len(failure.reason) < LONGEST + 100
+    assert failure.reason.isprintable()
+    assert time.process_time() - began < 30
+    assert len(apart.reports) == 3
+    assert not apart.reports[ROUND + 1].failures
+
+
+def test_an_answer_larger_than_expected_is_not_fetched_to_its_end() -> None:
+    fetched = []
+
+    def fetch(name: str) -> bytes:
+        fetched.append(name)
+        return bytes(1000)
+
+    reply = StoredReply("", "0", [str(i) for i in range(2000)], fetch).read(limit=10_000)
+    assert isinstance(reply, Misshapen)
+    assert "it takes more than 10000 bytes" in reply.reason
+    assert len(fetched) < 20
+    too_many = StoredReply("", "0", [str(i) for i in range(100_000)], fetch).read(limit=10_000)
+    assert isinstance(too_many, Misshapen)
+    assert "it has 100000 parts" in too_many.reason
+    assert len(fetched) < 20
+
+
+def test_children_that_no_name_needs_are_not_unfolded() -> None:
+    chunk = obj("ArrayChunk", [], bytes(1000))
+    array = obj("Array", [name_of(chunk)], b'{"arraychunk_ids": [%s]}' % b",".join([b"0"] * 100))
+    record = obj("ArrayRecord", [name_of(array)], b"{}")
+    records = obj("RecordDict", [name_of(record)], json.dumps({"up": name_of(record)}).encode())
+    message = obj("Message", [name_of(records)], b"")
+    objects = {name_of(one): one for one in (chunk, array, record, records, message)}
+    reply = StoredReply("", name_of(message), list(objects), objects.get).read(limit=10_000)
+    assert isinstance(reply, Misshapen)
+    assert "its ArrayRecord does not name its parts" in reply.reason
+
+
+def test_a_site_that_never_ends_its_answer_holds_up_no_one(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    usual, released = apart.grid.new_replies, list[str]()
+
+    def stuck(ids: Any) -> list[StoredReply]:
+        """Return replies of which nothing arrives."""
+        return [
+            replace(reply, fetch=lambda name: None, release=partial(released.append, reply.answers))
+            for reply in usual(ids)
+        ]
+
+    apart.grid.new_replies = stuck  # type: ignore[method-assign]
+    replies = apart.server.transport.send(
+        "query.hello", {k: apart.server.transport.greeting.payload() for k in range(4)}, "hello"
+    )
+    assert all(isinstance(reply, Silent) for reply in replies.values())
+    assert len(released) == 4
+    apart.grid.new_replies = usual  # type: ignore[method-assign]
+    apart.go()
+    assert not any(report.failures for report in apart.reports)
+
+
+def test_a_replayed_answer_is_refused(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    kept: list[Payload] = []
+
+    def replay(message: Message, answer: Answer) -> Message:
+        words = unpack(message.content).words
+        reply = answer(message)
+        if (words["round"], words["exchange"]) == (0, 0):
+            kept.append(unpack(reply.content))
+        return Message(pack(kept[0]), reply_to=message) if words["round"] == 1 else reply
+
+    apart.grid.nodes[100 + SITE].mishap = replay
+    apart.go()
+    assert apart.reports[1].failures == {SITE: Misshapen("its answer was refused: it answers another message")}
+
+
+def test_an_answer_of_another_site_is_refused(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    others: list[Payload] = []
+
+    def listen(message: Message, answer: Answer) -> Message:
+        reply = answer(message)
+        others.append(unpack(reply.content))
+        return reply
+
+    apart.grid.nodes[100].mishap = listen
+    apart.grid.nodes[100 + SITE].mishap = in_round(lambda m, answer: Message(pack(others[-1]), reply_to=m))
+    apart.go()
+    assert apart.reports[ROUND].failures == {SITE: Misshapen("its answer was refused: it answers another message")}
+
+
+def test_a_coordinator_with_a_damaged_checkpoint_goes_back_to_the_one_before(tmp_path: Path) -> None:
+    """The sites still have the states that belong to it."""
+    whole = Alone(everybody(), scaled(raw(Candidates))).go()
+    first = Apart(whole.config, raw(Candidates), tmp_path).start()
+    for round in (1, 2):
+        first.go(rounds=round)
+    path = first.server.folder.checkpoint
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 16
+    path.write_bytes(content)
+    second = Apart(whole.config, raw(Candidates), tmp_path).start()
+    assert second.engine.state.round == 1
+    assert "last.safetensors: not a readable checkpoint (damaged" in (tmp_path / "run" / "log.txt").read_text()
+    second.go()
+    second.reports = first.reports[:1] + second.reports
+    assert_same(whole, second)
+
+
+def test_a_loss_that_is_no_number_is_charged(tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    nan = lambda letter: replace(letter, words={**letter.words, "loss": math.nan})  # noqa: E731
+    apart.grid.nodes[100 + SITE].mishap = in_round(lambda m, answer: changed(answer(m), nan, m))
+    apart.go()
+    assert apart.reports[ROUND].failures == {SITE: NotFinite("its answer was refused: its loss is nan")}
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_foreign_text_is_escaped_and_cut(long: bool, tmp_path: Path) -> None:
+    apart = Apart(everybody(), raw(Candidates), tmp_path).start()
+    text = "\x1b[31mred\x1b[0m\nround 9: \u202eall is well" + ("x" * 3 * 2**20 if long else "")
+    words = {FAILED: text}
+    apart.grid.nodes[100].mishap = in_round(
+        lambda m, answer: changed(answer(m), lambda letter: Payload({ASKED: letter.words[ASKED], **words}), m)
+    )
+    apart.grid.nodes[101].mishap = in_round(lambda m, answer: Message(Error(5, text), reply_to=m))
+    apart.go()
+    failures = apart.reports[ROUND].failures
+    assert {type(failure) for failure in failures.values()} == {Failure, Crashed}
+    for failure in failures.values():
+        assert r"\x1b[31mred\x1b[0m\nround 9: \u202eall is well" in failure.reason
+        assert failure.reason.isprintable()
+        assert len(failure.reason) < LONGEST + 50
+
+
+def test_text_is_printable_and_short() -> None:
+    assert printable("plain é 漢") == "plain é 漢"
+    assert printable("a" * 1000, 10) == "aaaaaaaaaa... (1000 characters)"
+    assert len(printable("\x1b" * LONGEST)) < LONGEST + 30
+
+
+@pytest.mark.parametrize(("value", "count"), [(1.73, 10), (-0.1, 10), (math.inf, 10), (0.5, -5), (0.5, 11)])
+def test_figures_that_cannot_be_are_refused(value: float, count: int) -> None:
+    words: dict[str, Any] = {"metrics": ["accuracy"], "values": [value], "counts": [count]}
+    with pytest.raises(RefusedError, match=r"'accuracy' cannot be .* on .* of its 10 test rows"):
+        scores_of(Payload(words), tests=10)
+
+
+def test_figures_have_names_that_can_be_shown() -> None:
+    with pytest.raises(RefusedError, match="cannot be the name"):
+        scores_of(Payload({"metrics": ["\x1b[2J"], "values": [0.5], "counts": [3]}), tests=10)
+
+
+LIES: dict[str, tuple[dict[str, Any], Callable[[torch.Tensor], torch.Tensor] | None, str, str]] = {
+    "no rows": ({"rows": -5}, None, "", "it cannot have -5 rows"),
+    "too many rows": ({"rows": 2**41}, None, "", "it cannot have 2199023255552 rows"),
+    "negative test rows": ({"tests": -7}, None, "", "it cannot have -7 test rows"),
+    "another count": ({}, lambda t: t + 1, "count", "they count 32 values per column, and its rows have 31"),
+    "negative squares": ({}, lambda t: -t, "square", "no numbers have such a sum"),
+    "squares too small": ({}, lambda t: t * 1e-6, "square", "no numbers have such a sum"),
+    "one sum too few": ({}, lambda t: t[1:], "sum", "do not fit inputs of shape"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_a_site_cannot_hold_is_refused(lie: str, tmp_path: Path) -> None:
+    words, change, name, reason = LIES[lie]
+    apart = Apart(everybody(), raw(Candidates), tmp_path)
+
+    def lying(info: Payload) -> Payload:
+        sums = info.trees["sums"]
+        sums = sums | {name: change(sums[name])} if change else sums
+        return Payload({**info.words, **words}, {**info.trees, "sums": sums})
+
+    apart.grid.nodes[100 + SITE].mishap = lambda m, answer: changed(answer(m), lying, m)
+    with pytest.raises(QuorumError, match="site2 did not connect"):
+        apart.start(replace(AT_ONCE, gather=0.05))
+    assert "node 102 is not admitted: site2: " in (tmp_path / "run" / "messages.txt").read_text()
+    assert reason in (tmp_path / "run" / "messages.txt").read_text()
+
+
+def test_a_site_that_says_it_has_all_rows_does_not_decide_alone(tmp_path: Path) -> None:
+    apart = Apart(everybody("fedavg"), raw(Exact), tmp_path)
+
+    def a_trillion(info: Payload) -> Payload:
+        more = 10**12 / info.words["rows"]  # type: ignore[operator]
+        sums = {name: (t * more).to(t.dtype) for name, t in info.trees["sums"].items()}
+        sums["count"] = torch.full_like(sums["count"], 10**12)
+        return Payload({**info.words, "rows": 10**12}, {**info.trees, "sums": sums})
+
+    def lying(message: Message, answer: Answer) -> Message:
+        reply = answer(message)
+        return changed(reply, a_trillion, message) if message.metadata.message_type == "query.hello" else reply
+
+    apart.grid.nodes[100 + SITE].mishap = lying
+    apart.start()
+    counts = apart.engine.population.counts
+    assert counts[SITE] == sum(counts) / 2
+    apart.go(rounds=1)
+    assert any(note.startswith("site2 has 1000000000000 of") for note in apart.reports[0].notes)
+
+
+def test_a_site_with_less_than_its_share_counts_as_it_is() -> None:
+    assert capped([30, 40, 31], 0.5) == [30, 40, 31]
+    assert capped([30, 40, 10**12], 0.5) == [30, 40, 70]
+    assert capped([30, 40, 10**12], 0.0) == [30, 40, 10**12]
+    assert capped([30, 40, 10**12], 1.0) == [30, 40, 10**12]
+    assert capped([1, 100, 100, 100], 0.3) == pytest.approx([1, 3, 3, 3])
+    assert capped([5, 9], 0.4) == [5, 5]
+
+
+def test_a_search_counts_no_site_more_than_its_share(tmp_path: Path) -> None:
+    sites = SitesElsewhere.__new__(SitesElsewhere)
+    sites.base = resolve(words={"method": "fedavg", "rounds.max_share": 0.5})
+    held = (0, 30, 70, 70 + 10**12)
+    sites.data = SimpleNamespace(  # type: ignore[assignment]
+        federation=SimpleNamespace(validation=HeldOut(torch.empty(0, 1), Exact.empty(2), held))
+    )
+    read, said = sites._likelihoods(1), Payload({"likelihood": [-15.0]})
+    assert read(1, said).tolist() == [-15.0]
+    assert read(2, Payload({"likelihood": [-(10.0**12)]})).tolist() == pytest.approx([-70.0])
+
+
+def test_one_process_has_no_limit_unless_it_is_set() -> None:
+    counts = Alone(everybody("fedavg"), scaled(raw(Exact))).engine.population.counts
+    assert counts == raw(Exact).federation.sizes()
+    low = Alone(everybody("fedavg", **{"rounds.max_share": 0.3}), scaled(raw(Exact))).engine.population.counts
+    assert max(low) / sum(low) == pytest.approx(0.3)
+
+
+def test_the_limit_of_an_answer_follows_what_was_sent() -> None:
+    small, large = ({"w": torch.zeros(n)} for n in (10, 10**6))
+    assert LARGEST < largest_answer(small, 100) < largest_answer(large, 100)
+    assert largest_answer(large, 100) - largest_answer(small, 100) == 8 * 4 * (10**6 - 10)
+    assert largest_answer(small, 10**12) < 2 * 2**30
+
+
+# -- Flower's object store -----------------------------------------------------------------------------------------
+
+
+def stored(store: SqlObjectStore, message: Message) -> None:
+    """Send a message as SuperLink takes it in."""
+    for name in store.preregister(1, get_object_tree(message)):
+        store.put(name, adapter.objects_of(message)[name])
+
+
+def test_no_one_can_register_the_parts_of_anothers_answer_first() -> None:
+    adapter.identify(run=1, node=1)
+    payload = Payload({"loss": 0.5, ASKED: "7"}, {"up": {"buffers": torch.empty(0)}, "nothing": {}})
+    store = SqlObjectStore(":memory:")
+    store.initialize()
+    guess = get_object_tree(Message(pack(payload), 5, "train"))
+    for part in (guess, *guess.children):
+        for child in part.children:
+            del child.children[:]  # every object that can be guessed, with parts that are not its own
+    for child in guess.children:
+        for record in child.children:
+            store.preregister(1, record)
+    stored(store, Message(pack(payload), 5, "train"))
+
+
+def test_equal_tensors_of_one_exchange_are_sent_to_flower_once() -> None:
+    adapter.identify(run=1, node=1)
+    w, salt = torch.randn(100), b"0123456789abcdef"
+    a, b = (adapter.objects_of(Message(pack(Payload({"k": k}, {"down": {"w": w}}), salt), 5, "train")) for k in (1, 2))
+    assert any(head(content)[0] == "ArrayChunk" for name, content in a.items() if name in b)
+
+
+def test_arrays_of_several_pieces_arrive_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("imperfed.flower.messages.payload.PIECE", 64)
+    for n in (0, 1, 11, 12, 13, 24, 25, 100):
+        w = torch.arange(float(n))
+        assert torch.equal(unpack(pack(Payload({}, {"up": {"w": w}}))).trees["up"]["w"], w)
+
+
+def test_a_piece_is_one_object_of_flower() -> None:
+    from flwr.common.constant import FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE
+
+    from imperfed.flower.messages.payload import PIECE
+
+    assert FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE == PIECE
+
+
+def test_the_grid_of_flower_has_what_the_mailbox_uses() -> None:
+    from flwr.superlink.grid.http_grid import HttpGrid
+
+    grid = HttpGrid(token="x", insecure=True)
+    assert {"node", "get_node_ids", "push_messages"} <= set(dir(grid))
+    assert isinstance(HttpGrid.run, property)
+    client = SuperLinkMailbox(grid).grid._runtime_client
+    assert all(hasattr(client, call) for call in ("PullMessages", "PullObject", "ConfirmMessageReceived"))
