@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shutil
 import socket
 import ssl
 import threading
@@ -20,12 +21,13 @@ pytest.importorskip("flwr")
 
 import httpx
 
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.flower.processes import gate as gate_module
-from imperfed.flower.processes import gateway
+from imperfed.flower.processes import gateway, supernode
 from imperfed.flower.processes.gate import Gate, Scope, Seldom
 from imperfed.flower.processes.gateway import GatewayServer
 from imperfed.flower.processes.keys import CoordinatorKeys, SiteKeys, make_keys
+from imperfed.flower.processes.supernode import CoordinatorAddress
 
 PULL = "/v1/fleet/pull-messages"
 
@@ -322,6 +324,22 @@ def test_a_site_that_is_not_the_coordinators_any_more_is_refused(
 ) -> None:
     assert unheard(guarded, post(PULL), SiteKeys.read(keys / "site-b").tls())
     assert upstream.seen == []
+
+
+def test_a_site_is_told_that_its_certificate_is_not_accepted(
+    guarded: GatewayServer, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_keys(tmp_path / "keys", ["a"], ["127.0.0.1"], days=1)
+    shutil.copy(keys / "site-a" / "ca.crt", tmp_path / "keys" / "site-a")
+    own, other = (SiteKeys.read(folder / "site-a") for folder in (keys, tmp_path / "keys"))
+    assert CoordinatorAddress("127.0.0.1", guarded.port, own).knock() == ""
+    for name, value in (("HEARD", 10), ("FIRST_PAUSE", 0.01), ("FORGOTTEN", 0.05)):
+        monkeypatch.setattr(supernode, name, value)
+    way, told = CoordinatorAddress("127.0.0.1", guarded.port, other), list[str]()
+    joining = supernode.SuperNode(way, tmp_path / "home", {"name": "a"}, "app", told.append)
+    with pytest.raises(ImperfedError, match="does not accept this site's certificate: the coordinator must serve"):
+        joining._come_in(lambda: False)
+    assert "it ends the connection" in told[0]
 
 
 def test_a_site_cannot_pose_as_the_coordinator(keys: Path) -> None:

@@ -15,6 +15,7 @@ from imperfed.flower.processes.keys import SiteKeys
 CLOCK = b"/clock"
 """The path at which the gate itself answers; from its date a site learns how far its own clock is off."""
 KNOCK = 10.0  # seconds
+NOT_ACCEPTED = "it ends the connection: it is busy, or does not accept this site's certificate"
 LONGEST_HEAD = 8192  # bytes
 AHEAD, BEHIND = 5.0, 305.0  # seconds by which the time of a signature may differ from SuperLink's
 ROUNDED = 1.5  # seconds by which the time in an answer may be late: it has no fractions, and travelled
@@ -95,7 +96,7 @@ def _head(connection: socket.socket) -> bytes:
     head = b""
     while b"\r\n\r\n" not in head and len(head) < LONGEST_HEAD:
         if not (piece := connection.recv(LONGEST_HEAD)):
-            raise ConnectionResetError(None, "the connection was closed without an answer")
+            raise ConnectionResetError(None, NOT_ACCEPTED)
         head += piece
     return head
 

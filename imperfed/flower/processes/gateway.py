@@ -153,13 +153,17 @@ class Listener(uvicorn.Server):
         """Turn a connection into a visitor, after the TLS handshake where there is one."""
         loop = asyncio.get_running_loop()
         task, tls = asyncio.current_task(), self.config.ssl
-        wait = {"ssl": tls, "ssl_handshake_timeout": HANDSHAKE} if tls else {}
+        wait = HANDSHAKE if tls else None
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.connect_accepted_socket(lambda: Visitor(self, loop), connection, **wait)  # type: ignore[arg-type]
+            visitor = partial(Visitor, self, loop)
+            await loop.connect_accepted_socket(visitor, connection, ssl=tls, ssl_handshake_timeout=wait)
         except OSError as error:  # of TLS as well
             log.warning("no connection with %s: %s", address, printable(str(error), 120))
             connection.close()
+        except asyncio.CancelledError:  # dropped, perhaps before it was looked at
+            connection.close()
+            raise
         finally:
             self.newcomers.remove(task)
 
