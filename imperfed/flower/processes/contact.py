@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from imperfed.core.errors import ImperfedError
+from imperfed.flower.processes.coordinator_address import NOT_ACCEPTED
 
 LISTEN = 15.0  # seconds between two tries while all is well
 RETRY = 2.0  # while nothing answers
+REFUSED_FOR = 75.0  # seconds after which a coordinator that ends every connection is not just busy
 FIRST_REPEAT, LONGEST_REPEAT = 60.0, 600.0
 
 
@@ -56,6 +58,11 @@ class Contact:
             self.tell(
                 f"no answer at {self.way.address} {'any more' if self.met else 'yet'} ({why}); trying again until "
                 "there is one"
+            )
+        elif why == NOT_ACCEPTED and not self.met and now - self.lost > REFUSED_FOR:
+            raise ImperfedError(
+                f"{self.way.address} does not accept this site's certificate: the coordinator must serve with the keys "
+                "that were made together with it"
             )
         elif now >= self.next_word:
             self.repeat = min(2 * self.repeat, LONGEST_REPEAT)

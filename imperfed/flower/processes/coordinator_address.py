@@ -20,7 +20,6 @@ LONGEST_HEAD = 8192  # bytes
 AHEAD, BEHIND = 5.0, 305.0  # seconds by which the time of a signature may differ from SuperLink's
 ROUNDED = 1.5  # seconds by which the time in an answer may be late: it has no fractions, and travelled
 OTHER_PROTOCOLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE")
-REFUSALS = ("ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE", "ALERT_CERTIFICATE", "ALERT_ACCESS_DENIED")
 OUT_OF_DATE = (9, 10)  # OpenSSL: not yet valid, expired
 
 
@@ -56,11 +55,8 @@ class CoordinatorAddress:
                 "nothing was sent"
             ) from error
         except ssl.SSLError as error:
-            if any(word in (error.reason or "") for word in REFUSALS):  # in TLS 1.3 this comes after the handshake
-                raise DataError(
-                    f"{self.address} does not accept this site's certificate ({error.reason}): the coordinator must "
-                    "serve with the keys that were made together with it"
-                ) from error
+            if "ALERT" in (error.reason or ""):
+                return NOT_ACCEPTED
             if error.reason not in OTHER_PROTOCOLS:  # cut off or damaged on the way, such as by a forwarder
                 return f"the connection was lost while it was made: {error.reason or error}"
             raise ImperfedError(f"{self.address} does not speak TLS ({error.reason}); nothing was sent") from error
@@ -88,7 +84,12 @@ class CoordinatorAddress:
             if self.keys is None:
                 return _head(plain)
             with self.keys.tls().wrap_socket(plain, server_hostname=self.host) as tls:
-                return _head(tls)
+                try:
+                    return _head(tls)
+                except TimeoutError:
+                    raise
+                except OSError as error:  # in TLS 1.3 a certificate is looked at after the client is done
+                    raise ConnectionResetError(None, NOT_ACCEPTED) from error
 
 
 def _head(connection: socket.socket) -> bytes:
