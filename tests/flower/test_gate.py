@@ -24,10 +24,10 @@ import httpx
 from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.flower.processes import contact, gateway, supernode
 from imperfed.flower.processes import gate as gate_module
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.gate import Gate, Scope, Seldom
 from imperfed.flower.processes.gateway import GatewayServer
 from imperfed.flower.processes.keys import CoordinatorKeys, SiteKeys, make_keys
-from imperfed.flower.processes.supernode import CoordinatorAddress
 
 PULL = "/v1/fleet/pull-messages"
 

@@ -35,6 +35,7 @@ class Contact:
         self.way, self.tell, self.clock = way, tell, clock
         self.met = False
         self.lost: float | None = None
+        self.refused: float | None = None
         self.next_try = self.next_word = 0.0
         self.repeat = FIRST_REPEAT
 
@@ -50,6 +51,7 @@ class Contact:
                 raise
             why = str(error)
         now = self.clock()
+        self._refuse_for_long(why, now)
         self.next_try = now + (RETRY if why else LISTEN)
         if not why:
             self._found(now)
@@ -59,16 +61,23 @@ class Contact:
                 f"no answer at {self.way.address} {'any more' if self.met else 'yet'} ({why}); trying again until "
                 "there is one"
             )
-        elif why == NOT_ACCEPTED and not self.met and now - self.lost > REFUSED_FOR:
-            raise ImperfedError(
-                f"{self.way.address} does not accept this site's certificate: the coordinator must serve with the keys "
-                "that were made together with it"
-            )
         elif now >= self.next_word:
             self.repeat = min(2 * self.repeat, LONGEST_REPEAT)
             self.next_word = now + self.repeat
             self.tell(f"still no answer at {self.way.address} after {now - self.lost:.0f} s ({why})")
         return not why
+
+    def _refuse_for_long(self, why: str, now: float) -> None:
+        """Raise an error if the coordinator has ended all connections for long, and has never answered."""
+        if why != NOT_ACCEPTED or self.met:
+            self.refused = None
+            return
+        self.refused = now if self.refused is None else self.refused
+        if now - self.refused > REFUSED_FOR:
+            raise ImperfedError(
+                f"{self.way.address} does not accept this site's certificate: the coordinator must serve with the keys "
+                "that were made together with it"
+            )
 
     def listen(self) -> None:
         """Try whether the coordinator answers, if it is time to."""
