@@ -163,7 +163,7 @@ def test_a_site_that_fails_in_every_round_changes_the_exit_code_and_is_told(tmp_
     apart = rehearsed(tmp_path)
 
     def fails(message: Message, answer: Any) -> Message:
-        if unpack(message.content).words.get("exchange") == 0:
+        if message.metadata.message_type == "train":
             message.content.array_records["down"]["w"].data = b""
         return answer(message)
 

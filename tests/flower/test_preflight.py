@@ -13,6 +13,7 @@ from imperfed.core.labels import Candidates, Exact
 from imperfed.data.site_files import SiteFiles
 from imperfed.engine.site import SiteRuntime
 from imperfed.experiments.config import Config
+from imperfed.flower.coordinator import flower_backend
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.testing.toy import differences
@@ -37,6 +38,14 @@ def test_a_site_that_cannot_do_one_step_ends_the_run_before_round_1(tmp_path: Pa
     with pytest.raises(UsageError, match=r"failed at site2: the network cannot be built here. Nothing was trained"):
         apart.start()
     assert kinds(apart) == {"query.hello", "query.ready"}
+
+
+def test_another_version_ends_the_run_before_round_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flower_backend, "__version__", "0.0.1")
+    with pytest.raises(
+        UsageError, match=r"failed at site0: it has imperfed .*, and the coordinator 0.0.1; install one"
+    ):
+        Apart(settled("pfedpll"), raw(Candidates), tmp_path).start()
 
 
 def test_it_is_one_step_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

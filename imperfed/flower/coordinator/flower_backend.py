@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from imperfed import __version__
 from imperfed.core.batch import Tree
 from imperfed.core.errors import QuorumError
 from imperfed.core.exchange import Exchange, Query, Train
@@ -121,6 +123,7 @@ class FlowerBackend:
     def rehearse(self) -> dict[int, str]:
         """Let every site do once what its first round needs, and keep nothing; return why some cannot."""
         payloads = {k: self._payload(k, 0, 0, evaluate=True) for k in range(len(self.run_infos))}
+        payloads = {k: replace(one, words={**one.words, "version": __version__}) for k, one in payloads.items()}
         replies = self.transport.send("query.ready", payloads, "one step to try")
         missing = Away | Silent  # it says nothing about what the site can do
         return {k: r.reason for k, r in replies.items() if isinstance(r, Failure) and not isinstance(r, missing)}

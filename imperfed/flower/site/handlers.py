@@ -11,6 +11,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from imperfed import __version__
 from imperfed.core.batch import Tree
 from imperfed.core.context import SiteView
 from imperfed.core.errors import DataError, ImperfedError, UsageError
@@ -161,6 +162,10 @@ def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpda
 
 def rehearse(place: LocalSite, payload: Payload) -> Payload:
     """Do everything that a round will need once, with a single step, and keep nothing: what cannot work fails now."""
+    if (theirs := payload.text("version")) != __version__:
+        raise RefusedError(
+            f"it has imperfed {__version__}, and the coordinator {theirs}; install one version everywhere"
+        )
     run_info, (round, number) = RunInfo.of(payload), (payload.number("round"), payload.number("exchange"))
     remote = open_site(place, run_info, key_in(payload, "from")).on(device_of(place))
     local = replace(remote.runtime.spec.local, steps=1, epochs=0, min_steps=0, max_steps=0)
