@@ -148,4 +148,6 @@ def test_only_the_last_answer_is_kept_and_no_failure(tmp_path: Path) -> None:
     assert last_answer(tmp_path, others.pop()) is None
     keep_answer(tmp_path, "x", Payload({FAILED: "broken"}))
     assert last_answer(tmp_path, "x") is None
+    (tmp_path / "last-answer.safetensors").write_bytes(b"damaged")
+    assert last_answer(tmp_path, first) is None
     assert set(handlers.ALWAYS_NEW) <= set(handlers.HANDLERS)

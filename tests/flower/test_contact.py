@@ -16,13 +16,14 @@ import pytest
 pytest.importorskip("flwr")
 
 from imperfed.core.errors import DataError, ImperfedError
-from imperfed.flower.processes import coordinator_address
+from imperfed.flower.processes import coordinator_address, supernode
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.contact import Contact
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.gate import Gate
 from imperfed.flower.processes.gateway import GatewayServer
 from imperfed.flower.processes.keys import CoordinatorKeys, SiteKeys, make_keys
+from imperfed.flower.processes.supernode import SuperNode
 
 
 @contextmanager
@@ -167,3 +168,27 @@ def test_another_server_is_an_error_only_before_the_first_contact() -> None:
     way.why = "another"
     assert not contact.made()
     assert "any more (another server)" in told[0]
+
+
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: int, why: str) -> tuple[SuperNode, list[str]]:
+    """A site whose SuperNode has just ended with these words."""
+    told: list[str] = []
+    node = SuperNode(CoordinatorAddress("127.0.0.1", port, None), tmp_path, {"name": "north"}, "app", told.append)
+    monkeypatch.setattr(node.node, "last_words", lambda: why)
+    return node, told
+
+
+def test_a_site_that_is_refused_for_its_clock_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(at(-10)) as port:
+        node, told = refused(tmp_path, monkeypatch, port, "Client error '401 Unauthorized'")
+        node._explain()
+    assert re.search(r"clock of this machine is (9|10|11) s ahead of .*; trying again in 2 s", told[0])
+
+
+def test_a_second_join_with_one_key_is_told_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node, told = refused(tmp_path, monkeypatch, free_port(), "Failed to activate SuperNode")
+    node._explain()
+    assert "another `imperfed join` is connected with it" in told[0]
+    monkeypatch.setattr(supernode, "FORGOTTEN", -1.0)
+    with pytest.raises(ImperfedError, match="another `imperfed join` is connected with the same key; end that one"):
+        node._explain()

@@ -42,7 +42,7 @@ from imperfed.flower.messages.payload import (
 )
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
 from imperfed.flower.site.delivery import judge
-from imperfed.flower.site.last_answer import digest_of, keep_answer, last_answer
+from imperfed.flower.site.last_answer import answer_once
 from imperfed.flower.site.runtime import (
     REPAIRED,
     LocalSite,
@@ -245,24 +245,14 @@ ALWAYS_NEW = ("query.hello", "query.ready", "query.leave")
 """Messages that are cheap to answer, or whose answer may be another one the next time."""
 
 
-def answer_once(place: LocalSite, kind: str, payload: Payload) -> Payload:
-    """Return a handler's answer; the one it gave already, if this is the last message that came, once more."""
-    if kind in ALWAYS_NEW:
-        return HANDLERS[kind](place, payload)
-    digest = digest_of(kind, payload)
-    if (before := last_answer(place.state, digest)) is not None:
-        place.log(f"{_now()} {kind}: asked again; the answer is that of the first time")
-        return before
-    answer = HANDLERS[kind](place, payload)
-    keep_answer(place.state, digest, answer)
-    return answer
-
-
 def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
     """Return a handler's answer, or why there is none; a reason that could quote a row stays in the site's log."""
     try:
         with one_thread():
-            return answer_once(place, kind, unpack(records))
+            payload = unpack(records)
+            if kind in ALWAYS_NEW:
+                return HANDLERS[kind](place, payload)
+            return answer_once(place, kind, payload, HANDLERS[kind])
     except FailedError as error:
         return failure_payload(error.failure)
     except Exception as error:

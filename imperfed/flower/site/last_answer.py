@@ -8,17 +8,32 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.errors import DataError
 from imperfed.flower.messages.payload import ASKED, FAILED, Payload
+from imperfed.flower.site.runtime import LocalSite
 from imperfed.flower.site.store import Store
 
 NAME = "last-answer"
 WORDS = "words"
+
+
+def answer_once(place: LocalSite, kind: str, payload: Payload, handler: Callable[..., Payload]) -> Payload:
+    """Return a handler's answer; the one it gave already, if this is the last message that came, once more."""
+    digest = digest_of(kind, payload)
+    if (before := last_answer(place.state, digest)) is not None:
+        place.log(f"{kind}: asked again; the answer is that of the first time")
+        return before
+    answer = handler(place, payload)
+    keep_answer(place.state, digest, answer)
+    return answer
 
 
 def digest_of(kind: str, payload: Payload) -> str:
@@ -34,7 +49,10 @@ def digest_of(kind: str, payload: Payload) -> str:
 
 def last_answer(state: Path, digest: str) -> Payload | None:
     """Return the answer to a message with this digest, if it was the last one that the site answered."""
-    tree = Store(state).kept(NAME)
+    try:
+        tree = Store(state).kept(NAME)
+    except DataError:  # damaged: the answer is computed again
+        return None
     if tree is None:
         return None
     kept = json.loads(tree.pop(WORDS).numpy().tobytes())
@@ -53,7 +71,8 @@ def keep_answer(state: Path, digest: str, answer: Payload) -> None:
         return
     words = {"digest": digest, "words": dict(answer.words), "parts": list(answer.trees)}
     tree = {f"{part}/{name}": t.cpu().clone() for part, own in answer.trees.items() for name, t in own.items()}
-    Store(state).keep(NAME, tree | {WORDS: _bytes(json.dumps(words))})
+    with suppress(OSError):  # a full disk costs only time
+        Store(state).keep(NAME, tree | {WORDS: _bytes(json.dumps(words))})
 
 
 def _bytes(text: str) -> Tensor:
