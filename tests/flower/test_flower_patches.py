@@ -87,7 +87,7 @@ def test_a_site_carries_out_its_own_application_whatever_a_run_brings(monkeypatc
     clientapp: ModuleType = importlib.import_module("flwr.supernode.runtime.run_clientapp")
     assert {"install_from_fab", "get_load_client_app_fn", "run_clientapp"} <= vars(clientapp).keys()
     loaded: list[Any] = []
-    message: Any = SimpleNamespace(metadata=SimpleNamespace(ttl=1000.0))
+    message: Any = SimpleNamespace(metadata=SimpleNamespace(ttl=1000.0, message_type="train"))
 
     def as_flower_does(address: str, token: str, insecure: bool, certificates: bytes | None) -> None:
         clientapp.install_from_fab(b"whatever was sent", skip_prompt=True)

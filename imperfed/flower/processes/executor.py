@@ -39,6 +39,7 @@ from imperfed.flower.processes.flower_patches import ImportWarmup, pull_soon
 from imperfed.flower.processes.parent_watch import end_with
 
 POLL = 0.2  # seconds
+FIRST_MESSAGE = "query.hello"
 
 
 def carry_out(kind: TaskType, address: str, ca: bytes | None, token: str, app: Any) -> None:
@@ -55,10 +56,14 @@ def carry_out(kind: TaskType, address: str, ca: bytes | None, token: str, app: A
 
 
 def in_time(app: Callable[[Message, Context], Message]) -> Callable[[Message, Context], Message]:
-    """Return an application whose process ends when a message has expired: its answer would not be taken any more."""
+    """Return an application whose process ends when a message has expired: its answer would not be taken any more.
+
+    Only the first message of all may take longer: files that are read once need not be read again.
+    """
 
     def answer(message: Message, context: Context) -> Message:
-        signal.setitimer(signal.ITIMER_REAL, message.metadata.ttl)
+        if message.metadata.message_type != FIRST_MESSAGE:
+            signal.setitimer(signal.ITIMER_REAL, message.metadata.ttl)
         return app(message, context)
 
     return answer
