@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 import torch
@@ -29,7 +30,8 @@ def answer_once(place: LocalSite, kind: str, payload: Payload, handler: Callable
     """Return a handler's answer; the one it gave already, if this is the last message that came, once more."""
     digest = digest_of(kind, payload)
     if (before := last_answer(place.state, digest)) is not None:
-        place.log(f"{kind}: asked again; the answer is that of the first time")
+        now = datetime.now().isoformat(timespec="seconds")
+        place.log(f"{now} {kind}: asked again; the answer is that of the first time")
         return before
     answer = handler(place, payload)
     keep_answer(place.state, digest, answer)
