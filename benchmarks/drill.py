@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 from safetensors.torch import load_file
 
+from benchmarks.drill_links import endings_fail, links_fail
 from benchmarks.rogue import FAULTS, FIGURES
 from imperfed.flower.processes.adapter import (
     AcquireTaskRequest,
@@ -39,7 +40,7 @@ from imperfed.flower.processes.keys import SiteKeys, make_keys
 ROOT = Path(__file__).resolve().parents[1]
 SITES = ("north", "south", "west")
 ROUNDS = 8
-LONGEST = 1500.0  # seconds for all of it
+LONGEST = 2400.0  # seconds for all of it
 SETTINGS = ["--rounds", ROUNDS, "--model", "benchmarks.drill:network", "--set", "local.steps=40", "--set", "batch=16"]
 JOIN_AS_ROGUE = (
     "import imperfed.flower.site.joining as j; j.APP = 'benchmarks.rogue:site'; "
@@ -406,6 +407,9 @@ def main() -> None:
             for faults in (drill.sites_fail, drill.coordinator_fails, drill.disks_fail, drill.strangers_fail):
                 faults()
                 print(f"{faults.__doc__} Done after {time.monotonic() - began:.0f} s.", flush=True)
+            for more in (links_fail, endings_fail):
+                more(drill)
+                print(f"{more.__doc__} Done after {time.monotonic() - began:.0f} s.", flush=True)
         finally:
             for actor in Actor.all:
                 actor.kill_now()

@@ -58,7 +58,7 @@ def serve(
     port: Annotated[int, typer.Option("--port", help="The port to listen on.")] = 8443,
     keys: Keys = None,
     insecure: Insecure = False,
-    patience: Annotated[float, typer.Option("--patience", help="Seconds for a site to answer in a round.")] = 3600,
+    patience: Annotated[float, typer.Option("--patience", help="Seconds for a site to answer in a round.")] = 600,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -111,9 +111,9 @@ def _asked_for(
 
 
 def serve_on(folder: RunFolder) -> None:
-    """Continue a run with real sites from its last round; an audit begins again."""
+    """Continue a run with real sites; if it has ended, wait for sites that missed its end. An audit begins again."""
     from imperfed.cli.tables import run_table
-    from imperfed.flower.coordinator.serving import Service, serve_audit
+    from imperfed.flower.coordinator.serving import Service, has_ended, serve_audit
     from imperfed.flower.coordinator.serving import serve as serve_run
     from imperfed.label_audit.audit_table import print_overview
 
@@ -121,7 +121,14 @@ def serve_on(folder: RunFolder) -> None:
     if Service.of(folder).audit:
         print_overview(screen, serve_audit(folder, screen.print), folder.path)
         return
-    run_table(screen, folder.summary() or serve_run(folder, screen.print), folder.path)
+    try:
+        if has_ended(folder):
+            screen.print(f"{folder.path}: this run has already ended, and every site has its results")
+        else:
+            serve_run(folder, screen.print)
+    finally:  # also where only a site has failed
+        if (summary := folder.summary()) is not None:
+            run_table(screen, summary, folder.path)
 
 
 def join(
@@ -132,12 +139,13 @@ def join(
     keys: Keys = None,
     insecure: Insecure = False,
     name: Annotated[str, typer.Option("--name", help="The site's name; default: that of its keys or its file.")] = "",
+    device: Annotated[str, typer.Option("--device", help="Where the site trains: cpu or cuda.")] = "cpu",
 ) -> None:
     """Take part in a run as a site: answer the coordinator from the site's own rows."""
     from imperfed.flower.site.joining import Joining
     from imperfed.flower.site.joining import join as join_run
 
-    join_run(Joining(coordinator, data, state, keys, name, test, insecure), console().print)
+    join_run(Joining(coordinator, data, state, keys, name, test, insecure, device), console().print)
 
 
 def _names(text: str) -> list[str]:

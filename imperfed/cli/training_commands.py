@@ -147,10 +147,10 @@ def resume(
         _continue_comparison(folder)
         return
     opened, show = RunFolder.open(folder), progress()
-    summary = opened.summary()
-    if summary is None and (folder / "serve.json").exists():
+    if opened.served:
         site_commands.serve_on(opened)
         return
+    summary = opened.summary()
     if summary is not None:
         show.console.print(f"{folder}: this run has already ended")
     else:

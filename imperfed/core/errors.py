@@ -36,6 +36,12 @@ class DivergedError(QuorumError):
     exit_code = 5
 
 
+class SiteFailedError(ImperfedError):
+    """A run has ended with results, but a site failed in each of its rounds."""
+
+    exit_code = 6
+
+
 class DiskFullError(ImperfedError, OSError):
     """A file could not be written because the disk is full; the message names it, and how to continue."""
 

@@ -48,7 +48,7 @@ from imperfed.models import build
 from imperfed.models.own import weights_of
 from imperfed.report import write_report
 from imperfed.results.confidence import fit_confidence
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import AT_THE_SITES, Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.mixture import Predictor, read_mixture
 from imperfed.results.repair import write_repair
@@ -431,6 +431,13 @@ def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:
 
 def evaluate(folder: RunFolder) -> dict[str, Scores]:
     """Compute the figures of the models in a run's folder again, on the sites' test sets."""
+    if folder.served:
+        raise UsageError(f"{folder.path}: {AT_THE_SITES.format('report', folder.path.name)}, which has its figures")
+    if folder.site:
+        raise UsageError(
+            f"{folder.path}: the folder of {folder.site} in a run with real sites, whose rows it keeps itself; "
+            "its figures are in report.html and summary.json, and `imperfed predict` takes files"
+        )
     config = folder.config()
     evaluator, federation, predictor = stored_models(folder, config, load_data(config))
     with one_thread():

@@ -52,7 +52,7 @@ def place_of(node: Mapping[str, object]) -> LocalSite:
         read = partial(read_files, name, data, test, config, declaration)
         return read_once(state, sources, f"{name}\n{about}", read)
 
-    return LocalSite(name, files, state, secret)
+    return LocalSite(name, files, state, secret, described["device"])
 
 
 site = make_app(place_of)

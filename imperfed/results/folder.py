@@ -29,6 +29,14 @@ Record = dict[str, Any]
 T = TypeVar("T")
 
 
+SERVED, OWN = "serve.json", "site.json"
+"""The files that mark the coordinator's and a site's own folder of a run with real sites."""
+AT_THE_SITES = (
+    "the rows of a run with real sites, and models that are not the same for all, are at the sites: each has them in "
+    "the folder that it joined with as --state. Type there: imperfed {} STATE/{}"
+)
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run; `docs/run-folder.md` describes its files."""
@@ -59,6 +67,17 @@ class RunFolder:
         if not (path / "config.toml").is_file():
             raise UsageError(f"{path} is not a run's folder: it has no config.toml")
         return cls(path)
+
+    @property
+    def served(self) -> bool:
+        """Whether this is the coordinator's folder of a run with real sites."""
+        return (self.path / SERVED).exists()
+
+    @property
+    def site(self) -> str:
+        """The site whose own folder of a run with real sites this is; empty if it is none."""
+        path = self.path / OWN
+        return str(json.loads(path.read_text(encoding="utf-8"))["site"]) if path.exists() else ""
 
     @property
     def checkpoint(self) -> Path:
@@ -164,6 +183,8 @@ class RunFolder:
         try:
             tree: dict[str, Tensor] = load_file(path)
         except (OSError, SafetensorError) as error:
+            if not path.exists() and self.served:
+                raise DataError(f"{path}: no such file; {AT_THE_SITES.format('predict', self.path.name)}") from error
             delete_first = "" if self.summary() is None else f"delete {self.path / 'summary.json'} and "
             what = f"not a readable model ({error})" if path.exists() else "no such file"
             raise DataError(f"{path}: {what}; {delete_first}`imperfed resume {self.path}` to write it again") from error

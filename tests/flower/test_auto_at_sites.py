@@ -49,6 +49,7 @@ SAID = {
     "query.settle": {"family", "weight", "score", "difference", "rows", "likelihood"},
     "query.keep": {"done"},
     "query.judge": {"metrics", "values", "counts", "alone", "difference", "rows"},
+    "query.ready": {"done"},
     "query.leave": {"done"},
 }
 """The words that a site may say, by the kind of message."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import ssl
 import sys
 import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -84,7 +86,8 @@ def test_a_parent_learns_what_its_child_had_to_import(tmp_path: Path, monkeypatc
 def test_a_site_carries_out_its_own_application_whatever_a_run_brings(monkeypatch: pytest.MonkeyPatch) -> None:
     clientapp: ModuleType = importlib.import_module("flwr.supernode.runtime.run_clientapp")
     assert {"install_from_fab", "get_load_client_app_fn", "run_clientapp"} <= vars(clientapp).keys()
-    own, loaded = object(), []
+    loaded: list[Any] = []
+    message: Any = SimpleNamespace(metadata=SimpleNamespace(ttl=1000.0, message_type="train"))
 
     def as_flower_does(address: str, token: str, insecure: bool, certificates: bytes | None) -> None:
         clientapp.install_from_fab(b"whatever was sent", skip_prompt=True)
@@ -95,5 +98,7 @@ def test_a_site_carries_out_its_own_application_whatever_a_run_brings(monkeypatc
         monkeypatch.setattr(clientapp, name, getattr(clientapp, name))  # to be put back afterwards
     monkeypatch.setattr(clientapp, "run_clientapp", as_flower_does)
     monkeypatch.setattr(executor, "end_with", lambda parent: None)
-    executor.carry_out(TaskType.CLIENT_APP, "127.0.0.1:1", None, "token", own)
-    assert loaded == [own]
+    executor.carry_out(TaskType.CLIENT_APP, "127.0.0.1:1", None, "token", lambda message, context: "own")
+    [app] = loaded
+    assert app(message, None) == "own"
+    signal.setitimer(signal.ITIMER_REAL, 0.0)

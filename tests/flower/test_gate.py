@@ -22,12 +22,12 @@ pytest.importorskip("flwr")
 import httpx
 
 from imperfed.core.errors import ImperfedError, UsageError
+from imperfed.flower.processes import contact, gateway, supernode
 from imperfed.flower.processes import gate as gate_module
-from imperfed.flower.processes import gateway, supernode
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.gate import Gate, Scope, Seldom
 from imperfed.flower.processes.gateway import GatewayServer
 from imperfed.flower.processes.keys import CoordinatorKeys, SiteKeys, make_keys
-from imperfed.flower.processes.supernode import CoordinatorAddress
 
 PULL = "/v1/fleet/pull-messages"
 
@@ -333,8 +333,8 @@ def test_a_site_is_told_that_its_certificate_is_not_accepted(
     shutil.copy(keys / "site-a" / "ca.crt", tmp_path / "keys" / "site-a")
     own, other = (SiteKeys.read(folder / "site-a") for folder in (keys, tmp_path / "keys"))
     assert CoordinatorAddress("127.0.0.1", guarded.port, own).knock() == ""
-    for name, value in (("HEARD", 10), ("FIRST_PAUSE", 0.01), ("FORGOTTEN", 0.05)):
-        monkeypatch.setattr(supernode, name, value)
+    monkeypatch.setattr(supernode, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(contact, "REFUSED_FOR", 0.05)
     way, told = CoordinatorAddress("127.0.0.1", guarded.port, other), list[str]()
     joining = supernode.SuperNode(way, tmp_path / "home", {"name": "a"}, "app", told.append)
     with pytest.raises(ImperfedError, match="does not accept this site's certificate: the coordinator must serve"):

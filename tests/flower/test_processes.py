@@ -14,9 +14,9 @@ pytest.importorskip("flwr")
 
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.flower.processes.child import Child, alone, free_port, listening, module, wait_until
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import CoordinatorKeys, make_keys
 from imperfed.flower.processes.superlink import ListenConfig
-from imperfed.flower.processes.supernode import CoordinatorAddress
 
 HERE = Path(__file__).parent
 

@@ -67,7 +67,7 @@ def test_the_inspector_finds_what_must_not_leave_a_site(what: str, tmp_path: Pat
 def test_figures_and_answers_travel_in_one_message(tmp_path: Path) -> None:
     apart = Apart(settled("fedavg", **{"rounds.participation": 1.0}), raw(Exact), tmp_path).start().go()
     to_site = [m.metadata.message_type for way, m in apart.grid.sent if way == "down" and m.metadata.dst_node_id == 100]
-    assert to_site == ["query.hello", "train", "train", "train", "evaluate"]
+    assert to_site == ["query.hello", "query.ready", "train", "train", "train", "evaluate"]
 
 
 def test_what_was_sent_is_counted_and_logged(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ from imperfed.api.runs import load
 from imperfed.cli.app import app
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.experiments.auto.request import AutoRequest
+from imperfed.experiments.config import resolve
+from imperfed.experiments.experiment import evaluate
 from imperfed.flower.coordinator.serving import Service, begin
 from imperfed.flower.processes.adapter import (
     AcquireTaskRequest,
@@ -36,8 +38,8 @@ from imperfed.flower.processes.adapter import (
 )
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.control import Control
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys, make_keys
-from imperfed.flower.processes.supernode import CoordinatorAddress
 from imperfed.flower.site.joining import Joining
 from imperfed.results.predict import predict_file
 from imperfed.testing.toy import differences
@@ -218,8 +220,28 @@ def test_what_serve_refuses(tmp_path: Path) -> None:
     assert "--insecure" in str(refused(data, "pfedpll", "--sites", "a", "--host", "192.0.2.1"))
     assert "do not give rows away" in str(refused(data, "pfedpll", "--keys", own, "--set", "split.public=0.5"))
     assert "unknown" in str(refused(data, "pfedpl", "--keys", own))
+    own_labels = str(refused(data, "cross-entropy", "--keys", own))
+    assert "learns from exact labels, but clinics comes with candidates labels here" in own_labels
+    assert "corrects exact labels" in str(refused(data, "pfedpll", "--keys", own, "-s", "repair=posterior"))
+    assert "brings all rows to one place" in str(refused(data, "pooled", "--keys", own))
+    assert "needs labelled rows at the server" in str(refused(data, "pfedmo", "--keys", own))
+    assert "imperfed join --device cuda" in str(refused(data, "pfedpll", "--keys", own, "-s", "device=cuda"))
     assert "this run names its method" in str(refused(data, "pfedpll", "--keys", own, "--budget", 1))
     assert "auto with real sites does not repair labels" in str(refused(data, "--keys", own, "-s", "repair=posterior"))
+
+
+def test_what_lies_at_the_sites_is_said_to(tmp_path: Path) -> None:
+    data = write_federation(tmp_path / "data") / "federation.toml"
+    config = resolve(words={"method": "pfedpll", "data": str(data), "split.public": "0"})
+    served = begin(tmp_path / "runs", config, Service(str(data), SITES, "127.0.0.1", 1))
+    with pytest.raises(UsageError, match=rf"are at the sites: .* imperfed report STATE/{served.path.name}"):
+        evaluate(served)
+    with pytest.raises(DataError, match=rf"are at the sites: .* imperfed predict STATE/{served.path.name}"):
+        served.load_model("north")
+    (served.path / "serve.json").rename(served.path / "kept.json")
+    served.write("site.json", '{"site": "north"}')
+    with pytest.raises(UsageError, match=r"the folder of north in a run with real sites"):
+        evaluate(served)
 
 
 def test_the_folder_of_a_search_is_continued_with_the_same_request(tmp_path: Path) -> None:

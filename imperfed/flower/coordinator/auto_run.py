@@ -52,6 +52,8 @@ class AutoRun:
         base = coordinator.config
         watch.prepare(base)
         with coordinator.counted():
+            if (summary := coordinator.end_again()) is not None:
+                return summary
             if (folder.path / TRIALS).exists():
                 coordinator.config = coordinator.accept(folder.config())
             sites = coordinator.gather()

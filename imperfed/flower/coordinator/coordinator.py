@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from imperfed.core.atomic import append_lines
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import SiteFailedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, check_alike
@@ -18,18 +18,20 @@ from imperfed.engine.engine import MakeBackend, questions
 from imperfed.engine.population import Population
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
-from imperfed.experiments.plugins import refuse_what_stays_here
+from imperfed.flower.coordinator.acceptance import accepted
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
+from imperfed.flower.coordinator.leaving import Leaving
 from imperfed.flower.coordinator.remote_bins import edges_from_sites
 from imperfed.flower.coordinator.remote_repair import repair_at_sites
-from imperfed.flower.messages.ending import ending_words
+from imperfed.flower.messages.ending import ending_words, never_words
 from imperfed.flower.messages.payload import Word
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.site_info import WORDS, read_site_infos, write_site_infos
 from imperfed.flower.messages.stored_reply import Mailbox
 from imperfed.flower.messages.transport import Timeouts, Transport
 from imperfed.flower.site.store import Store
+from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
@@ -62,30 +64,46 @@ class Coordinator:
 
     def accept(self, config: Config) -> Config:
         """Return settings as real sites follow them; refuse those that they cannot follow."""
-        if config.method.pools_data:
-            raise UsageError(f"{config.run.method} brings all rows to one place, but real sites keep theirs")
-        if config.attack is not None and self.declaration:
-            raise UsageError("attacks are simulated on named datasets; no real site is asked to attack")
-        refuse_what_stays_here(config, "every real site imports the parts of its run")
-        if config.run.device == "cuda":
-            raise UsageError("real sites compute on the CPU; set device to auto or cpu")
-        rounds = config.rounds
-        if rounds.max_share == 0 and len(self.sites) > 2:
-            rounds = replace(rounds, max_share=UNTRUSTED_SHARE)
-        return replace(config, rounds=rounds, run=replace(config.run, device="cpu"))
+        config = accepted(config, declared=bool(self.declaration))
+        if config.rounds.max_share == 0 and len(self.sites) > 2:
+            return replace(config, rounds=replace(config.rounds, max_share=UNTRUSTED_SHARE))
+        return config
 
     def run(self, watch: Watch) -> Summary:
         """Train to the end, from the last checkpoint if there is one, and write the results."""
         watch.prepare(self.config)
-        with self.counted(), closing(self.experiment()) as experiment:
-            return self.conduct(experiment, watch, lambda k: {})
+        with self.counted():
+            if (summary := self.end_again()) is not None:
+                return summary
+            with closing(self.experiment()) as experiment:
+                return self.conduct(experiment, watch, lambda k: {})
 
     def conduct(self, experiment: Experiment, watch: Watch, words: Callable[[int], dict[str, Word]]) -> Summary:
         """Train to the end, write the results, and let each site write its own; `words`: what else it is told."""
         summary = experiment.go(self.folder, watch)
-        ending = ending_words(summary.validation)
-        for k, why in self.backend.leave(lambda k: ending | words(k)).items():
-            self.folder.log(f"{self.sites[k]} did not write its own report: {why}")
+        ending, never = ending_words(summary.validation), self.backend.never_answered()
+        payloads = self.backend.with_models(lambda k: ending | never_words(never.get(k, "")) | words(k))
+        self.end(Leaving.write(self.folder, self.sites, payloads), self.timeouts.back)
+        if never:
+            reasons = "; ".join(f"{self.sites[k]} failed in every round: {why}" for k, why in never.items())
+            raise SiteFailedError(f"{reasons}. The run has ended without what these sites know")
+        return summary
+
+    def end(self, leaving: Leaving, seconds: float) -> None:
+        """Let every site write its own results; wait so long for those that are away, and name those that did not."""
+        for name, why in leaving.finish(self.transport, seconds).items():
+            line = f"{name} did not write its own report: {why}; `imperfed resume {self.folder.path}` waits for it"
+            self.folder.log(line)
+
+    def end_again(self) -> Summary | None:
+        """Finish the end of a run whose results are written, for sites that missed it; None: it is not at its end."""
+        summary, leaving = self.folder.summary(), Leaving.read(self.folder)
+        if summary is None or leaving is None:
+            return None
+        self.transport.infos = read_site_infos(self.folder.checkpoint.parent)
+        if not (self.folder.path / "report.html").exists():
+            write_report(self.folder)
+        self.end(leaving, self.timeouts.gather)
         return summary
 
     def experiment(self) -> Experiment:
@@ -113,6 +131,9 @@ class Coordinator:
                 self.folder.log(note)
             self.folder.forget_from(experiment.engine.state.round)
             self.folder.log(f"resumed after round {experiment.engine.state.round}")
+        if experiment.engine.state.round == 0 and (unfit := self.backend.rehearse()):
+            reasons = "; ".join(f"{self.sites[k]}: {why}" for k, why in unfit.items())
+            raise UsageError(f"before round 1, the first step of the run failed at {reasons}. Nothing was trained")
         return experiment
 
     def gather(self) -> GatheredSites:

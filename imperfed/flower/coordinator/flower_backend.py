@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from imperfed import __version__
 from imperfed.core.batch import Tree
 from imperfed.core.errors import QuorumError
-from imperfed.core.exchange import Exchange, Train
+from imperfed.core.exchange import Exchange, Query, Train
 from imperfed.core.labels.validity import Validity
 from imperfed.core.threads import one_thread
 from imperfed.engine.backends.base import Reply
-from imperfed.engine.failures import Away, Failure, Misshapen, NotFinite
+from imperfed.engine.failures import Away, Failure, Misshapen, NotFinite, Silent
 from imperfed.engine.population import Population, Scores, lowering
 from imperfed.engine.seeds import on_duty_in
 from imperfed.engine.site import OPENING
@@ -48,6 +50,10 @@ class FlowerBackend:
         self.early: dict[tuple[int, int], dict[int, Payload | Failure]] = {}
         """Answers to an exchange that came with the metrics of the previous round."""
         self.validity: dict[int, Validity] = {}
+        self.failed: dict[int, str] = {}
+        """Why a site last failed."""
+        self.took_part: set[int] = set()
+        """The sites that have answered in some round."""
         self.turn = OPENING
         self.notes: list[str] = []
         # Two rounds back: a damaged checkpoint sends the coordinator to the one before it.
@@ -60,6 +66,11 @@ class FlowerBackend:
         exchange = self.population.spec.exchange(round, number)
         replies = {k: self._reply(answer, exchange) for k, answer in self._answers(round, number, sites).items()}
         for k, reply in replies.items():
+            if isinstance(reply, Failure):
+                self.failed[k] = reply.reason
+            answered = isinstance(reply, Reply) and not isinstance(exchange, Query)
+            if answered or tuple(self._answered(k)) != FIRST:  # now, or before the run was resumed
+                self.took_part.add(k)
             if isinstance(exchange, Train) and isinstance(reply, Reply):
                 self.population.state.memory[ANSWERED][k] = torch.tensor((round, number))
         return replies
@@ -94,21 +105,28 @@ class FlowerBackend:
     def close(self) -> None:
         """Do nothing: a run does not shut down its sites."""
 
-    def leave(self, words: Callable[[int], dict[str, Word]]) -> dict[int, str]:
-        """Send every site its final model, for its own report; return why some could not write one.
+    def never_answered(self) -> dict[int, str]:
+        """Return the sites that were asked in rounds of this run and failed in all of them, and why in the last one."""
+        return {k: why for k, why in sorted(self.failed.items()) if k not in self.took_part}
+
+    def with_models(self, words: Callable[[int], dict[str, Word]]) -> dict[int, Payload]:
+        """Return a message to every site that has its present model, and says to which of its states this belongs.
 
         `words`: what else a site is told, by its number.
         """
-        replies = self.transport.send("query.leave", self.with_models(words), "the end")
-        return {k: reply.reason for k, reply in replies.items() if isinstance(reply, Failure)}
-
-    def with_models(self, words: Callable[[int], dict[str, Word]]) -> dict[int, Payload]:
-        """Return a message to every site that has its present model, and says to which of its states this belongs."""
         payloads = {}
         for k, run_info in enumerate(self.run_infos):
             own: dict[str, Word] = {"round": self.population.state.round, "from": self._answered(k)}
             payloads[k] = run_info.payload(own | words(k), {"model": self._model(k)})
         return payloads
+
+    def rehearse(self) -> dict[int, str]:
+        """Let every site do once what its first round needs, and keep nothing; return why some cannot."""
+        payloads = {k: self._payload(k, 0, 0, evaluate=True) for k in range(len(self.run_infos))}
+        payloads = {k: replace(one, words={**one.words, "version": __version__}) for k, one in payloads.items()}
+        replies = self.transport.send("query.ready", payloads, "one step to try")
+        missing = Away | Silent  # it says nothing about what the site can do
+        return {k: r.reason for k, r in replies.items() if isinstance(r, Failure) and not isinstance(r, missing)}
 
     # -- messages -------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,9 @@ from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.run import REQUEST, read_request, refuse_unsearchable
 from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
+from imperfed.flower.coordinator.acceptance import refuse_ruled_out
 from imperfed.flower.coordinator.audit_run import FINDINGS, again
+from imperfed.flower.coordinator.leaving import Leaving
 from imperfed.flower.processes.child import Stopped, alone, orderly, private_files
 from imperfed.flower.processes.control import Settings
 from imperfed.flower.processes.keys import CoordinatorKeys
@@ -26,7 +28,7 @@ from imperfed.label_audit.audit_summary import AuditOverview
 from imperfed.label_audit.judging import refuse_unjudgeable
 from imperfed.repairs.features import refuse_unknown
 from imperfed.repairs.posterior import PosteriorRepair
-from imperfed.results.folder import RunFolder
+from imperfed.results.folder import SERVED, RunFolder
 from imperfed.results.folder import parse as parse_file
 from imperfed.results.summary import Summary
 
@@ -44,7 +46,7 @@ class Service:
     port: int
     keys: str = ""
     insecure: bool = False
-    answer_timeout: float = 3600.0
+    answer_timeout: float = 600.0
     """Seconds for a site to answer in a round."""
     audit: bool = False
     """Whether labels are judged, and nothing is trained."""
@@ -67,7 +69,7 @@ class Service:
 
 def file_in(folder: RunFolder) -> Path:
     """Return the path of the file that marks the folder of a run with real sites."""
-    return folder.path / "serve.json"
+    return folder.path / SERVED
 
 
 def home_of(folder: RunFolder) -> Path:
@@ -98,14 +100,16 @@ def begin(out: Path, config: Config, service: Service, request: AutoRequest | No
     declaration = read_declaration(service.federation)
     service.stand().keys_of(service.sites)
     refuse(config, declaration)
-    central_of(declaration)
+    central = central_of(declaration)
     if request is not None:
         searched_settings(request)
-    if service.audit:
+    elif service.audit:
         assert isinstance(config.repair, PosteriorRepair)
         refuse_unknown(config.repair.features)
         refuse_unjudgeable(config.repair, declaration.name, KINDS[declaration.labels.kind], 0)
-    if (out / "serve.json").is_file():
+    else:
+        refuse_ruled_out(config, declaration, central, service.sites)
+    if (out / SERVED).is_file():
         folder = RunFolder.open(out)
         same = read_request(folder) == request and (request is not None or folder.config() == config)
         before = Service.of(folder)
@@ -118,7 +122,7 @@ def begin(out: Path, config: Config, service: Service, request: AutoRequest | No
         if request is not None:
             folder.write(REQUEST, json.dumps(request.plain(), indent=2))
         folder.write("federation.toml", declaration.toml())
-        folder.write("serve.json", json.dumps(asdict(service), indent=2))
+        folder.write(SERVED, json.dumps(asdict(service), indent=2))
     return folder
 
 
@@ -129,6 +133,12 @@ def searched_settings(request: AutoRequest) -> Config:
     if base.repair is not None:
         raise UsageError(f"auto with real sites does not repair labels; name a method beside {base.repair.name}")
     return replace(base, split=replace(base.split, validation=base.split.validation or HELD_OUT))
+
+
+def has_ended(folder: RunFolder) -> bool:
+    """Return whether a run has its results, and every site has confirmed its own."""
+    leaving = Leaving.read(folder)
+    return folder.summary() is not None and leaving is not None and not leaving.waiting
 
 
 def serve(folder: RunFolder, tell: Callable[[str], None]) -> Summary:

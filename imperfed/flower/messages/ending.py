@@ -1,4 +1,4 @@
-"""What a site is told at the end of a run whose sites hold rows out: which round is kept, and why the run ended."""
+"""What a site is told at the end: which round is kept, why the run ended, and whether the site failed throughout."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from imperfed.core.labels.validity import Validity
 from imperfed.evaluation.evaluator import figure
 from imperfed.flower.messages.payload import Payload, Word
 from imperfed.results.summary import ValidationSummary
+
+NEVER = "never answered"
+"""The word under which a site is told why it failed in every round."""
+
+
+def never_words(why: str) -> dict[str, Word]:
+    """Return what a site is told that failed in every round, and why in the last one; nothing to any other."""
+    return {NEVER: why} if why else {}
 
 
 def ending_words(ending: ValidationSummary | None) -> dict[str, Word]:

@@ -15,6 +15,7 @@ from imperfed.data.site_claims import check_claims
 from imperfed.data.site_files import SiteInfo
 from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, Silent
 from imperfed.engine.validate import LARGEST, REFUSED
+from imperfed.flower.messages.answer_times import AnswerTimes, Waiting
 from imperfed.flower.messages.payload import ASKED, Payload, RefusedError, failure_of, new_salt, pack, size, unpack
 from imperfed.flower.messages.run_info import RunInfo, info_from, other_rows
 from imperfed.flower.messages.stored_reply import Mailbox, StoredReply
@@ -26,10 +27,13 @@ class Timeouts:
 
     gather: float = 3600.0  # for all sites to connect before a run
     hello: float = 120.0  # for a node to say which site it is
-    answer: float = 3600.0  # for a site to answer in a round
+    answer: float = 600.0  # for a site to answer in a round
     poll: float = 0.5  # between two polls for answers
     again: float = 20.0  # before a node that was not admitted is asked again which site it is
     back: float = 120.0  # for all sites to reconnect when a run is resumed; after that a quorum is enough
+    repeat: float = (
+        20.0  # before a site is asked again at the earliest; usually after a few times the usual answer time
+    )
 
 
 @dataclass
@@ -53,6 +57,7 @@ class Transport:
         self.refused: dict[int, tuple[float, bool]] = {}
         self.owners: dict[int, str] = {}
         self.bytes: dict[int, dict[str, int]] = {}
+        self.times = AnswerTimes(self.timeouts.repeat)
 
     def gather(self, enough: int | None = None) -> list[SiteInfo]:
         """Wait for every site of the run; return what they hold, in the order of the names.
@@ -144,35 +149,69 @@ class Transport:
         if not payloads:
             return {}
         timeout = self.timeouts.hello if kind == "query.hello" else self.timeouts.answer
+        began, answers, arriving = time.monotonic(), dict[int, Payload | Failure](), dict[str, StoredReply]()
+        until = {node: began + self.times.patience(self._name(node), kind, timeout) for node in payloads}
+        waiting = Waiting(began, dict(until), self.times.first_after(kind))
+        sent = self._push(kind, payloads, about, timeout)
+        for node in payloads.keys() - {node for node, _ in sent.values()}:
+            answers[node] = Failure("its message could not be sent")
+            waiting.answered(node)
+        while waiting.until:
+            for message_id, reply in self._arrived(sent, arriving, limit):
+                node, asked = sent.pop(message_id)
+                lost = isinstance(reply, Failure) or reply.has_error()
+                if node not in waiting.until or (lost and any(node == other for other, _ in sent.values())):
+                    continue  # too late, or asked again meanwhile
+                self._count("up", node, reply)
+                answers[node] = read(reply, asked)
+                waiting.answered(node)
+                self._note(kind, about, node, answers[node], time.monotonic() - began)
+            now = time.monotonic()
+            for node in waiting.give_up(now):
+                answers[node] = Silent(f"it did not answer within {until[node] - began:g} s")
+                self.times.quiet.add(self._name(node))
+            if again := waiting.due(now, self.online - {sent[message_id][0] for message_id in arriving}):
+                self.tell(f"{about}: asking {', '.join(map(self._name, again))} again after {now - began:.1f} s")
+                sent |= self._push(kind, {node: payloads[node] for node in again}, about, timeout)
+            if waiting.until:
+                time.sleep(self.timeouts.poll)
+        for stored in arriving.values():
+            stored.release()
+        return answers
+
+    def _push(
+        self, kind: str, payloads: Mapping[int, Payload], about: str, timeout: float
+    ) -> dict[str, tuple[int, str]]:
+        """Send messages; return, by each one's id, its node and the word that the answer must repeat."""
         salt, asked = new_salt(), {node: secrets.token_hex(8) for node in payloads}
         bound = {node: replace(one, words={**one.words, ASKED: asked[node]}) for node, one in payloads.items()}
         messages = [Message(pack(one, salt), node, kind, ttl=timeout, group_id=about) for node, one in bound.items()]
         for message in messages:
             self._count("down", message.metadata.dst_node_id, message)
         ids = list(self.grid.push_messages(messages))
-        waiting = {message_id: node for message_id, node in zip(ids, payloads, strict=False) if message_id}
-        answers: dict[int, Payload | Failure] = {node: Failure("its message could not be sent") for node in payloads}
-        answers |= dict.fromkeys(waiting.values(), Silent(f"it did not answer within {timeout:g} s"))
-        arriving: dict[str, StoredReply] = {}
-        began = time.monotonic()
-        while waiting and time.monotonic() - began <= timeout:
-            new = self.grid.new_replies([message_id for message_id in waiting if message_id not in arriving])
-            arriving |= {stored.answers: stored for stored in new if stored.answers in waiting}
-            for message_id, stored in list(arriving.items()):
-                # A site that sends its answer slowly, or never to the end, holds up no one else.
-                if (reply := stored.read(limit)) is not None:
-                    node = waiting.pop(message_id)
-                    del arriving[message_id]
-                    stored.release()
-                    self._count("up", node, reply)
-                    answers[node] = read(reply, asked[node])
-                    outcome = "failed" if isinstance(answers[node], Failure) else "answered"
-                    self.tell(f"{about}: {self._name(node)} {outcome} after {time.monotonic() - began:.1f} s")
-            if waiting:
-                time.sleep(self.timeouts.poll)
-        for stored in arriving.values():
+        return {message_id: (node, asked[node]) for message_id, node in zip(ids, bound, strict=False) if message_id}
+
+    def _arrived(
+        self, sent: Mapping[str, object], arriving: dict[str, StoredReply], limit: int
+    ) -> list[tuple[str, Message | Failure]]:
+        """Return the replies that have come to their end, by the message that they answer.
+
+        A site that sends its answer slowly, or never to the end, holds up no one else.
+        """
+        new = self.grid.new_replies([message_id for message_id in sent if message_id not in arriving])
+        arriving |= {stored.answers: stored for stored in new if stored.answers in sent}
+        whole = [(key, stored, reply) for key, stored in arriving.items() if (reply := stored.read(limit)) is not None]
+        for message_id, stored, _ in whole:
+            del arriving[message_id]
             stored.release()
-        return answers
+        return [(message_id, reply) for message_id, _, reply in whole]
+
+    def _note(self, kind: str, about: str, node: int, answer: Payload | Failure, seconds: float) -> None:
+        outcome = "failed" if isinstance(answer, Failure) else "answered"
+        self.tell(f"{about}: {self._name(node)} {outcome} after {seconds:.1f} s")
+        self.times.quiet.discard(self._name(node))
+        if not isinstance(answer, Failure):
+            self.times.note(kind, seconds)
 
     def _name(self, node: int) -> str:
         return self.owners.get(node, f"node {node}")

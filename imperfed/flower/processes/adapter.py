@@ -47,11 +47,12 @@ NAMES = {
 }
 """The module in which Flower keeps each name."""
 MODULES = {
+    "fleet_http_client": "flwr.supernode.fleet_http_client",
     "inflatable_utils": "flwr.supercore.inflatable.inflatable_utils",
     "run_clientapp": "flwr.supernode.runtime.run_clientapp",  # its package has a function of this name
     "start_client_internal": "flwr.supernode.start_client_internal",
 }
-"""Modules that `flower_patches` and the executor change."""
+"""Modules that `flower_patches`, `pulse` and the executor change."""
 
 
 def __getattr__(name: str) -> Any:

@@ -16,8 +16,12 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
+from typing import Any
+
+from flwr.app import Context, Message
 
 from imperfed.flower.processes.adapter import (
     _SUPEREXEC_AUTH_METHODS,
@@ -30,13 +34,15 @@ from imperfed.flower.processes.adapter import (
     make_simple_http_retry_invoker,
     run_serverapp,
 )
+from imperfed.flower.processes.child import BEAT
 from imperfed.flower.processes.flower_patches import ImportWarmup, pull_soon
 from imperfed.flower.processes.parent_watch import end_with
 
 POLL = 0.2  # seconds
+FIRST_MESSAGE = "query.hello"
 
 
-def carry_out(kind: TaskType, address: str, ca: bytes | None, token: str, app: object) -> None:
+def carry_out(kind: TaskType, address: str, ca: bytes | None, token: str, app: Any) -> None:
     """Run one task to its end; Flower's function exits by SystemExit."""
     end_with(os.getppid())
     if kind is TaskType.SERVER_APP:
@@ -44,11 +50,26 @@ def carry_out(kind: TaskType, address: str, ca: bytes | None, token: str, app: o
         return
     clientapp = home("run_clientapp")
     # What came with the run is neither unpacked nor imported.
-    vars(clientapp).update(install_from_fab=lambda *_, **__: None, get_load_client_app_fn=lambda **_: lambda *run: app)
+    own = in_time(app)
+    vars(clientapp).update(install_from_fab=lambda *_, **__: None, get_load_client_app_fn=lambda **_: lambda *run: own)
     clientapp.run_clientapp(address, token, insecure=ca is None, certificates=ca)
 
 
-def fork(warmup: ImportWarmup, kind: TaskType, address: str, ca: bytes | None, token: str, app: object) -> None:
+def in_time(app: Callable[[Message, Context], Message]) -> Callable[[Message, Context], Message]:
+    """Return an application whose process ends when a message has expired: its answer would not be taken any more.
+
+    Only the first message of all may take longer: files that are read once need not be read again.
+    """
+
+    def answer(message: Message, context: Context) -> Message:
+        if message.metadata.message_type != FIRST_MESSAGE:
+            signal.setitimer(signal.ITIMER_REAL, message.metadata.ttl)
+        return app(message, context)
+
+    return answer
+
+
+def fork(warmup: ImportWarmup, kind: TaskType, address: str, ca: bytes | None, token: str, app: Any) -> None:
     """Run one task in its own process."""
     if os.fork():
         return
@@ -102,8 +123,10 @@ def main() -> None:
         ],
         retry_invoker=make_simple_http_retry_invoker(),
     )
-    warmup = ImportWarmup(Path(os.environ["FLWR_HOME"]) / "imported")
+    home_folder = Path(os.environ["FLWR_HOME"])
+    warmup = ImportWarmup(home_folder / "imported")
     while True:
+        (home_folder / BEAT).touch()
         reply = client.AcquireTask(AcquireTaskRequest(supported_task_types=[kind]))
         if reply.HasField("task") and reply.token:
             fork(warmup, kind, args.address, ca, reply.token, app)

@@ -7,6 +7,7 @@ import os
 import ssl
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -19,10 +20,17 @@ LOOK = 0.5  # seconds
 RETRY = {"initial_backoff": 0.1, "backoff_cap": 2.0}  # seconds
 
 
-def look_often() -> None:
-    """Let SuperNode sleep less than 3 s after every poll that finds no message; `sleep` is all it uses of `time`."""
-    supernode = home("start_client_internal")
-    vars(supernode)["time"] = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, LOOK)))
+def look_often(tick: Callable[[], None] = lambda: None) -> None:
+    """Let SuperNode sleep less than 3 s after every poll that finds no message; `sleep` is all it uses of `time`.
+
+    `tick` is called each time.
+    """
+
+    def sleep(seconds: float) -> None:
+        tick()
+        time.sleep(min(seconds, LOOK))
+
+    vars(home("start_client_internal"))["time"] = SimpleNamespace(sleep=sleep)
 
 
 def pull_soon() -> None:

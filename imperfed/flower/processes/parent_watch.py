@@ -15,6 +15,7 @@ from pathlib import Path
 
 from imperfed.flower.processes.flower_patches import look_often, pull_soon, show_certificate
 from imperfed.flower.processes.keys import SiteKeys
+from imperfed.flower.processes.pulse import LinkSpeed, Pulse, end_without, watch_calls
 from imperfed.flower.processes.session import sign_off
 
 AUTH = "--auth-supernode-private-key"
@@ -39,13 +40,21 @@ def main() -> None:
     sys.argv = sys.argv[1:]
     [command] = metadata.entry_points(group="console_scripts", name=sys.argv[0])
     run = command.load()
-    if sys.argv[0] == "flower-supernode":
+    is_site = sys.argv[0] == "flower-supernode"
+    if is_site:
         if AUTH in sys.argv:
             show_certificate(SiteKeys.read(Path(sys.argv[sys.argv.index(AUTH) + 1]).parent).tls())
-        look_often()
+        pulse = Pulse()
+        look_often(pulse.tick)
         pull_soon()
         sign_off(sys.argv)
+        pulse.tick()
+        watch_calls(pulse, LinkSpeed())
+        end_without(pulse)
     run()
+    if is_site:  # it returns only after an error, and a thread of its own would keep the process, which is of no use
+        sys.stdout.flush()
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -4,76 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from imperfed.core.errors import DataError, ImperfedError, UsageError
-from imperfed.flower.processes.child import CUT_OFF, LOOPBACK, NEAR, Child, free_port, module, task_secret
-from imperfed.flower.processes.keys import SiteKeys, in_date
+from imperfed.core.errors import ImperfedError
+from imperfed.flower.processes.child import BEAT, CUT_OFF, LOOPBACK, Child, free_port, module, task_secret
+from imperfed.flower.processes.contact import Contact
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
+from imperfed.flower.processes.keys import in_date
 
 SITE = "IMPERFED_SITE"
 """The environment variable that describes the site to the executor, as JSON."""
 NODE = re.compile(r"SuperNode ID: (\d+)")
-KNOCK, HEARD = 10.0, 1.0  # seconds for a connection, and for a refusal to arrive
-NOT_ACCEPTED = "it ends the connection: it is busy, or does not accept this site's certificate"
+HUNG = 90.0  # seconds after which an executor that was not seen at work is taken for dead
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
-
-
-@dataclass(frozen=True)
-class CoordinatorAddress:
-    """The coordinator's address, and the keys to use there."""
-
-    host: str
-    port: int
-    keys: SiteKeys | None
-    insecure: bool = False
-
-    def __post_init__(self) -> None:
-        if self.keys is None and not self.insecure and self.host not in NEAR:
-            raise UsageError(
-                f"without keys anyone on the way to {self.host} can read and change what is sent: give --keys with "
-                "the folder you were given, or --insecure"
-            )
-
-    @property
-    def address(self) -> str:
-        """Host and port as one string."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    def knock(self) -> str:
-        """Return why nothing answers now; empty if the coordinator does. Raise an error if another server does."""
-        try:
-            with socket.create_connection((self.host, self.port), timeout=KNOCK) as plain:
-                if self.keys is not None:
-                    with self.keys.tls().wrap_socket(plain, server_hostname=self.host) as tls:
-                        return NOT_ACCEPTED if ends_at_once(tls) else ""
-        except ssl.SSLCertVerificationError as error:
-            raise DataError(
-                f"the server at {self.address} cannot prove that it is the coordinator: {error.verify_message}; "
-                "nothing was sent"
-            ) from error
-        except ssl.SSLError as error:
-            raise ImperfedError(f"{self.address} does not speak TLS ({error.reason}); nothing was sent") from error
-        except OSError as error:
-            return error.strerror or str(error)
-        return ""
-
-
-def ends_at_once(tls: ssl.SSLSocket) -> bool:
-    """Return whether the other side ends a connection; in TLS 1.3 it checks a certificate after the client is done."""
-    tls.settimeout(HEARD)
-    try:
-        return tls.recv(1) == b""
-    except TimeoutError:
-        return False
-    except OSError:  # of TLS as well
-        return True
 
 
 class SuperNode:
@@ -94,8 +41,9 @@ class SuperNode:
         self.node = Child("supernode", module("parent_watch", "flower-supernode", *words), home)
         executor = module("executor", "clientapp", f"{LOOPBACK}:{port}", app, "--secret", str(secret))
         self.executor = Child("executor", executor, home, variables={SITE: json.dumps(site)})
+        self.contact = Contact(way, tell)
         self.pause = FIRST_PAUSE
-        self.joined = False
+        self.joined, self.joined_at, self.executor_began = False, 0.0, time.time()
         self.refused = 0.0  # when the refusals began; 0: not refused
 
     def __enter__(self) -> SuperNode:
@@ -119,6 +67,7 @@ class SuperNode:
             began = time.monotonic()
             while self.node.alive and not ended():
                 self._look()
+                self.contact.listen()
                 time.sleep(0.2)
             if ended():
                 return
@@ -130,18 +79,7 @@ class SuperNode:
 
     def _come_in(self, ended: Callable[[], bool]) -> None:
         """Wait until the coordinator answers, and start SuperNode, with the id of a session that was cut off."""
-        before, began = "", time.monotonic()
-        while (why := self.way.knock()) and not ended():
-            if why != NOT_ACCEPTED:
-                began = time.monotonic()
-            if time.monotonic() - began > FORGOTTEN:
-                raise ImperfedError(
-                    f"{self.way.address} does not accept this site's certificate: the coordinator must serve with the "
-                    "keys that were made together with it"
-                )
-            if why != before:
-                self.tell(f"no answer at {self.way.address} yet ({why}); trying again until there is one")
-            before = why
+        while not self.contact.made() and not ended():
             time.sleep(FIRST_PAUSE)
         known = self.way.keys is not None and self._remembered.exists()
         self.node.variables = {CUT_OFF: self._remembered.read_text()} if known else {}
@@ -151,19 +89,37 @@ class SuperNode:
     def _look(self) -> None:
         """Note that the site was admitted, keep its executor running, and check that the keys have not expired."""
         if not self.joined and (match := NODE.search(self.node.said())):
-            self.joined = True
+            self.joined, self.joined_at = True, time.time()
             self._remembered.write_text(match[1])
             self.tell(f"joined {self.way.address} as {self.name}")
         if not self.executor.alive:
             self.tell(f"the executor ended ({self.executor.last_words()}); starting it again")
-            self.executor.start()
-            time.sleep(FIRST_PAUSE)
+            self._restart_executor()
+        elif self.joined and self._unseen() > HUNG:
+            self.tell(f"the executor has not been seen at work for {self._unseen():.0f} s; starting it again")
+            self._restart_executor()
         if self.way.keys is not None:
             in_date(self.way.keys.ca)
 
+    def _unseen(self) -> float:
+        """Return for how many seconds the executor has not shown that it is at work."""
+        beat = self.home / BEAT
+        last = max(self.executor_began, beat.stat().st_mtime if beat.exists() else 0.0)
+        return time.time() - max(last, self.joined_at)  # without a SuperNode it can only wait
+
+    def _restart_executor(self) -> None:
+        self.executor.stop()
+        self.executor.start()
+        self.executor_began = time.time()
+        time.sleep(FIRST_PAUSE)
+
     def _explain(self) -> None:
-        """Report why SuperNode ended. A refusal has two possible causes, one of which passes after a while."""
+        """Report why SuperNode ended. A refusal has several possible causes, one of which passes after a while."""
         reason = self.node.last_words()
+        if wrong := self.way.wrong_clock():
+            self.refused = 0.0
+            self.tell(f"{wrong}; trying again in {self.pause:.0f} s")
+            return
         if self.joined or "Failed to activate" not in reason:
             self.refused = 0.0
             self.tell(f"the connection ended: {reason or 'no reason given'}; trying again in {self.pause:.0f} s")
@@ -171,10 +127,12 @@ class SuperNode:
         self.refused = self.refused or time.monotonic()
         if time.monotonic() - self.refused > FORGOTTEN:
             raise ImperfedError(
-                f"{self.way.address} does not know this site's key: the coordinator must serve with the keys that were "
-                "made together with it"
+                f"{self.way.address} does not admit this site: either its key is not one of those that the coordinator "
+                "serves with, which were made together, or another `imperfed join` is connected with the same key; end "
+                "that one first"
             )
         self.tell(
-            f"not admitted: the key is unknown at {self.way.address}, or an earlier session of this site that was "
-            f"cut off has not expired there yet, which takes a minute; trying again in {self.pause:.0f} s"
+            f"not admitted: the key is unknown at {self.way.address}, or another `imperfed join` is connected with it, "
+            "or an earlier session of this site that was cut off has not expired there yet, which takes a minute; "
+            f"trying again in {self.pause:.0f} s"
         )

@@ -11,6 +11,7 @@ import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
+from imperfed import __version__
 from imperfed.core.batch import Tree
 from imperfed.core.context import SiteView
 from imperfed.core.errors import DataError, ImperfedError, UsageError
@@ -23,6 +24,7 @@ from imperfed.engine.engine import questions
 from imperfed.engine.failures import Crashed, Failure
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import SiteUpdate, validate
+from imperfed.flower.messages.ending import NEVER
 from imperfed.flower.messages.payload import (
     ASKED,
     NO_EXCHANGE,
@@ -41,17 +43,21 @@ from imperfed.flower.messages.payload import (
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
 from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
+from imperfed.flower.site.last_answer import answer_once
 from imperfed.flower.site.runtime import (
     REPAIRED,
     LocalSite,
     RemoteSite,
+    device_of,
     keyed,
+    on_device,
     open_site,
     own_data,
     own_files,
     rows_held_out,
 )
 from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
+from imperfed.flower.site.site_folder import LOG
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import key_in
 from imperfed.results.folder import RunFolder
@@ -102,7 +108,7 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
         return repair(place, run_info, number, bool(payload.number("trusted")), payload.trees.get("down", {}))
     is_trial = run_info.trial != NO_TRIAL
     place.forget_trials(run_info.run, run_info.alive)  # when the run itself begins, all of them
-    remote, store = open_site(place, run_info, key_in(payload, "from")), place.states(run_info)
+    remote, store = open_site(place, run_info, key_in(payload, "from")).on(device_of(place)), place.states(run_info)
     words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
         # A search chooses by the rows held out; it never sees test rows.
@@ -139,10 +145,13 @@ def measure(remote: RemoteSite, model: Tree, round: int, tests: bool = True) -> 
 def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpdate:
     """Return a site's answer to an exchange, checked, after the site has kept its new state."""
     runtime, site = remote.runtime, remote.site
-    exchange = runtime.spec.exchange(round, number)
+    exchange, device = runtime.spec.exchange(round, number), site.data.x.device
+    down = on_device(down, device)
     if isinstance(exchange, WeightedGradient):
         net, data, route = remote.load(down), site.data, Route.of_one(site.data)
-        g, losses = weighted_gradient(runtime.spec, data.x, data.labels, net, data.rows, route, torch.ones(1))
+        g, losses = weighted_gradient(
+            runtime.spec, data.x, data.labels, net, data.rows, route, torch.ones(1, device=device)
+        )
         update = SiteUpdate({"g": g}, float(losses[0]), site.personal, {}, {})
     else:
         update = runtime.respond(site, down, round, number)
@@ -150,6 +159,21 @@ def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpda
         raise FailedError(failure)
     site.keep(update)
     return update
+
+
+def rehearse(place: LocalSite, payload: Payload) -> Payload:
+    """Do everything that a round will need once, with a single step, and keep nothing: what cannot work fails now."""
+    if (theirs := payload.text("version")) != __version__:
+        raise RefusedError(
+            f"it has imperfed {__version__}, and the coordinator {theirs}; install one version everywhere"
+        )
+    run_info, (round, number) = RunInfo.of(payload), (payload.number("round"), payload.number("exchange"))
+    remote = open_site(place, run_info, key_in(payload, "from")).on(device_of(place))
+    local = replace(remote.runtime.spec.local, steps=1, epochs=0, min_steps=0, max_steps=0)
+    remote.runtime.spec = replace(remote.runtime.spec, local=local)
+    measure(remote, payload.trees.get("model") or payload.trees["down"], round - 1)
+    respond(remote, payload.trees["down"], round, number)
+    return Payload({"done": 1})
 
 
 def repair(place: LocalSite, run_info: RunInfo, number: int, trusted: bool, down: Tree) -> Payload:
@@ -188,13 +212,23 @@ def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remot
 
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
-    """End a run: write the site's own results."""
-    return finish(place, RunInfo.of(payload), key_in(payload, "from"), payload)
+    """End a run: write the site's own results, and for `imperfed join` what has to be said about them."""
+    run_info = RunInfo.of(payload)
+    try:
+        done = finish(place, run_info, key_in(payload, "from"), payload)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        place.end(run_info.run, f"{place.name} could not write its results ({reason}); join again to try again")
+        raise
+    if never := payload.words.get(NEVER):
+        place.end(run_info.run, f"{place.name} failed in every round: {never}; {place.state / LOG} says more")
+    return done
 
 
 HANDLERS: dict[str, Handler] = {
     "query.hello": hello,
     "query.count": count,
+    "query.ready": rehearse,
     "query.answer": answer,
     "train": answer,
     "evaluate": answer,
@@ -209,13 +243,18 @@ HANDLERS: dict[str, Handler] = {
     "query.leave": leave,
     "query.audit": write_own_audit,
 }
+ALWAYS_NEW = ("query.hello", "query.ready", "query.leave")
+"""Messages that are cheap to answer, or whose answer may be another one the next time."""
 
 
 def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
     """Return a handler's answer, or why there is none; a reason that could quote a row stays in the site's log."""
     try:
         with one_thread():
-            return HANDLERS[kind](place, unpack(records))
+            payload = unpack(records)
+            if kind in ALWAYS_NEW:
+                return HANDLERS[kind](place, payload)
+            return answer_once(place, kind, payload, HANDLERS[kind])
     except FailedError as error:
         return failure_payload(error.failure)
     except Exception as error:

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from imperfed.core.errors import DataError, UsageError
+from imperfed.core.errors import DataError, SiteFailedError, UsageError, unknown
 from imperfed.data.files.rules import name_trouble
 from imperfed.flower.processes.child import Stopped, alone, orderly, private_files
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys
-from imperfed.flower.processes.supernode import CoordinatorAddress, SuperNode
+from imperfed.flower.processes.supernode import SuperNode
+from imperfed.flower.site.site_folder import LOG, TROUBLE
 
 APP = "imperfed.flower.apps:site"
+DEVICES = ("cpu", "cuda")
 REPORT, AUDIT_PAGE = "report.html", "audit.html"
 """The page that a run leaves at a site, and the one that an audit does."""
 LINGER = 60.0  # seconds to wait for the other sites' last answers
@@ -30,6 +33,7 @@ class Joining:
     name: str = ""
     test: Path | None = None
     insecure: bool = False
+    device: str = "cpu"
 
     def way(self) -> CoordinatorAddress:
         """Return the coordinator's address, and the keys to use there."""
@@ -50,8 +54,11 @@ class Joining:
             "data": str(self.data.resolve()),
             "state": str(self.state.resolve()),
             "test": str(self.test.resolve()) if self.test else "",
+            "device": self.device,
             "secret": str((self.keys / "secret").resolve()) if self.keys else "",
         }
+        if self.device not in DEVICES:
+            raise unknown("device", self.device, DEVICES)
         if trouble := name_trouble(described["name"]):
             raise UsageError(f"the site's name would be {trouble}; give another with --name")
         return described
@@ -81,15 +88,28 @@ class Ending:
 
     def __init__(self, state: Path, way: CoordinatorAddress) -> None:
         self.state, self.way, self.began = state, way, time.time()
-        self.report: Path | None = None
         self.deadline = 0.0
+
+    @property
+    def report(self) -> Path | None:
+        """The site's page about the run, or the audit, that has ended."""
+        return self._new(REPORT) or self._new(AUDIT_PAGE)
+
+    @property
+    def trouble(self) -> str:
+        """What was wrong with the run when it had ended; empty if nothing was."""
+        path = self._new(TROUBLE)
+        return "" if path is None else path.read_text(encoding="utf-8")
+
+    def _new(self, name: str) -> Path | None:
+        new = (path for path in self.state.glob(f"*/{name}") if path.stat().st_mtime >= self.began)
+        return next(new, None)
 
     def here(self) -> bool:
         """Return whether it has. A coordinator with all answers shuts down; until then a site must stay connected."""
-        if self.report is None:
-            pages = (path for page in (REPORT, AUDIT_PAGE) for path in self.state.glob(f"*/{page}"))
-            new = (path for path in pages if path.stat().st_mtime >= self.began)
-            self.report, self.deadline = next(new, None), time.monotonic() + LINGER
+        if not self.deadline:
+            if self.report is not None or self.trouble:
+                self.deadline = time.monotonic() + LINGER
             return False
         return time.monotonic() > self.deadline or self.way.knock() != ""
 
@@ -97,7 +117,7 @@ class Ending:
 def join(joining: Joining, tell: Callable[[str], None]) -> None:
     """Answer the coordinator until its run has ended; report every message as it is sent."""
     way, site = joining.way(), joining.site()
-    log, ending = Tail(joining.state / "log.txt"), Ending(joining.state, way)
+    log, ending = Tail(joining.state / LOG), Ending(joining.state, way)
 
     def ended() -> bool:
         for line in log.lines():
@@ -114,9 +134,11 @@ def join(joining: Joining, tell: Callable[[str], None]) -> None:
             node.watch(ended)
     except KeyboardInterrupt:
         raise Stopped(f"left {way.address}; the same command rejoins, with all the state of {site['name']}") from None
-    assert ending.report is not None
-    for line in farewell(site["name"], joining.data, ending.report):
-        tell(line)
+    if ending.report is not None:
+        for line in farewell(site["name"], joining.data, ending.report):
+            tell(line)
+    if ending.trouble:
+        raise SiteFailedError(f"the run has ended, but {ending.trouble}")
 
 
 def farewell(name: str, data: Path, page: Path) -> list[str]:

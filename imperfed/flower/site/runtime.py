@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from imperfed.core.atomic import append_lines, write_durably
 from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision
@@ -25,10 +27,12 @@ from imperfed.engine.local_training import SiteData
 from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
 from imperfed.evaluation.evaluator import Evaluator
-from imperfed.experiments.config import Config
+from imperfed.experiments.config import Config, RunConfig
+from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, other_rows
+from imperfed.flower.site.site_folder import LOG, TROUBLE
 from imperfed.flower.site.store import Key, Store
 
 REPAIRED = "repaired"
@@ -48,6 +52,8 @@ class LocalSite:
     """Returns what the site's files hold, from the settings and the declaration."""
     state: Path
     secret: bytes = b""
+    device: str = "cpu"
+    """Where the site trains and measures."""
 
     def store(self, run: str) -> Store:
         """Return the store of one run's states."""
@@ -71,7 +77,11 @@ class LocalSite:
     def log(self, line: str) -> None:
         """Add a line to the site's own log."""
         self.state.mkdir(parents=True, exist_ok=True)
-        append_lines(self.state / "log.txt", [line])
+        append_lines(self.state / LOG, [line])
+
+    def end(self, run: str, trouble: str) -> None:
+        """Note that a run has ended, and what was wrong: `imperfed join` ends with these words."""
+        write_durably(self.store(run).path / TROUBLE, lambda partly: partly.write_text(trouble, encoding="utf-8"))
 
 
 def trial_folder(run: Path, trial: int) -> Path:
@@ -98,7 +108,32 @@ class RemoteSite:
         """Return the whole state of the site as one tree."""
         tree = {"personal": self.site.personal}
         tree |= {f"memory/{name}": t for name, t in self.site.memory.items()}
-        return tree | {f"rows/{name}": t for name, t in self.site.data.rows.items()}
+        return tree | {f"rows/{name}": t.cpu() for name, t in self.site.data.rows.items()}
+
+    def on(self, device: torch.device) -> RemoteSite:
+        """Return the site with its rows and its network on a device; what else it keeps stays in host memory."""
+        if device.type == "cpu":
+            return self
+        federation = self.data.federation.to(device)
+        self.runtime.move_to(device)
+        stats = self.runtime.spec.objective.site_stats(federation.labels)
+        own = SiteData(federation.x, federation.labels, on_device(self.site.data.rows, device), stats)
+        return replace(
+            self,
+            data=replace(self.data, federation=federation),
+            site=replace(self.site, data=own),
+            evaluator=self.evaluator.to(device),
+        )
+
+
+def on_device(tree: Tree, device: torch.device) -> Tree:
+    """Return the same tensors on a device."""
+    return {name: t.to(device) for name, t in tree.items()}
+
+
+def device_of(place: LocalSite) -> torch.device:
+    """Return where a site trains; raise an error if there is no such device."""
+    return Hardware.of(RunConfig(device="cuda" if place.device == "cuda" else "cpu")).device
 
 
 def own_files(place: LocalSite, run_info: RunInfo, config: Config) -> SiteFiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from imperfed.core.components import LabelDecision
@@ -20,7 +21,7 @@ from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_s
 from imperfed.flower.site.search_answers import forget_search
 from imperfed.flower.site.store import Key
 from imperfed.report import write_report
-from imperfed.results.folder import RunFolder
+from imperfed.results.folder import OWN, RunFolder
 from imperfed.results.labels import write_labels
 from imperfed.results.repair import decision_table
 from imperfed.results.summary import ValidationSummary
@@ -34,6 +35,7 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, payload: Payload) ->
     folder = RunFolder(place.state / run_info.run)
     folder.write("config.toml", run_info.settings)
     folder.write(FILE, run_info.declaration)
+    folder.write(OWN, json.dumps({"site": place.name}))
     folder.save_model(place.name, {name: t.clone() for name, t in net.layout.tree(net.row).items()})
     if scale := run_info.scale.tree():
         folder.save_model("scale", scale)

@@ -1,0 +1,8 @@
+"""The names of files in a site's state folder that several processes of the site read or write."""
+
+from __future__ import annotations
+
+LOG = "log.txt"
+"""Every message, and why the site could not answer one."""
+TROUBLE = "trouble.txt"
+"""In the folder of a run: what was wrong with it when it had ended; `imperfed join` ends with these words."""

@@ -1,0 +1,169 @@
+"""A site's processes that are alive and of no use: they are noticed, ended and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+import pytest
+
+pytest.importorskip("flwr")
+
+from imperfed.flower.processes import adapter, executor, pulse, supernode
+from imperfed.flower.processes.child import BEAT
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
+from imperfed.flower.processes.pulse import HEARTBEAT, LinkSpeed, Pulse
+from imperfed.flower.processes.supernode import SuperNode
+
+PULL = "/v1/fleet/pull-messages"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def beating(seconds: int, heartbeats: bool = True, polls: bool = True) -> str:
+    """What is said of a SuperNode that worked for a minute and then only in part, after so many seconds."""
+    clock = Clock()
+    heart = Pulse(clock)
+    for second in range(60 + seconds):
+        clock.now = float(second)
+        if polls or second < 60:
+            with heart.call(PULL):
+                pass
+        if second % 20 == 0 and (heartbeats or second < 60):
+            with heart.call(HEARTBEAT):
+                pass
+    return heart.trouble()
+
+
+def test_a_supernode_that_has_stopped_to_ask_or_to_send_heartbeats_is_noticed() -> None:
+    assert beating(1000) == ""
+    assert beating(30, polls=False) == ""
+    assert beating(120, polls=False) == "it has asked for nothing for 120 s"
+    assert beating(30, heartbeats=False) == ""
+    assert beating(120, heartbeats=False).startswith("it answers, but has sent no heartbeat for 1")
+
+
+def test_a_coordinator_that_is_gone_is_no_reason_to_start_again() -> None:
+    clock = Clock()
+    heart = Pulse(clock)
+    for second in range(1000):
+        clock.now = float(second)
+        for path in (PULL, HEARTBEAT):
+            with pytest.raises(httpx.ConnectError), heart.call(path):
+                raise httpx.ConnectError("refused")
+    assert heart.trouble() == ""
+
+
+def test_a_long_upload_is_no_reason_either() -> None:
+    clock = Clock()
+    heart = Pulse(clock)
+    with heart.call("/v1/fleet/push-object"):
+        clock.now = 500.0
+        with heart.call(HEARTBEAT):
+            pass
+        assert heart.trouble() == ""
+    assert heart.trouble() == ""
+
+
+def test_a_slow_link_is_given_more_time() -> None:
+    link = LinkSpeed()
+    piece = 5 * 2**20
+    assert link.timeout(piece) == link.timeout(100) == 30.0
+    link.was_too_slow(piece, 30.0)
+    assert link.timeout(piece) == pytest.approx(60.0)
+    link.was_too_slow(piece, 60.0)
+    assert link.timeout(piece) == pytest.approx(120.0)
+    assert link.timeout(100) == 30.0
+    link.took(piece, 70.0)
+    assert 120.0 <= link.timeout(piece) <= 280.0
+    for _ in range(20):
+        link.took(piece, 1.0)
+    assert link.timeout(piece) == 30.0
+    link.was_too_slow(piece, 10_000.0)
+    assert link.timeout(piece) == pulse.LONGEST
+
+
+def test_calls_count_and_wait_as_long_as_the_link_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = adapter.ProtobufClient
+    waited: list[float] = []
+
+    def call(self: object, *, path: str, request: object, timeout: float, **words: object) -> str:
+        waited.append(timeout)
+        if len(waited) == 1:
+            raise httpx.ReadTimeout("no answer")
+        return "answer"
+
+    monkeypatch.setattr(client, "_unary_unary", call)
+    monkeypatch.setattr(adapter.home("fleet_http_client"), "HEARTBEAT_CALL_TIMEOUT", 5)
+    heart = Pulse()
+    pulse.watch_calls(heart, LinkSpeed())
+    assert adapter.home("fleet_http_client").HEARTBEAT_CALL_TIMEOUT == 20.0
+    monkeypatch.setattr(client, "_unary_unary", client._unary_unary)  # to be undone
+    request = SimpleNamespace(ByteSize=lambda: 5 * 2**20)
+    with pytest.raises(httpx.ReadTimeout):
+        client._unary_unary(None, path=PULL, request=request)
+    assert client._unary_unary(None, path=PULL, request=request) == "answer"
+    assert waited[0] == 30.0
+    assert waited[1] >= 60.0
+
+
+def test_a_process_without_a_pulse_ends(tmp_path: Path) -> None:
+    script = (
+        "import time; from imperfed.flower.processes import pulse; pulse.LOOK, pulse.STILL = 0.01, 0.1;"
+        "pulse.end_without(pulse.Pulse()); time.sleep(30)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert b"Exit Code: 1\nthe process was stuck: it has asked for nothing for 0 s" in done.stdout
+
+
+@pytest.mark.parametrize(("kind", "ended"), [("train", True), ("query.hello", False)])
+def test_a_task_that_hangs_is_ended_when_its_message_expires(kind: str, ended: bool) -> None:
+    message: Any = SimpleNamespace(metadata=SimpleNamespace(ttl=0.1, message_type=kind))
+    if (child := os.fork()) == 0:
+        executor.in_time(lambda message, context: time.sleep(1.0))(message, None)  # type: ignore[arg-type,return-value]
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) == ended
+    assert not ended or os.WTERMSIG(status) == signal.SIGALRM
+
+
+class FakeExecutor:
+    alive, starts, stops = True, 0, 0
+
+    def start(self) -> None:
+        self.starts += 1
+
+    def stop(self) -> None:
+        self.stops += 1
+
+
+def test_an_executor_that_hangs_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supernode, "FIRST_PAUSE", 0.0)
+    told: list[str] = []
+    node = SuperNode(CoordinatorAddress("localhost", 1, None), tmp_path, {"name": "north"}, "app", told.append)
+    fake = FakeExecutor()
+    node.executor = fake  # type: ignore[assignment]
+    node.joined, long_ago = True, time.time() - 1000
+    node.joined_at = node.executor_began = long_ago
+    (tmp_path / BEAT).touch()
+    node._look()
+    assert fake.starts == 0
+    os.utime(tmp_path / BEAT, (long_ago, long_ago))
+    node._look()
+    assert (fake.stops, fake.starts) == (1, 1)
+    assert "the executor has not been seen at work for 100" in told[0]
+    node._look()  # it has time to begin
+    assert fake.starts == 1
