@@ -36,6 +36,12 @@ class DivergedError(QuorumError):
     exit_code = 5
 
 
+class RefusedBySiteError(ImperfedError):
+    """A site's policy, or its user, rules out the run; the message names site, setting and reason."""
+
+    exit_code = 6
+
+
 class DiskFullError(ImperfedError, OSError):
     """A file could not be written because the disk is full; the message names it, and how to continue."""
 

@@ -56,7 +56,8 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         self.config = self.accept(self.config)
-        greeting = RunInfo("", self.config.toml(), self.declaration, 0, Scale.none(), {})
+        run, settings = self.folder.path.name, self.config.toml()
+        greeting = RunInfo(run, settings, self.declaration, 0, Scale.none(), {})
         self.transport = Transport(self.grid, tuple(self.sites), greeting, self.timeouts, self.say)
 
     def accept(self, config: Config) -> Config:
@@ -121,7 +122,8 @@ class Coordinator:
         infos = self.transport.gather(None if all_needed else quorum)
         if not begun:
             write_site_infos(kept_in, infos)
-        return GatheredSites(self.transport, self.central, tuple(infos), self.folder.path.name, self.declaration)
+        run, search = self.folder.path.name, self.transport.greeting.search
+        return GatheredSites(self.transport, self.central, tuple(infos), run, self.declaration, search=search)
 
     @contextmanager
     def counted(self) -> Iterator[None]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from imperfed.core.errors import QuorumError
+from imperfed.core.errors import QuorumError, RefusedBySiteError
 from imperfed.data.site_files import SiteInfo
-from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, Silent
+from imperfed.engine.failures import Away, Crashed, Declined, Failure, Misshapen, Silent
 from imperfed.engine.validate import REFUSED
 from imperfed.flower.messages.payload import Payload, RefusedError, failure_of, pack, size, unpack
 from imperfed.flower.messages.run_info import RunInfo, info_from
@@ -48,6 +48,8 @@ class Transport:
         self.infos: dict[str, SiteInfo] = {}
         self.online: set[int] = set()
         self.refused: dict[int, tuple[float, bool]] = {}
+        self.declined: dict[str, str] = {}
+        """Why sites refuse to take part, by name."""
         self.owners: dict[int, str] = {}
         self.bytes: dict[int, dict[str, int]] = {}
 
@@ -68,6 +70,9 @@ class Transport:
             if waited > self.timeouts.gather:
                 raise QuorumError(f"{', '.join(missing)} did not connect within {self.timeouts.gather:g} s")
             self.look()
+            if len(self.declined) > len(self.names) - (enough or len(self.names)):
+                reasons = "; ".join(self.declined.values())
+                raise RefusedBySiteError(f"{reasons}. Change the settings, or ask the site to allow them")
             if self.missing():
                 time.sleep(self.timeouts.poll)
         return [self.infos[name] for name in self.names]
@@ -90,6 +95,9 @@ class Transport:
 
     def _welcome(self, node: int, reply: Payload | Failure) -> None:
         try:
+            if isinstance(reply, Declined):
+                owner = self._owner(node)
+                self.declined[owner] = reply.reason if self.admitted is None else f"{owner}: {reply.reason}"
             if isinstance(reply, Failure):
                 raise RefusedError(reply.reason)
             info = info_from(reply)
@@ -150,6 +158,10 @@ class Transport:
             if waiting:
                 time.sleep(self.timeouts.poll)
         return answers
+
+    def _owner(self, node: int) -> str:
+        """Return the site whose key a node has."""
+        return next((name for name, own in (self.admitted or {}).items() if own == node), self._name(node))
 
     def _name(self, node: int) -> str:
         return self.owners.get(node, f"node {node}")

@@ -19,7 +19,7 @@ from imperfed.data.bins import count_cells
 from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.engine import questions
-from imperfed.engine.failures import Crashed, Failure
+from imperfed.engine.failures import Crashed, Declined
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import SiteUpdate, validate
 from imperfed.flower.messages.payload import (
@@ -36,23 +36,17 @@ from imperfed.flower.messages.payload import (
     validity_words,
 )
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
+from imperfed.flower.site.agreement import admit, digest, end, ended_with
 from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site, own_data, rows_held_out
 from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_family, keep, mix, settle
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import key_in
+from imperfed.flower.site.withheld import WithheldError
 from imperfed.results.folder import RunFolder
 from imperfed.results.metrics import metrics
 
 Handler = Callable[[LocalSite, Payload], Payload]
-
-
-class FailedError(Exception):
-    """An answer that must not leave the site, with the reason."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
 
 
 def hello(place: LocalSite, payload: Payload) -> Payload:
@@ -60,7 +54,9 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     run_info = RunInfo.of(payload)
     config = run_info.config()
     files = place.files(config, run_info.declaration)
-    info = files.info(config.split.standardise, rows_held_out(files, config))
+    held_out = rows_held_out(files, config)
+    place.refuse_few_rows(config.local, len(files.x) - held_out)
+    info = files.info(config.split.standardise, held_out)
     if info.sums or config.model.wanted_bins or questions(config.defence, files.attribute):
         refuse_few(place.name, len(files.x))
     return info_payload(info)
@@ -87,14 +83,17 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     if round == REPAIR:
         return repair(place, run_info, number, bool(payload.number("trusted")), payload.trees.get("down", {}))
     is_trial = run_info.trial != NO_TRIAL
-    place.forget_trials(run_info.run, run_info.alive)  # when the run itself begins, all of them
+    ended = bool(ended_with(place, run_info.run))  # what it has left here stays as it is
+    if not ended:
+        place.forget_trials(run_info.run, run_info.alive)  # when the run itself begins, all of them
     remote, store = open_site(place, run_info, key_in(payload, "from")), place.states(run_info)
     words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
         # A search chooses by the rows held out; it never sees test rows.
         report = measure(remote, payload.trees.get("model") or payload.trees["down"], round - 1, tests=not is_trial)
         words |= scores_words(report.personal.get(0, {})) | validity_words(report.validation)
-        keep_figures(place, run_info, report, remote)
+        if not ended:
+            keep_figures(place, run_info, report, remote)
     if number != NO_EXCHANGE:
         update = respond(remote, payload.trees["down"], round, number)
         words["loss"], trees["up"] = update.loss, update.up
@@ -104,7 +103,8 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
             report.losses[0] = update.loss
         report.sent = {name: tuple(t.shape) for name, t in update.up.items() if t.numel()}
         keep_figures(place, run_info, report, remote)
-    store.forget_before(key_in(payload, "base"), key_in(payload, "best"))
+    if not ended:
+        store.forget_before(key_in(payload, "base"), key_in(payload, "best"))
     return Payload(words, trees)
 
 
@@ -133,7 +133,7 @@ def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpda
     else:
         update = runtime.respond(site, down, round, number)
     if failure := update.check(site.memory, exchange, down):
-        raise FailedError(failure)
+        raise WithheldError(failure)
     site.keep(update)
     return update
 
@@ -174,8 +174,16 @@ def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remot
 
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
-    """End a run: write the site's own results."""
-    return finish(place, RunInfo.of(payload), key_in(payload, "from"), payload)
+    """End a run: write the site's own results, once."""
+    run_info, model = RunInfo.of(payload), digest(payload.trees["model"])
+    if before := ended_with(place, run_info.run):
+        if model != before:
+            why = f"another model at the end of {run_info.run}: it has ended here, and its results stay as they are"
+            raise WithheldError(Declined(f"{place.name} refuses {why}"))
+        return Payload({"done": 1})
+    answer = finish(place, run_info, key_in(payload, "from"), payload)
+    end(place, run_info.run, model)
+    return answer
 
 
 HANDLERS: dict[str, Handler] = {
@@ -200,8 +208,10 @@ def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
     """Return a handler's answer, or why there is none; a reason that could quote a row stays in the site's log."""
     try:
         with one_thread():
-            return HANDLERS[kind](place, unpack(records))
-    except FailedError as error:
+            payload = unpack(records)
+            admit(place, kind, payload)
+            return HANDLERS[kind](place, payload)
+    except WithheldError as error:
         return failure_payload(error.failure)
     except Exception as error:
         place.log(f"{_now()} {kind}: {traceback.format_exc().rstrip()}")

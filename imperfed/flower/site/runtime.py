@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from imperfed.core.atomic import append_lines
@@ -19,7 +19,8 @@ from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import draw, hold_out, share_at_sites
 from imperfed.data.site_files import SiteFiles
 from imperfed.engine.engine import questions
-from imperfed.engine.local_training import SiteData
+from imperfed.engine.failures import Declined
+from imperfed.engine.local_training import Local, SiteData
 from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
 from imperfed.evaluation.evaluator import Evaluator
@@ -27,10 +28,14 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo
+from imperfed.flower.site.policy import SitePolicy
 from imperfed.flower.site.store import Key, Store
+from imperfed.flower.site.withheld import WithheldError
 
 REPAIRED = "repaired"
 """The name under which a site keeps the labels decided in a repair."""
+OWN_FILES = ("flower", "lock", "log.txt")
+"""What a site keeps in its state folder beside the folders of runs."""
 TRIALS = "trials"
 """The folder of a site's states in the trials of a search."""
 
@@ -44,10 +49,15 @@ class LocalSite:
     """Returns what the site's files hold, from the settings and the declaration."""
     state: Path
     secret: bytes = b""
+    policy: SitePolicy = field(default_factory=SitePolicy)
+    """What the site lets a coordinator ask for."""
+    accepts: bool = True
+    """Whether runs within the policy are joined without a question."""
 
     def store(self, run: str) -> Store:
         """Return the store of one run's states."""
-        if not re.fullmatch(r"\w[\w.+-]*", run):  # it comes from the coordinator and becomes the name of a folder
+        # It comes from the coordinator and becomes the name of a folder, beside what else the site keeps.
+        if not re.fullmatch(r"\w[\w.+-]{0,199}", run) or run in OWN_FILES:
             raise RefusedError(f"{run!r} cannot be the name of a run")
         return Store(self.state / run)
 
@@ -64,10 +74,20 @@ class LocalSite:
             if path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
+    def refuse_few_rows(self, local: Local, rows: int) -> None:
+        """Refuse steps that rest on too few rows."""
+        if why := self.policy.few_rows(local, rows):
+            raise WithheldError(Declined(f"{self.name} refuses {why}"))
+
     def log(self, line: str) -> None:
-        """Add a line to the site's own log."""
+        """Add lines to the site's own log."""
         self.state.mkdir(parents=True, exist_ok=True)
-        append_lines(self.state / "log.txt", [line])
+        append_lines(self.state / "log.txt", map(printable, line.split("\n")))
+
+
+def printable(line: str) -> str:
+    """Return a line with unprintable characters escaped: it may quote another machine, and terminals obey some."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def trial_folder(run: Path, trial: int) -> Path:
@@ -122,6 +142,7 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     if config.method.opening() and not place.secret:
         raise UsageError(f"{config.run.method} needs a secret that the sites share; join with the file that holds it")
     data = own_data(place, run_info, config)
+    place.refuse_few_rows(config.local, len(data.federation.x))
     federation, objective = data.federation, choose_objective(config, data)
     with seeded(config.run.seed, 0, SERVER, "build"):
         shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
