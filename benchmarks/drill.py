@@ -142,6 +142,8 @@ class Drill:
     def __init__(self, home: Path) -> None:
         self.home, self.data, self.keys, self.rows = home, home / "data", home / "keys", []
         write_federation(self.data)
+        self.policy = home / "policy.toml"
+        self.policy.write_text('modules = ["benchmarks.drill:network"]')
         make_keys(self.keys, SITES, ["localhost"], days=1)
 
     def serve(self, name: str, port: int, *more: object) -> Actor:
@@ -151,7 +153,9 @@ class Drill:
     def join(self, run: str, site: str, port: int, keys: Path | None = None, rogue: bool = False) -> Actor:
         own = ["--data", self.data / "sites" / f"{site}.csv", "--test", self.data / "test" / f"{site}.csv"]
         own += ["--state", self.home / f"{run}-{site}", "--keys", keys or self.keys / f"site-{site}"]
-        return Actor(self.home, f"{run}-{site}", "join", f"localhost:{port}", *own, rogue=rogue)
+        return Actor(
+            self.home, f"{run}-{site}", "join", f"localhost:{port}", *own, "--policy", self.policy, rogue=rogue
+        )
 
     def tell(self, fault: str, coordinator: str, site: str, rounds: object, state: str) -> None:
         self.rows.append((fault, coordinator, site, str(rounds), state))

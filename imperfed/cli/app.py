@@ -69,6 +69,7 @@ app.command(epilog=SETTINGS)(catalogue_commands.schema)
 app.command()(site_commands.keys)
 app.command(epilog=SETTINGS)(site_commands.serve)
 app.command()(site_commands.join)
+app.command()(site_commands.policy)
 app.add_typer(new_project.app, name="new")
 
 

@@ -1,7 +1,8 @@
-"""The commands for real sites: keys, serve, join."""
+"""The commands for real sites: keys, serve, join, policy."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -140,12 +141,36 @@ def join(
     insecure: Insecure = False,
     name: Annotated[str, typer.Option("--name", help="The site's name; default: that of its keys or its file.")] = "",
     device: Annotated[str, typer.Option("--device", help="Where the site trains: cpu or cuda.")] = "cpu",
+    policy: Annotated[
+        Path | None, typer.Option("--policy", help="What this site allows: a file that `imperfed policy` began.")
+    ] = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Accept whatever the defaults allow, without a question.")
+    ] = False,
 ) -> None:
-    """Take part in a run as a site: answer the coordinator from the site's own rows."""
+    """Take part in a run as a site: answer the coordinator from the site's own rows.
+
+    The run is shown first. It is joined if the site's policy allows it, or after a yes.
+    """
     from imperfed.flower.site.joining import Joining
     from imperfed.flower.site.joining import join as join_run
 
-    join_run(Joining(coordinator, data, state, keys, name, test, insecure, device), console().print)
+    screen, accepts = console(), accept or policy is not None
+    joining = Joining(coordinator, data, state, keys, name, test, insecure, device, policy, accepts)
+    join_run(joining, screen.print, typer.confirm if sys.stdin.isatty() else None)
+
+
+def policy(
+    out: Annotated[Path, typer.Argument(help="The new file.")] = Path("policy.toml"),
+) -> None:
+    """Write a site's policy to begin with: what a coordinator may ask of the site, with a comment on every line."""
+    from imperfed.core.errors import UsageError
+    from imperfed.flower.site.policy import template
+
+    if out.exists():
+        raise UsageError(f"{out} exists already; give another name, or edit it")
+    out.write_text(template(), encoding="utf-8")
+    typer.echo(f"{out}: edit it, then imperfed join HOST:PORT ... --policy {out}")
 
 
 def _names(text: str) -> list[str]:

@@ -42,6 +42,12 @@ class SiteFailedError(ImperfedError):
     exit_code = 6
 
 
+class RefusedBySiteError(ImperfedError):
+    """A site's policy, or its user, rules out the run; the message names site, setting and reason."""
+
+    exit_code = 6
+
+
 class DiskFullError(ImperfedError, OSError):
     """A file could not be written because the disk is full; the message names it, and how to continue."""
 

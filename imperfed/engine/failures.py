@@ -50,4 +50,20 @@ class Silent(Failure):
     kind: ClassVar[str] = "silent"
 
 
-KINDS: dict[str, type[Failure]] = {c.kind: c for c in (Failure, Crashed, NotFinite, Misshapen, Away, Silent)}
+@dataclass(frozen=True)
+class Declined(Failure):
+    """The site's own policy, or its user, rules out what was asked."""
+
+    kind: ClassVar[str] = "declined"
+
+
+@dataclass(frozen=True)
+class Undecided(Failure):
+    """The site's user has not accepted the run yet."""
+
+    kind: ClassVar[str] = "undecided"
+
+
+KINDS: dict[str, type[Failure]] = {
+    c.kind: c for c in (Failure, Crashed, NotFinite, Misshapen, Away, Silent, Declined, Undecided)
+}

@@ -30,6 +30,7 @@ from imperfed.flower.messages.transport import Timeouts
 from imperfed.flower.processes.child import alone
 from imperfed.flower.processes.supernode import SITE
 from imperfed.flower.site.handlers import make_app
+from imperfed.flower.site.policy import SitePolicy
 from imperfed.flower.site.rows_cache import read_once
 from imperfed.flower.site.runtime import LocalSite
 from imperfed.flower.site.site_data import central_of, read_files
@@ -52,7 +53,8 @@ def place_of(node: Mapping[str, object]) -> LocalSite:
         read = partial(read_files, name, data, test, config, declaration)
         return read_once(state, sources, f"{name}\n{about}", read)
 
-    return LocalSite(name, files, state, secret, described["device"])
+    policy = SitePolicy.read(Path(described["policy"])) if described["policy"] else SitePolicy()
+    return LocalSite(name, files, state, secret, described["device"], policy, bool(described["accepts"]))
 
 
 site = make_app(place_of)

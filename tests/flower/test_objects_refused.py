@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -11,6 +12,7 @@ from imperfed.api.parts import split_objects
 from imperfed.core.errors import UsageError
 from imperfed.experiments.config import resolve
 from imperfed.flower.coordinator.coordinator import Coordinator
+from imperfed.results.folder import RunFolder
 from tests.support.own_parts import HalfWay, Net, wide
 
 
@@ -27,7 +29,7 @@ NOTHING = cast(Any, None)
 
 def coordinator(**keywords: Any) -> Coordinator:
     objects, words = split_objects({"method": "fedavg", **keywords})
-    return Coordinator(NOTHING, resolve(words=words, objects=objects), NOTHING, ["a", "b"], NOTHING)
+    return Coordinator(NOTHING, resolve(words=words, objects=objects), NOTHING, ["a", "b"], RunFolder(Path("run")))
 
 
 @pytest.mark.parametrize("part", [{"method": Here()}, {"model": Net(3)}])

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("flwr")
 
 from imperfed.flower.processes.child import free_port
-from tests.flower.test_verbs import HERE, SITES, settings, started, write_federation
+from tests.flower.test_verbs import HERE, SITES, allowing, settings, started, write_federation
 from tests.support.far_away import by_hand
 
 
@@ -21,7 +21,7 @@ def test_an_installed_method_runs_at_real_sites(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (HERE.parents[1], plugged))))
     where = ["--host", "127.0.0.1", "--port", port, "--sites", ",".join(SITES), "--out", tmp_path / "runs"]
     site = {n: ["--data", data / "sites" / f"{n}.csv", "--test", data / "test" / f"{n}.csv"] for n in SITES}
-    join = {n: ["join", f"127.0.0.1:{port}", *site[n], "--state", tmp_path / n] for n in SITES}
+    join = {n: ["join", f"127.0.0.1:{port}", *site[n], "--state", tmp_path / n, *allowing(tmp_path)] for n in SITES}
     with (
         started(tmp_path / "serve.out", "serve", data / "federation.toml", "far-away", *settings(), *where) as serving,
         started(tmp_path / "north.out", *join["north"]) as north,

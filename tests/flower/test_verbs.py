@@ -41,6 +41,7 @@ from imperfed.flower.processes.control import Control
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys, make_keys
 from imperfed.flower.site.joining import Joining
+from imperfed.flower.site.joining import join as join_run
 from imperfed.results.predict import predict_file
 from imperfed.testing.toy import differences
 
@@ -68,6 +69,12 @@ def write_federation(folder: Path) -> Path:
         f'[labels]\nkind = "candidates"\ncolumn = "diagnosis"\nclasses = {json.dumps(classes)}\n'
     )
     return folder
+
+
+def allowing(folder: Path) -> list[object]:
+    """The words of a site that lets its coordinator name the network of these tests."""
+    (folder / "policy.toml").write_text(f"modules = [{json.dumps(SETTINGS[-1])}]")
+    return ["--policy", folder / "policy.toml"]
 
 
 def imperfed(*words: object) -> list[str]:
@@ -157,6 +164,7 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
     where = ["--host", "127.0.0.1", "--port", port, "--keys", keys / "coordinator", "--out", tmp_path / "runs"]
     site = {n: ["--data", data / "sites" / f"{n}.csv", "--test", data / "test" / f"{n}.csv"] for n in SITES}
     join = {n: [f"127.0.0.1:{port}", *site[n], "--state", tmp_path / n, "--keys", keys / f"site-{n}"] for n in SITES}
+    join = {n: [*words, *allowing(tmp_path)] for n, words in join.items()}
     with (
         started(tmp_path / "serve.out", "serve", data / "federation.toml", "pfedpll", *settings(), *where) as serving,
         started(tmp_path / "north.out", "join", *join["north"]) as north,
@@ -260,6 +268,8 @@ def test_the_folder_of_a_search_is_continued_with_the_same_request(tmp_path: Pat
 
 
 def test_what_join_refuses(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nobody is at a terminal to accept the run"):
+        join_run(Joining("localhost:1", tmp_path, tmp_path), print)
     file, taken = tmp_path / "a b.csv", tmp_path / "global.csv"
     file.touch()
     taken.touch()

@@ -23,6 +23,7 @@ from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.messages.local_grid import LocalGrid, Node
 from imperfed.flower.messages.transport import Timeouts
 from imperfed.flower.site.handlers import make_app
+from imperfed.flower.site.policy import SitePolicy
 from imperfed.flower.site.runtime import LocalSite, open_site
 from imperfed.results.folder import RunFolder
 from imperfed.testing.toy import LOCAL, differences, world
@@ -102,7 +103,10 @@ class Apart:
         self.reports: list[RoundReport] = []
 
     def place(self, holding: SiteFiles) -> LocalSite:
-        return LocalSite(holding.name, lambda config, declaration: holding, self.folder / holding.name, self.secret)
+        policy = SitePolicy(modules=("tests.*",))
+        return LocalSite(
+            holding.name, lambda config, declaration: holding, self.folder / holding.name, self.secret, policy
+        )
 
     def node(self, holding: SiteFiles) -> Node:
         return Node(make_app(lambda config: self.place(holding)), {"name": holding.name})

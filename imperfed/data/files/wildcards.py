@@ -61,6 +61,13 @@ def _taken(declaration: Declaration) -> set[str]:
     return {*roles, *own, *declaration.inputs.categorical, *label_columns(labels), *truth_columns(labels)}
 
 
+def declared_columns(declaration: Declaration) -> list[str]:
+    """Return all columns that a declaration names, whatever for."""
+    inputs = declaration.inputs
+    named = [*inputs.numeric, *inputs.categorical, inputs.image, inputs.sparse, inputs.array, *_taken(declaration)]
+    return sorted(set(filter(None, named)))
+
+
 def _files(declaration: Declaration) -> list[Path]:
     """Return the files of the sites; without any, as at a coordinator, those of the server."""
     from imperfed.data.files.reading import places

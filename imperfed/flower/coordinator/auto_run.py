@@ -46,6 +46,10 @@ class AutoRun:
     """Its settings are those before anything is chosen, with rows held out (`serving.searched_settings`)."""
     request: AutoRequest
 
+    def __post_init__(self) -> None:
+        transport = self.coordinator.transport
+        transport.greeting = replace(transport.greeting, search=True)
+
     def run(self, watch: Watch) -> Summary:
         """Search, unless that is done, and run what was chosen from its last checkpoint to the end."""
         coordinator, folder = self.coordinator, self.coordinator.folder

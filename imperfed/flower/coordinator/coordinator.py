@@ -59,7 +59,8 @@ class Coordinator:
 
     def __post_init__(self) -> None:
         self.config = self.accept(self.config)
-        greeting = RunInfo("", self.config.toml(), self.declaration, 0, Scale.none(), {})
+        run, settings = self.folder.path.name, self.config.toml()
+        greeting = RunInfo(run, settings, self.declaration, 0, Scale.none(), {})
         self.transport = Transport(self.grid, tuple(self.sites), greeting, self.timeouts, self.say)
 
     def accept(self, config: Config) -> Config:
@@ -149,7 +150,8 @@ class Coordinator:
         if not begun:  # and alike: what is kept decides with whom the run can be resumed
             write_site_infos(kept_in, infos)
         run, share = self.folder.path.name, self.config.rounds.max_share
-        return GatheredSites(self.transport, self.central, tuple(infos), run, self.declaration, share)
+        search = self.transport.greeting.search
+        return GatheredSites(self.transport, self.central, tuple(infos), run, self.declaration, share, search=search)
 
     @contextmanager
     def counted(self) -> Iterator[None]:

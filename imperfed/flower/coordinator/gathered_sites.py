@@ -35,6 +35,8 @@ class GatheredSites:
     """The most weight of one site by its rows; 0: no limit."""
     edges: Tensor = field(default_factory=lambda: torch.empty(0))
     """Of the bins of every column, for models that take them; else empty."""
+    search: bool = False
+    """Whether the run is a search."""
 
     @cached_property
     def scale(self) -> Scale:
@@ -63,7 +65,7 @@ class GatheredSites:
         """Return what each site is told about the run, which every message repeats; `trial`, `alive`: in a search."""
         settings, annotated = config.toml(), anybody(self.infos)
         return [
-            RunInfo(self.run, settings, self.declaration, k, self.scale, annotated, trial, tuple(alive))
+            RunInfo(self.run, settings, self.declaration, k, self.scale, annotated, trial, tuple(alive), self.search)
             for k in range(len(self.infos))
         ]
 

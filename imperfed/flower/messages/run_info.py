@@ -40,6 +40,8 @@ class RunInfo:
     """The number of the trial in the search of `auto` that the message is about."""
     alive: tuple[int, ...] = ()
     """In a search, the trials that may go on; a site removes the states of all others."""
+    search: bool = False
+    """Whether the run is a search, in which settings change from trial to trial."""
 
     def about(self, what: str) -> str:
         """Return the subject of a message, for the logs."""
@@ -59,6 +61,8 @@ class RunInfo:
         }
         if self.trial != NO_TRIAL:
             own |= {"trial": self.trial, "alive": list(self.alive)}
+        if self.search:
+            own["search"] = 1
         return Payload(own | (words or {}), {"scale": self.scale.tree(), "annotated": self.annotated} | (trees or {}))
 
     @classmethod
@@ -73,6 +77,7 @@ class RunInfo:
             payload.trees.get("annotated", {}),
             payload.number("trial") if "trial" in payload.words else NO_TRIAL,
             tuple(map(int, payload.several("alive"))) if "trial" in payload.words else (),
+            "search" in payload.words,
         )
 
 

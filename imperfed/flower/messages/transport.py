@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from flwr.app import Message
 
-from imperfed.core.errors import DataError, QuorumError
+from imperfed.core.errors import DataError, QuorumError, RefusedBySiteError
 from imperfed.core.foreign_text import printable
 from imperfed.data.site_claims import check_claims
 from imperfed.data.site_files import SiteInfo
-from imperfed.engine.failures import Away, Crashed, Failure, Misshapen, Silent
+from imperfed.engine.failures import Away, Crashed, Declined, Failure, Misshapen, Silent
 from imperfed.engine.validate import LARGEST, REFUSED
 from imperfed.flower.messages.answer_times import AnswerTimes, Waiting
 from imperfed.flower.messages.payload import ASKED, Payload, RefusedError, failure_of, new_salt, pack, size, unpack
@@ -55,6 +55,8 @@ class Transport:
         self.infos: dict[str, SiteInfo] = {}
         self.online: set[int] = set()
         self.refused: dict[int, tuple[float, bool]] = {}
+        self.declined: dict[str, str] = {}
+        """Why sites refuse to take part, by name."""
         self.owners: dict[int, str] = {}
         self.bytes: dict[int, dict[str, int]] = {}
         self.times = AnswerTimes(self.timeouts.repeat)
@@ -76,6 +78,9 @@ class Transport:
             if waited > self.timeouts.gather:
                 raise QuorumError(f"{', '.join(missing)} did not connect within {self.timeouts.gather:g} s")
             self.look()
+            if len(self.declined) > len(self.names) - (enough or len(self.names)):
+                reasons = "; ".join(self.declined.values())
+                raise RefusedBySiteError(f"{reasons}. Change the settings, or ask the site to allow them")
             if self.missing():
                 time.sleep(self.timeouts.poll)
         return [self.infos[name] for name in self.names]
@@ -100,6 +105,10 @@ class Transport:
 
     def _welcome(self, node: int, reply: Payload | Failure) -> None:
         try:
+            if isinstance(reply, Declined):
+                owner = self._owner(node)
+                reason = printable(reply.reason)
+                self.declined[owner] = reason if self.admitted is None else f"{owner}: {reason}"
             if isinstance(reply, Failure):
                 raise RefusedError(reply.reason)
             info = info_from(reply)
@@ -212,6 +221,10 @@ class Transport:
         self.times.quiet.discard(self._name(node))
         if not isinstance(answer, Failure):
             self.times.note(kind, seconds)
+
+    def _owner(self, node: int) -> str:
+        """Return the site whose key a node has."""
+        return next((name for name, own in (self.admitted or {}).items() if own == node), self._name(node))
 
     def _name(self, node: int) -> str:
         return self.owners.get(node, f"node {node}")

@@ -21,7 +21,7 @@ from imperfed.data.bins import count_cells
 from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.engine import questions
-from imperfed.engine.failures import Crashed, Failure
+from imperfed.engine.failures import Crashed, Declined
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.site import SiteUpdate, validate
 from imperfed.flower.messages.ending import NEVER
@@ -41,6 +41,7 @@ from imperfed.flower.messages.payload import (
     validity_words,
 )
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, info_payload
+from imperfed.flower.site.agreement import admit, digest, end, ended_with
 from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.last_answer import answer_once
@@ -60,18 +61,11 @@ from imperfed.flower.site.search_answers import agree, apply, calibrate, fit_fam
 from imperfed.flower.site.site_folder import LOG
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import key_in
+from imperfed.flower.site.withheld import WithheldError
 from imperfed.results.folder import RunFolder
 from imperfed.results.metrics import metrics
 
 Handler = Callable[[LocalSite, Payload], Payload]
-
-
-class FailedError(Exception):
-    """An answer that must not leave the site, with the reason."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
 
 
 def hello(place: LocalSite, payload: Payload) -> Payload:
@@ -79,8 +73,9 @@ def hello(place: LocalSite, payload: Payload) -> Payload:
     run_info = RunInfo.of(payload)
     config = run_info.config()
     files = place.files(config, run_info.declaration)
-    info = files.info(config.split.standardise, rows_held_out(files, config))
-    info = replace(info, digest=keyed(files.digest, place.secret))
+    held_out = rows_held_out(files, config)
+    place.refuse_few_rows(config.local, len(files.x) - held_out)
+    info = replace(files.info(config.split.standardise, held_out), digest=keyed(files.digest, place.secret))
     if info.sums or config.model.wanted_bins or questions(config.defence, files.attribute):
         refuse_few(place.name, len(files.x))
     return info_payload(info)
@@ -107,14 +102,17 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     if round == REPAIR:
         return repair(place, run_info, number, bool(payload.number("trusted")), payload.trees.get("down", {}))
     is_trial = run_info.trial != NO_TRIAL
-    place.forget_trials(run_info.run, run_info.alive)  # when the run itself begins, all of them
+    ended = bool(ended_with(place, run_info.run))  # what it has left here stays as it is
+    if not ended:
+        place.forget_trials(run_info.run, run_info.alive)  # when the run itself begins, all of them
     remote, store = open_site(place, run_info, key_in(payload, "from")).on(device_of(place)), place.states(run_info)
     words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
         # A search chooses by the rows held out; it never sees test rows.
         report = measure(remote, payload.trees.get("model") or payload.trees["down"], round - 1, tests=not is_trial)
         words |= scores_words(report.personal.get(0, {})) | validity_words(report.validation)
-        keep_figures(place, run_info, report, remote)
+        if not ended:
+            keep_figures(place, run_info, report, remote)
     if number != NO_EXCHANGE:
         update = respond(remote, payload.trees["down"], round, number)
         words["loss"], trees["up"] = update.loss, update.up
@@ -124,7 +122,8 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
             report.losses[0] = update.loss
         report.sent = {name: tuple(t.shape) for name, t in update.up.items() if t.numel()}
         keep_figures(place, run_info, report, remote)
-    store.forget_before(key_in(payload, "base"), key_in(payload, "best"))
+    if not ended:
+        store.forget_before(key_in(payload, "base"), key_in(payload, "best"))
     return Payload(words, trees)
 
 
@@ -156,7 +155,7 @@ def respond(remote: RemoteSite, down: Tree, round: int, number: int) -> SiteUpda
     else:
         update = runtime.respond(site, down, round, number)
     if failure := update.check(site.memory, exchange, down):
-        raise FailedError(failure)
+        raise WithheldError(failure)
     site.keep(update)
     return update
 
@@ -212,14 +211,20 @@ def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remot
 
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
-    """End a run: write the site's own results, and for `imperfed join` what has to be said about them."""
-    run_info = RunInfo.of(payload)
+    """End a run: write the site's own results, once, and for `imperfed join` what has to be said about them."""
+    run_info, model = RunInfo.of(payload), digest(payload.trees["model"])
+    if before := ended_with(place, run_info.run):
+        if model != before:
+            why = f"another model at the end of {run_info.run}: it has ended here, and its results stay as they are"
+            raise WithheldError(Declined(f"{place.name} refuses {why}"))
+        return Payload({"done": 1})
     try:
         done = finish(place, run_info, key_in(payload, "from"), payload)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         place.end(run_info.run, f"{place.name} could not write its results ({reason}); join again to try again")
         raise
+    end(place, run_info.run, model)
     if never := payload.words.get(NEVER):
         place.end(run_info.run, f"{place.name} failed in every round: {never}; {place.state / LOG} says more")
     return done
@@ -252,10 +257,11 @@ def handle(place: LocalSite, kind: str, records: RecordDict) -> Payload:
     try:
         with one_thread():
             payload = unpack(records)
+            admit(place, kind, payload)
             if kind in ALWAYS_NEW:
                 return HANDLERS[kind](place, payload)
             return answer_once(place, kind, payload, HANDLERS[kind])
-    except FailedError as error:
+    except WithheldError as error:
         return failure_payload(error.failure)
     except Exception as error:
         place.log(f"{_now()} {kind}: {traceback.format_exc().rstrip()}")

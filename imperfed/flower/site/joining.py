@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from imperfed.core.errors import DataError, SiteFailedError, UsageError, unknown
+from imperfed.core.errors import DataError, RefusedBySiteError, SiteFailedError, UsageError, unknown
 from imperfed.data.files.rules import name_trouble
 from imperfed.flower.processes.child import Stopped, alone, orderly, private_files
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.supernode import SuperNode
+from imperfed.flower.site.agreement import FILE, Agreement
+from imperfed.flower.site.policy import SitePolicy
 from imperfed.flower.site.site_folder import LOG, TROUBLE
 
 APP = "imperfed.flower.apps:site"
@@ -34,6 +36,9 @@ class Joining:
     test: Path | None = None
     insecure: bool = False
     device: str = "cpu"
+    policy: Path | None = None
+    accepts: bool = False
+    """Whether runs within the policy are joined without a question."""
 
     def way(self) -> CoordinatorAddress:
         """Return the coordinator's address, and the keys to use there."""
@@ -45,6 +50,8 @@ class Joining:
 
     def site(self) -> dict[str, str]:
         """Return the description of the site that its own process gets."""
+        if self.policy:
+            SitePolicy.read(self.policy)  # its mistakes are for now, not for the first message
         for path in (self.data, *([self.test] if self.test else [])):
             if not path.exists():
                 raise DataError(f"{path}: no such file")
@@ -55,6 +62,8 @@ class Joining:
             "state": str(self.state.resolve()),
             "test": str(self.test.resolve()) if self.test else "",
             "device": self.device,
+            "policy": str(self.policy.resolve()) if self.policy else "",
+            "accepts": "yes" if self.accepts else "",
             "secret": str((self.keys / "secret").resolve()) if self.keys else "",
         }
         if self.device not in DEVICES:
@@ -114,14 +123,48 @@ class Ending:
         return time.monotonic() > self.deadline or self.way.knock() != ""
 
 
-def join(joining: Joining, tell: Callable[[str], None]) -> None:
-    """Answer the coordinator until its run has ended; report every message as it is sent."""
+class Consent:
+    """The user's yes or no to runs that wait for it."""
+
+    def __init__(self, state: Path, ask: Callable[[str], bool]) -> None:
+        self.state, self.ask = state, ask
+        for folder, agreement in self._agreements():  # whoever joins again may think again
+            if agreement.decision in ("declined", "told"):
+                agreement.decided("asked").write(folder)
+
+    def seek(self) -> None:
+        """Ask about every run that waits; end the command once the coordinator knows that its run was declined."""
+        for folder, agreement in self._agreements():
+            if agreement.decision == "asked":
+                yes = self.ask(f"take part in {folder.name}?")
+                agreement.decided("accepted" if yes else "declined").write(folder)
+            if agreement.decision == "told":
+                raise RefusedBySiteError(f"{folder.name} was declined; the coordinator was told so, and nothing else")
+
+    def _agreements(self) -> list[tuple[Path, Agreement]]:
+        folders = [path.parent for path in sorted(self.state.glob(f"*/{FILE}"))]
+        return [(folder, agreement) for folder in folders if (agreement := Agreement.read(folder)) is not None]
+
+
+def join(joining: Joining, tell: Callable[[str], None], ask: Callable[[str], bool] | None = None) -> None:
+    """Answer the coordinator until its run has ended; report every message as it is sent.
+
+    `ask`: asks the user a question; None: nobody is there to answer.
+    """
+    if ask is None and not joining.accepts:
+        raise UsageError(
+            "nobody is at a terminal to accept the run: give --policy with what this site allows (`imperfed policy` "
+            "writes one), or --accept for whatever the defaults allow"
+        )
     way, site = joining.way(), joining.site()
     log, ending = Tail(joining.state / LOG), Ending(joining.state, way)
+    consent = None if ask is None or joining.accepts else Consent(joining.state, ask)
 
     def ended() -> bool:
         for line in log.lines():
             tell(line)
+        if consent is not None:
+            consent.seek()
         return ending.here()
 
     try:

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -17,13 +17,15 @@ from imperfed.core.batch import Tree
 from imperfed.core.components import LabelDecision
 from imperfed.core.context import SiteSetup
 from imperfed.core.errors import UsageError
+from imperfed.core.foreign_text import printable
 from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import draw, hold_out, share_at_sites
 from imperfed.data.site_files import SiteFiles
 from imperfed.engine.engine import questions
-from imperfed.engine.local_training import SiteData
+from imperfed.engine.failures import Declined
+from imperfed.engine.local_training import Local, SiteData
 from imperfed.engine.seeds import SERVER, seeded
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
 from imperfed.evaluation.evaluator import Evaluator
@@ -32,13 +34,19 @@ from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, other_rows
+from imperfed.flower.site.policy import SitePolicy
 from imperfed.flower.site.site_folder import LOG, TROUBLE
 from imperfed.flower.site.store import Key, Store
+from imperfed.flower.site.withheld import WithheldError
 
 REPAIRED = "repaired"
 """The name under which a site keeps the labels decided in a repair."""
 ROWS = "rows.json"
 """The file in the folder of a run that says with which rows it began at this site."""
+BESIDE_RUNS = ("flower", "lock", LOG)
+"""What a site keeps in its state folder beside the folders of runs, and its own `.safetensors` files."""
+LONGEST = 10_000
+"""The most characters of a line of the log."""
 TRIALS = "trials"
 """The folder of a site's states in the trials of a search."""
 
@@ -54,10 +62,15 @@ class LocalSite:
     secret: bytes = b""
     device: str = "cpu"
     """Where the site trains and measures."""
+    policy: SitePolicy = field(default_factory=SitePolicy)
+    """What the site lets a coordinator ask for."""
+    accepts: bool = True
+    """Whether runs within the policy are joined without a question."""
 
     def store(self, run: str) -> Store:
         """Return the store of one run's states."""
-        if not re.fullmatch(r"\w[\w.+-]*", run):  # it comes from the coordinator and becomes the name of a folder
+        # It comes from the coordinator and becomes the name of a folder, beside what else the site keeps.
+        if not re.fullmatch(r"\w[\w.+-]{0,199}", run) or run in BESIDE_RUNS or run.endswith(".safetensors"):
             raise RefusedError(f"{run!r} cannot be the name of a run")
         return Store(self.state / run)
 
@@ -74,10 +87,16 @@ class LocalSite:
             if path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
 
+    def refuse_few_rows(self, local: Local, rows: int) -> None:
+        """Refuse steps that rest on too few rows."""
+        if why := self.policy.few_rows(local, rows):
+            raise WithheldError(Declined(f"{self.name} refuses {why}"))
+
     def log(self, line: str) -> None:
-        """Add a line to the site's own log."""
+        """Add lines to the site's own log."""
         self.state.mkdir(parents=True, exist_ok=True)
-        append_lines(self.state / LOG, [line])
+        lines = (printable(part, LONGEST) for part in line.split("\n"))  # they may quote another machine
+        append_lines(self.state / LOG, lines)
 
     def end(self, run: str, trouble: str) -> None:
         """Note that a run has ended, and what was wrong: `imperfed join` ends with these words."""
@@ -182,6 +201,7 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     if config.method.opening() and not place.secret:
         raise UsageError(f"{config.run.method} needs a secret that the sites share; join with the file that holds it")
     data = own_data(place, run_info, config)
+    place.refuse_few_rows(config.local, len(data.federation.x))
     federation, objective = data.federation, choose_objective(config, data)
     with seeded(config.run.seed, 0, SERVER, "build"):
         shape, classes = tuple(federation.x.shape[1:]), len(federation.classes)
