@@ -29,7 +29,7 @@ from studies.lines import Record, read_lines, rounded, run_cells
 from studies.repairs_compared import both_ways, labels_of, share
 
 RESULTS = Path(__file__).parent / "results"
-FIRST = {"design": 5_000, "fresh": 2_000_000}
+FIRST = {"design": 5_000, "fresh": 4_000_000}
 """The number of the first case."""
 REAL = {
     "design": ("digits/raw", "digits/hog", "wisdm/raw", "student-without-gpa/raw", "cifar10/hog"),

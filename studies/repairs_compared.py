@@ -57,6 +57,7 @@ def compared(federation: Federation, truth: Tensor) -> Record:
         record[f"{name} unchecked"] = share(labels_of(unchecked) != truth)
         record[f"{name} ranks"] = ranking(suspicion(unchecked, given), wrong)
         record[f"{name} alone"] = len(verdict.alone) / len(federation.sites)
+        record |= {f"{name} {what}": figure for what, figure in verdict.figures.items()}
     return record
 
 

@@ -25,9 +25,10 @@ overlap. Clean rows do (B1): a probe contradicts right labels as often at the si
 so that what it contradicts beyond a bound on that is noise, of whatever kind. Two probes are asked, the witness and
 the fit on the clean rows alone; neither has seen a posterior, so that clean rows and the sites' rows stand alike
 before them. (In the gate they do not: fits on posteriors have been taught the clean rows' classes.) If the noise that
-clean rows show is no less than half of the labels to be changed, over all sites and at a site, the repair is borne
-out there, whatever else fails. A probe that is less sure of the sites' rows than of the clean ones is not asked, nor
-is any where the clean rows lie far outside: clean rows of another kind, such as other devices', say nothing about them.
+clean rows show is no less than half of the labels to be changed, over all sites and at a site, and the witness is of
+any use, the repair is borne out there, whatever else fails; if they show none, nothing is. A probe that is less sure
+of the sites' rows than of the clean ones is not asked, nor is any where the clean rows lie far outside: clean rows of
+another kind, such as other devices', say nothing about them.
 
 The equations of the method are untouched; the constants here were chosen on the made-up and real cases of
 `studies/no_harm.py`, and looked at once on others.
@@ -53,11 +54,14 @@ from imperfed.repairs.posterior.noise_model import joint, leads
 CLEAR, CLEARLY = 0.7, 0.95
 """The least share of the labels held to be right that the witness predicts, above chance; and where no more is asked
 about outliers."""
-LEVEL = 0.65
-"""The least agreement of witness and labels over all rows, as a share of that over the surest rows, above chance."""
+CLEAR_BESIDE_CLEAN = 0.6
+"""The same where clean rows speak for a repair: if classes are hardly told apart, a few clean rows are too few."""
+LEVEL, LEVEL_OF_MANY = 0.65, 0.7
+"""The least agreement of witness and labels over all rows, as a share of that over the surest rows, above chance; and
+where more than half of the labels of the surest rows are contradicted, so that the witness may be what is wrong."""
 SURE = 1.2816
 """Standard errors by which `LEVEL` is to be exceeded: nine times in ten, chance alone does not help that far."""
-EVEN_LEAST, EVEN, EVEN_AT_SITE = 0.8, 1.5, 2.5
+EVEN_LEAST, EVEN, EVEN_AT_SITE = 0.9, 1.5, 2.5
 """The least and the most noise that is claimed, as a multiple of what is contradicted among the surest rows."""
 SHOWN = 2.0
 """The most labels that are changed, as a multiple of the noise that clean rows show."""
@@ -155,16 +159,21 @@ class Support:
         found["level"] = clarity(overall, surely, self.fit.classes)
         least, most = EVEN_LEAST * surely, EVEN * found["contradicted"]
         even = ((least <= found["claimed"]) | (found["clear"] >= CLEARLY)) & (found["claimed"] <= most)
-        supported = (found["clear"] >= CLEAR) & (found["level"] >= LEVEL) & even
+        level = torch.where(found["contradicted"] > 0.5, LEVEL_OF_MANY, LEVEL)
+        supported = (found["clear"] >= CLEAR) & (found["level"] >= level) & even
         seen = (contradicted + POOLED_ROWS * found["contradicted"]) / (surest + POOLED_ROWS)
         borne_out = supported & (doubted / n <= EVEN_AT_SITE * seen)
         if "astray" in server:
-            found["shown"], shown = self.shown(server, updates, predicted)
-            borne_out = borne_out | shown
+            found["shown"], shown, asked = self.shown(server, updates, predicted)
+            borne_out = borne_out & ((found["shown"] > 0) | ~asked)
+            borne_out = borne_out | (shown & (found["clear"] >= CLEAR_BESIDE_CLEAN))
         return server | found | {"borne out": borne_out, "quiet": doubted / n < LEAST_NOISE}
 
-    def shown(self, server: Tree, updates: Updates, predicted: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the noise that clean rows show at the least, and at which sites it bears out the changes there."""
+    def shown(self, server: Tree, updates: Updates, predicted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the noise that clean rows show at the least, where it bears out the changes, and if they were asked.
+
+        The second is by site.
+        """
         n, y, C = updates.n.double().clamp(min=1), server["y"], self.fit.classes
         claims = [torch.stack([answer[name].reshape(()) for answer in updates.parts]) for name in ("denied", "changes")]
         denied, changes = (claim.clamp(min=0).minimum(n) for claim in claims)
@@ -179,7 +188,7 @@ class Support:
         expected = labels @ rates(server["astray"], y, C)[probe]
         own = (n * beyond(contradicted[probe] / n, expected) + POOLED_ROWS * noise) / (n + POOLED_ROWS)
         enough = (noise > 0) & (changes.sum() / n.sum() <= SHOWN * noise)
-        return noise.clamp(min=0), enough & (changes / n <= SHOWN * own)
+        return noise.clamp(min=0), enough & (changes / n <= SHOWN * own), alike.any()
 
 
 def beyond(share: Tensor, expected: Tensor) -> Tensor:
