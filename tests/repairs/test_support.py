@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +24,8 @@ from imperfed.repairs.posterior.support import Support, below, contradicted_if_r
 
 SUPPORT = Support(CrossFit("raw", 4))
 NAMES = ("careful", "hasty")
+POOLED: Tree = {"T": torch.eye(4).double(), "pi": torch.full((4,), 0.25).double()}
+"""What the noise model has found, of which the check takes no notice."""
 
 
 def judged(*sites: tuple[float, float, float, float], rows: int = 500) -> Tree:
@@ -32,7 +35,7 @@ def judged(*sites: tuple[float, float, float, float], rows: int = 500) -> Tree:
         sums = {"predicted": rows * predicted, "surest": surest, "contradicted": surest * contradicted}
         answers.append({name: torch.tensor(v).double() for name, v in (sums | {"doubted": rows * doubted}).items()})
     updates = Updates(tuple(range(len(sites))), torch.full((len(sites),), rows), {}, tuple(answers))
-    return SUPPORT.judge({}, updates, ServerView(sites=NAMES[: len(sites)]))
+    return SUPPORT.judge(dict(POOLED), updates, ServerView(sites=NAMES[: len(sites)]))
 
 
 @pytest.mark.parametrize(
@@ -42,10 +45,9 @@ def judged(*sites: tuple[float, float, float, float], rows: int = 500) -> Tree:
         ((0.35, 0.60, 0.60, 100), False),  # the labels held to be right are not predicted
         ((0.55, 0.05, 0.30, 100), False),  # predicted where the probe is sure, and far less elsewhere
         ((0.75, 0.05, 0.20, 100), False),  # more is claimed than the surest rows show
-        (
-            (0.80, 0.15, 0.05, 400),
-            False,
-        ),  # outliers: far more is contradicted where the probe is surest than is claimed
+        ((0.80, 0.15, 0.05, 400), False),  # outliers: more is contradicted where the probe is surest than is claimed
+        ((0.47, 0.52, 0.50, 100), False),  # most labels are contradicted, so the probe may be what is wrong
+        ((0.49, 0.52, 0.50, 100), True),
         ((0.25, 0.75, 0.75, 100), False),  # nothing but chance
         ((0.75, 0.20, 0.99, 100), False),  # no label is held to be right
     ],
@@ -89,6 +91,7 @@ def beside_clean(
     predicted: float = 300,
     sure: float = 0.9,
     wider: float = 1,
+    claims: dict[str, int] = DOUBTFUL,
 ) -> Tree:
     """Sites of 500 rows: labels that the fit on the clean rows contradicts, and labels to be changed.
 
@@ -96,13 +99,13 @@ def beside_clean(
     """
     answers = []
     for k, (denied, changes) in enumerate(sites):
-        sums = DOUBTFUL | {"denied": denied, "changes": changes}
+        sums = claims | {"denied": denied, "changes": changes}
         sums["predicted"] = predicted if k == len(sites) - 1 else 300
         answers.append({name: torch.tensor(number).double() for name, number in sums.items()})
         answers[-1] |= {"labels": torch.full((4,), 125.0).double(), "sureness": torch.tensor([500 * sure] * 2).double()}
     wrong = torch.stack([torch.arange(400) % 100 < number / 4 for number in astray])
     updates = Updates(tuple(range(len(sites))), torch.full((len(sites),), 500), {}, tuple(answers))
-    server = {"astray": wrong, "y": CLASSES_OF_CLEAN, "sure of clean": torch.tensor([0.9, 0.9]).double()}
+    server = POOLED | {"astray": wrong, "y": CLASSES_OF_CLEAN, "sure of clean": torch.tensor([0.9, 0.9]).double()}
     server["clean is wider"] = torch.tensor(wider)
     return SUPPORT.judge(server, updates, ServerView(sites=NAMES[: len(sites)]))
 
@@ -139,6 +142,20 @@ def test_clean_rows_of_another_kind_are_not_asked() -> None:
     for found in (beside_clean((0, 0), sure=0.79), beside_clean((0, 0), wider=2.1)):
         assert found["borne out"].tolist() == [False]
         assert float(found["shown"]) == 0
+
+
+def test_clean_rows_do_not_speak_for_a_witness_that_is_of_no_use() -> None:
+    """Of the labels held to be right it predicts 0.65 and 0.59, above chance."""
+    assert beside_clean((0, 0), predicted=290)["borne out"].tolist() == [True]
+    assert beside_clean((0, 0), predicted=275)["borne out"].tolist() == [False]
+
+
+def test_where_clean_rows_show_no_noise_labels_stay() -> None:
+    """What the features bear out by themselves they do not bear out against clean rows, unless these are not asked."""
+    even = {"predicted": 375, "surest": 100, "contradicted": 20, "doubted": 100}
+    nothing: dict[str, Any] = {"astray": (240, 240), "predicted": 375, "claims": even}
+    assert beside_clean((0, 400), **nothing)["borne out"].tolist() == [False]
+    assert beside_clean((0, 400), **nothing, wider=2.1)["borne out"].tolist() == [True]
 
 
 def test_rates_of_classes_and_of_one_without_clean_rows() -> None:
