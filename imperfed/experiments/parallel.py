@@ -133,7 +133,7 @@ def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:
     """Return the outcomes of one seed's runs; refuse unsuitable methods before any of them trains."""
     outcomes: list[Outcome] = []
-    cache = DataCache()
+    cache = DataCache(load_data)
     watch().prepare(runs[0])
     for config in runs:
         refuse_other_labels(config, cache.data(config))

@@ -144,10 +144,13 @@ def conv() -> Network:
     return Network(rep, nn.Linear(8, 4))
 
 
+CORRECTING = overriding("correct", kind=Exact)[0]
+
+
 @pytest.mark.parametrize(
     ("method", "objective", "net", "local"),
     [
-        (overriding("correct", kind=Exact)[0], Plain(), network(), LOCAL),
+        (CORRECTING, CORRECTING.objective or Plain(), network(), LOCAL),
         (Algorithm(), Crowded(), network(), LOCAL),
         (Algorithm(), Plain(), conv(), LOCAL),
         (Algorithm(), Plain(), network(nn.Dropout()), LOCAL),

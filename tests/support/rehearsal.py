@@ -103,10 +103,8 @@ class Apart:
         self.reports: list[RoundReport] = []
 
     def place(self, holding: SiteFiles) -> LocalSite:
-        policy = SitePolicy(modules=("tests.*",))
-        return LocalSite(
-            holding.name, lambda config, declaration: holding, self.folder / holding.name, self.secret, policy
-        )
+        here, policy = self.folder / holding.name, SitePolicy(modules=("tests.*",))
+        return LocalSite(holding.name, lambda config, declaration: holding, here, self.secret, policy=policy)
 
     def node(self, holding: SiteFiles) -> Node:
         return Node(make_app(lambda config: self.place(holding)), {"name": holding.name})

@@ -67,8 +67,8 @@ def test_a_site_predicts_with_its_mixture(tmp_path: Path):
     for weight in (0.0, 0.5, 1.0):
         mixture = replace(mixture, weight=weight, temperature=2.0, mixture_temperature=0.5)
         save_mixture(folder, "s0", mixture)
-        network = result.model("s0")(result._scale()(x)).detach()
-        own = mixture.alone.probabilities(result._scale()(x))
+        network = result.model("s0")(result.scale()(x)).detach()
+        own = mixture.alone.probabilities(result.scale()(x))
         mixed = weight * torch.softmax(network / mixture.temperature, 1) + (1 - weight) * own
         expected = torch.softmax(mixed.log() / mixture.mixture_temperature, 1)
         torch.testing.assert_close(result.predict(x, site="s0"), expected)
