@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,8 @@ class Sites(Apart):
 
     def coordinator(self, timeouts: Timeouts = AT_ONCE) -> Coordinator:
         self.server = super().coordinator(timeouts)
-        self.server.declaration = self.declaration.toml()
+        self.server.declaration = declared = self.declaration.toml()
+        self.server.transport.greeting = replace(self.server.transport.greeting, declaration=declared)
         return self.server
 
     def own(self, site: str) -> Path:
@@ -119,7 +121,7 @@ def test_a_site_has_what_one_process_writes_for_it(site: str, apart: Sites, whol
     assert f"{site} gives" in (page := (apart.own(site) / "audit.html").read_text())
     assert all(row["id"] in page for row in own["sites"][0]["worst"])
     left = {path.name for path in apart.own(site).iterdir()}
-    assert left == {"audit.html", "audit.json", "config.toml", "federation.toml", "labels"}
+    assert left == {"agreement.json", "audit.html", "audit.json", "config.toml", "federation.toml", "labels"}
 
 
 def test_the_coordinator_has_figures_and_no_label(apart: Sites, whole: package.AuditResult) -> None:
