@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 import imperfed
-from imperfed.alone.logistic import Logistic
 from imperfed.census.inspect import inspect
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import KINDS
 from imperfed.data.files.declaration import read_declaration
 from imperfed.data.files.reading import read_sites
 from imperfed.examples import examples
+from tests.support.one_family import try_one_family
 from tests.support.terminal import Said, done
 from tests.support.terminal import imperfed as command
 
@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(autouse=True)
 def small_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what sites fit alone, try the fastest family only; draw no page."""
-    monkeypatch.setattr("imperfed.experiments.auto.alone_search.families", lambda *_: [Logistic()])
+    try_one_family(monkeypatch)
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from imperfed.alone.logistic import Logistic
+from tests.support.one_family import try_one_family
 from tests.support.terminal import done
 
 ROOT = Path(__file__).parents[2]
@@ -35,7 +35,7 @@ def small_and_empty(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Work in an empty folder; of what sites fit alone, try the fastest family only; draw no page."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("imperfed.experiments.auto.alone_search.families", lambda *_: [Logistic()])
+    try_one_family(monkeypatch)
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from imperfed.alone.logistic import Logistic
 from imperfed.cli.typed_words import configs
 from imperfed.core.errors import DataError
 from imperfed.experiments.comparison import compare
 from imperfed.experiments.comparison_plan import FILE
 from imperfed.experiments.experiment import Interrupted, Watch
+from tests.support.one_family import try_one_family
 from tests.support.terminal import done, imperfed, products, write
 
 METHODS, SEEDS = ["cc", "local-only+proden"], [3, 5]
@@ -24,7 +24,7 @@ WORDS = {"rounds": 3, "steps": 3, "workers": 1, "labels.candidates": "flip", "pa
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no page, and try one family of models alone: either takes longer than these runs."""
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
-    monkeypatch.setattr("imperfed.experiments.auto.alone_search.families", lambda *_: [Logistic()])
+    try_one_family(monkeypatch)
 
 
 def begin(out: Path, data: Path, rounds: int = 1000) -> Path:
