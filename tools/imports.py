@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "results",
     },
-    "live": {"core", "report", "results"},
+    "live": {"core", "data", "report", "results"},
     "export": {"alone", "api", "core", "data", "report", "results"},
     "api": {
         "algorithms",

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from imperfed.data.files.declaration import called
 from imperfed.report.run_files import COMMON, PERSONAL, Course, RunFiles, read_run
 from imperfed.results.folder import RunFolder
 
@@ -69,7 +70,7 @@ class RunStatus:
         figure = points(run.course(PERSONAL)) or points(run.course(COMMON))
         return cls(
             title=run.config.run.title,
-            data=run.config.run.data,
+            data=called(run.config.run.data),
             state="ended" if ended else "silent" if silent else "running",
             round=run.round,
             rounds=folder.rounds(),
