@@ -117,6 +117,8 @@ def test_settings_that_change_in_mid_run_are_refused_and_charged(tmp_path: Path)
         '[run]\nmethod = "cleanup:Go"',
         '[run]\nmethod = "fedavg+cleanup:Go"',
         '[run]\nrepair = "cleanup:Go"',
+        '[run]\nrepair = "posterior"\n[repair]\nfeatures = "cleanup:go"',
+        '[run]\nrepair = "fb-nll"\n[repair]\nclass_features = "cleanup:go"',
         '[split]\npartition = "cleanup:Go"',
     ],
 )

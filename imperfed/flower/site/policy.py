@@ -15,17 +15,11 @@ from imperfed.data.files.declaration import parse
 from imperfed.data.files.problems import listed, shown
 from imperfed.data.files.wildcards import declared_columns, refuse_patterns
 from imperfed.engine.local_training import Local
-from imperfed.experiments.config import CHOSEN, GENERATORS, Config, resolve
+from imperfed.experiments.config import Config, resolve
 from imperfed.experiments.values import typed
 
 Names = tuple[str, ...]
 ANYTHING: Names = ("*",)
-NAMING = (
-    *(f"run.{part}" for part in ("method", "objective", *CHOSEN)),
-    "model.name",
-    *(choice.setting for choice in GENERATORS.values()),
-)
-"""The settings whose values may be import paths, `package.module:name`."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +119,9 @@ class SitePolicy:
         ]
 
     def _modules(self, sections: Mapping[str, Any]) -> Iterator[str]:
-        for setting in NAMING:
-            section, _, key = setting.partition(".")
-            value = str(dict(sections.get(section, {})).get(key, ""))
-            for name in value.split("+"):
-                if ":" in name and not _any_matches(self.modules, name):
+        for setting, text in _texts(sections):
+            for name in text.split("+"):
+                if ":" in name and not _any_matches(self.modules, name):  # `package.module:name` is imported and called
                     yield (
                         f"{setting} = {shown(name)}: this site imports what its own policy names, and nothing else "
                         "(modules)"
@@ -182,6 +174,15 @@ class SitePolicy:
             f"local.batch = {local.batch}: with {rows} rows a step would rest on {fewest}, and this site asks for "
             f"{self.rows_per_step} or more (rows_per_step)"
         )
+
+
+def _texts(sections: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield every text in the settings: which of them may be import paths depends on the methods that are installed."""
+    for section, keys in sections.items():
+        for key, value in keys.items():
+            texts = value if isinstance(value, list | tuple) else [value]
+            if f"{section}.{key}" != "run.data":  # the coordinator's own path, which a site never reads
+                yield from ((f"{section}.{key}", text) for text in texts if isinstance(text, str))
 
 
 def _any_matches(patterns: Names, name: str) -> bool:
