@@ -83,6 +83,10 @@ class DOMO(Algorithm):
             bm = step.down["bm"]
             step.w[: len(bm)] -= bm  # ... - eta b m
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return ""
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {}, {"l": done.opt_state["v"].clone()} if self.keep else {}
 

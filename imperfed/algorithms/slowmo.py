@@ -77,6 +77,10 @@ class SlowMo(Algorithm):
             v[: len(down["v"])] = down["v"]
         return {"v": v}
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return "its momentum" if self.buffer_strategy == "average" else ""
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         v = done.opt_state["v"]
         up = {"v": v[: len(done.down["w"])]} if self.buffer_strategy == "average" else {}

@@ -19,6 +19,7 @@ from imperfed.core.context import ServerContext
 from imperfed.core.errors import DivergedError, ImperfedError, QuorumError, UsageError
 from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
 from imperfed.core.federation import Attribute, Federation
+from imperfed.core.mechanism import PrivacyMechanism
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
@@ -28,6 +29,7 @@ from imperfed.engine.best_round import BestRound
 from imperfed.engine.failures import Failure, NotFinite
 from imperfed.engine.local_training import Local
 from imperfed.engine.population import ModelEvaluator, Population, Scores
+from imperfed.engine.private_run import PrivacyBudget, refuse_not_private
 from imperfed.engine.recipe import refuse_misfit_recipe
 from imperfed.engine.schedule import RoundReport, Rounds
 from imperfed.engine.seeds import SERVER, on_duty_in, seeded
@@ -58,6 +60,7 @@ class Engine:
         make_backend: MakeBackend = ProcessBackend,
         device: torch.device = CPU,
         adversaries: Adversaries | None = None,
+        privacy: PrivacyMechanism | None = None,
     ) -> None:
         if algorithm.pools_data:
             local = for_all(local, len(federation.sites))
@@ -78,8 +81,13 @@ class Engine:
                 "split.validation, such as 0.1 (with partition = label no site holds rows out)"
             )
         asked = questions(defence, federation.attribute)
-        spec = RunSpec(algorithm, objective, layout, local, seed, rounds=rounds.rounds, questions=asked)
+        if privacy is not None:
+            refuse_not_private(privacy, algorithm, layout, rounds.rounds, asked)
+        spec = RunSpec(
+            algorithm, objective, layout, local, seed, rounds=rounds.rounds, questions=asked, privacy=privacy
+        )
         refuse_misfit_recipe(spec, federation)
+        self.budget = None if privacy is None else PrivacyBudget(privacy, self.sample)
         runtime = SiteRuntime(spec, _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator, rounds.max_share)
         self.server = Server(self.population, _net(network, layout), defence, adversaries)
@@ -132,7 +140,7 @@ class Engine:
             report = self.round(self.state.round)
             report.seconds = time.perf_counter() - began
             self.state.round += 1
-            if self.state.round == self.rounds.rounds or self.state.round % self.rounds.evaluate_every == 0:
+            if self.ended or self.state.round % self.rounds.evaluate_every == 0:
                 report.personal, report.common = self.evaluate(ahead=not self.ended)
                 self.validate(report)
             last = self.ended
@@ -146,9 +154,16 @@ class Engine:
 
     @property
     def ended(self) -> bool:
-        """Whether no round follows: all are done, or the held-out rows have shown no gain for long enough."""
+        """Whether no round follows: all are done, a further one promises nothing, or would cost too much privacy."""
+        if self.state.round >= self.rounds.rounds or self.stalled:
+            return True
+        return self.budget is not None and self.budget.forbids(self.state.round)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the held-out rows have shown no gain for as long as `rounds.patience` waits."""
         best, patience = self.state.best, self.rounds.patience
-        return self.state.round >= self.rounds.rounds or (best is not None and 0 < patience <= best.waited)
+        return best is not None and 0 < patience <= best.waited
 
     def validate(self, report: RoundReport) -> None:
         """Judge a round that was evaluated by the rows that the sites hold out, if they do."""
@@ -190,6 +205,7 @@ class Engine:
         report.notes += [*self.backend.notes, *(note for context in contexts for note in context.notes)]
         self.backend.notes.clear()
         report.verdicts = self.server.verdicts(contexts)
+        report.epsilons = {} if self.budget is None else self.budget.epsilons(round)
         return report
 
     def sum_gradients(
@@ -219,7 +235,7 @@ class Engine:
         self._refuse_too_few(round, failures, len(report.who), len(who))
         report.failures |= failures
         trees = {name: torch.stack([replies[k].up[name] for k in who]) for name in replies[who[0]].up}
-        if isinstance(exchange, Train):
+        if isinstance(exchange, Train) and self.budget is None:  # with privacy no site tells its loss
             report.losses = {k: replies[k].loss for k in who}
         report.down += sum(nbytes(self.population.down(k, exchange)) for k in asked)
         report.up += nbytes(trees)

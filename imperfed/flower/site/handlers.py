@@ -45,6 +45,7 @@ from imperfed.flower.site.agreement import admit, digest, end, ended_with
 from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.last_answer import answer_once
+from imperfed.flower.site.privacy_ledger import charge
 from imperfed.flower.site.runtime import (
     REPAIRED,
     LocalSite,
@@ -114,12 +115,13 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
         if not ended:
             keep_figures(place, run_info, report, remote)
     if number != NO_EXCHANGE:
+        charge(remote, place, run_info, payload)
         update = respond(remote, payload.trees["down"], round, number)
         words["loss"], trees["up"] = update.loss, update.up
         report = RoundReport(round, (0,), {}, {})
         if isinstance(remote.runtime.spec.exchange(round, number), Train):
             store.save((round, number), remote.remembered())
-            report.losses[0] = update.loss
+            report.losses = {0: update.loss} if remote.config.privacy is None else {}
         report.sent = {name: tuple(t.shape) for name, t in update.up.items() if t.numel()}
         keep_figures(place, run_info, report, remote)
     if not ended:
