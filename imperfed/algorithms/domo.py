@@ -90,6 +90,10 @@ class DOMO(Algorithm):
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {}, {"l": done.opt_state["v"].clone()} if self.keep else {}
 
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return True
+
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         x, M = server["w"], server["M"]
         new = updates.average(updates.by_size())

@@ -86,6 +86,10 @@ class SlowMo(Algorithm):
         up = {"v": v[: len(done.down["w"])]} if self.buffer_strategy == "average" else {}
         return up, {"v": v.clone()} if self.buffer_strategy == "maintain" else {}
 
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return True
+
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         p, eta = updates.by_size(), context.lr
         new = updates.average(p)

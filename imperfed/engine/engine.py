@@ -19,7 +19,7 @@ from imperfed.core.context import ServerContext
 from imperfed.core.errors import DivergedError, ImperfedError, QuorumError, UsageError
 from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
 from imperfed.core.federation import Attribute, Federation
-from imperfed.core.mechanism import PrivacyMechanism
+from imperfed.core.mechanism import LARGEST_WEIGHT, PrivacyMechanism, SumMechanism, Summed
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
@@ -28,8 +28,8 @@ from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.best_round import BestRound
 from imperfed.engine.failures import Failure, NotFinite
 from imperfed.engine.local_training import Local
-from imperfed.engine.population import ModelEvaluator, Population, Scores
-from imperfed.engine.private_run import PrivacyBudget, refuse_not_private
+from imperfed.engine.population import ModelEvaluator, Population, Scores, capped
+from imperfed.engine.private_run import PrivacyBudget, mean_of, refuse_not_private, refuse_not_summed
 from imperfed.engine.recipe import refuse_misfit_recipe
 from imperfed.engine.schedule import RoundReport, Rounds
 from imperfed.engine.seeds import SERVER, on_duty_in, seeded
@@ -83,11 +83,12 @@ class Engine:
         asked = questions(defence, federation.attribute)
         if privacy is not None:
             refuse_not_private(privacy, algorithm, layout, rounds.rounds, asked)
+            refuse_not_summed(privacy, self.on_duty, federation, defence is not None or adversaries is not None)
         spec = RunSpec(
             algorithm, objective, layout, local, seed, rounds=rounds.rounds, questions=asked, privacy=privacy
         )
         refuse_misfit_recipe(spec, federation)
-        self.budget = None if privacy is None else PrivacyBudget(privacy, self.sample)
+        self.budget = PrivacyBudget(privacy, self.sample) if privacy is not None and privacy.multiplier else None
         runtime = SiteRuntime(spec, _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator, rounds.max_share)
         self.server = Server(self.population, _net(network, layout), defence, adversaries)
@@ -201,7 +202,9 @@ class Engine:
                 with one_thread():
                     updates = self.exchange(round, number, exchange, report)
             with one_thread():
-                self.server.take(exchange, updates, contexts)
+                merged = self.summed(round, number, exchange, updates, report)
+                if merged is not None:
+                    self.server.take(exchange, merged, contexts)
         report.notes += [*self.backend.notes, *(note for context in contexts for note in context.notes)]
         self.backend.notes.clear()
         report.verdicts = self.server.verdicts(contexts)
@@ -235,12 +238,38 @@ class Engine:
         self._refuse_too_few(round, failures, len(report.who), len(who))
         report.failures |= failures
         trees = {name: torch.stack([replies[k].up[name] for k in who]) for name in replies[who[0]].up}
-        if isinstance(exchange, Train) and self.budget is None:  # with privacy no site tells its loss
+        privacy = self.population.spec.privacy
+        if isinstance(exchange, Train) and privacy is None:  # with privacy no site tells its loss
             report.losses = {k: replies[k].loss for k in who}
         report.down += sum(nbytes(self.population.down(k, exchange)) for k in asked)
-        report.up += nbytes(trees)
-        report.sent |= {name: tuple(t.shape[1:]) for name, t in trees.items() if t.numel()}
+        if privacy is None or not privacy.sums:
+            report.up += nbytes(trees)
+            report.sent |= {name: tuple(t.shape[1:]) for name, t in trees.items() if t.numel()}
         return Updates(who, self._counts(who), trees)
+
+    def summed(
+        self, round: int, number: int, exchange: Exchange, updates: Updates, report: RoundReport
+    ) -> Updates | None:
+        """Return the answers as the server gets them: one mean in their place where only sums leave the sites."""
+        mechanism = self.population.spec.privacy
+        if not isinstance(mechanism, SumMechanism):
+            return updates
+        counts = capped(updates.n.tolist(), LARGEST_WEIGHT)
+        summed = Summed(updates.who, tuple(n / sum(counts) for n in counts))
+        if why := summed.objection():
+            report.notes.append(f"the model stays as it was, instead of {why}")
+            return None
+        shares = self.backend.shares(round, number, summed, updates)
+        sent = self.population.down(updates.who[0], exchange)
+        report.failures |= {k: share for k, share in shares.items() if isinstance(share, Failure)}
+        report.up += nbytes({str(k): share for k, share in shares.items() if isinstance(share, Tensor)})
+        report.sent |= {"w": tuple(sent["w"].shape)}
+        mean, why = mean_of(mechanism, sent, shares)
+        if mean is None:
+            names = ", ".join(self.population.federation.sites[k] for k in updates.who)
+            report.notes.append(f"the model stays as it was: {why} of {names}")
+            return None
+        return Updates(updates.who[:1], updates.n.sum()[None], mean)
 
     def _counts(self, who: tuple[int, ...]) -> Tensor:
         counts, device = self.population.counts, self.population.runtime.net.row.device

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
 from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Query
-from imperfed.core.mechanism import PrivacyMechanism
+from imperfed.core.federation import Federation
+from imperfed.core.mechanism import FEWEST_SITES, PrivacyMechanism, SumMechanism
 from imperfed.core.network import Layout
+from imperfed.engine.failures import Failure
 
 
 @dataclass
@@ -55,3 +61,27 @@ def refuse_not_private(
             f"privacy={privacy.name} lets no statistics of rows leave a site, and this model predicts with those of "
             f"batch normalisation ({statistics[0]}); choose a model without, such as model.norm=group"
         )
+
+
+def refuse_not_summed(mechanism: PrivacyMechanism, on_duty: int, federation: Federation, inspected: bool) -> None:
+    """Refuse, before training, sums that would hide no site, and what needs single updates."""
+    if not mechanism.sums:
+        return
+    if on_duty < FEWEST_SITES:
+        raise UsageError(f"privacy={mechanism.name} hides a site among {FEWEST_SITES} or more, and {on_duty} take part")
+    if inspected:
+        raise UsageError(f"with privacy={mechanism.name} no defence or attack sees single updates")
+    if max(federation.groups, default=0) > 0:
+        raise UsageError(f"privacy={mechanism.name} adds up the updates of all sites, and these are in several groups")
+
+
+def mean_of(mechanism: SumMechanism, sent: Tree, shares: Mapping[int, Tensor | Failure]) -> tuple[Tree | None, str]:
+    """Return the mean of the sites' models in one row, from their shares; else None, and why there is none."""
+    arrived = [share for share in shares.values() if isinstance(share, Tensor)]
+    if len(arrived) < len(shares):
+        return None, "a sum needs the shares of all its sites, and some are missing,"
+    change = mechanism.unfold(torch.stack(arrived).sum(0))
+    if change is None:
+        return None, "no clipped updates have such a sum; whose share is wrong cannot be told, but it is that"
+    w = sent["w"].double() + change.to(sent["w"].device)
+    return {"w": w.to(sent["w"].dtype)[None], "buffers": sent["buffers"][None].clone()}, ""

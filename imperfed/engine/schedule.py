@@ -75,4 +75,6 @@ class RoundReport:
         """Return the mean training loss in words; what privacy has cost where no site tells its loss."""
         if self.epsilons:
             return f"epsilon {max(self.epsilons.values()):.3g}"
+        if not self.losses:
+            return "no losses are sent"
         return f"loss {sum(self.losses.values()) / max(len(self.losses), 1):.{digits}f}"

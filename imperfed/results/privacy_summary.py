@@ -11,8 +11,8 @@ class PrivacySummary(Part, frozen=True, kw_only=True):
     """The privacy of a run: epsilon bounds what a site's updates reveal about all of its rows together."""
 
     mechanism: str
-    epsilon: float
-    """The largest of any site; in a site's own summary, its own."""
+    epsilon: float | None
+    """None without noise. The largest of any site; in a site's own summary, its own."""
     delta: float
     releases: int
     """How many updates of that site count."""
@@ -25,6 +25,12 @@ class PrivacySummary(Part, frozen=True, kw_only=True):
 
     def sentences(self) -> Iterator[str]:
         """Yield what was spent, on what it says nothing, and whether anything was protected."""
+        if self.epsilon is None:
+            yield (
+                f"privacy={self.mechanism}: only sums of updates leave the sites, without noise, so that epsilon has "
+                "no bound"
+            )
+            return
         early = "; the run ended here, since another round would exceed privacy.epsilon_max" if self.early else ""
         yield (
             f"privacy={self.mechanism}: epsilon {self.epsilon:.3g} at delta {self.delta:g} for all rows of a site "

@@ -6,22 +6,24 @@ from collections.abc import Iterator
 
 from imperfed.data.federate import FederatedData
 from imperfed.engine.engine import Engine
+from imperfed.engine.private_run import PrivacyBudget
 from imperfed.experiments.config import Config
 from imperfed.results.privacy_summary import PrivacySummary
 
 
 def privacy_of(engine: Engine, config: Config, data: FederatedData) -> PrivacySummary | None:
     """Return what a run has cost the site that it cost most; None if it is not private."""
-    budget, round = engine.budget, engine.state.round
-    if budget is None:
+    mechanism, budget, round = config.privacy, engine.budget, engine.state.round
+    if mechanism is None:
         return None
-    releases = max(budget.releases(round).values(), default=0)
+    releases = max(PrivacyBudget(mechanism, engine.sample).releases(round).values(), default=0)
+    early = round < engine.rounds.rounds and not engine.stalled and budget is not None and budget.forbids(round)
     return PrivacySummary(
-        mechanism=budget.mechanism.name,
-        epsilon=budget.mechanism.epsilon(releases),
-        delta=budget.mechanism.delta,
+        mechanism=mechanism.name,
+        epsilon=mechanism.epsilon(releases) if mechanism.multiplier else None,
+        delta=mechanism.delta,
         releases=releases,
-        early=round < engine.rounds.rounds and not engine.stalled and budget.forbids(round),
+        early=early,
         simulated=not data.federation.elsewhere,
         not_covered=tuple(not_covered(config, data)),
     )

@@ -16,6 +16,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.context import SiteView
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.core.exchange import Train, WeightedGradient
+from imperfed.core.mechanism import SumMechanism
 from imperfed.core.threads import one_thread
 from imperfed.data.bins import count_cells
 from imperfed.data.moments import FEWEST
@@ -45,6 +46,7 @@ from imperfed.flower.site.agreement import admit, digest, end, ended_with
 from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.last_answer import answer_once
+from imperfed.flower.site.masked_shares import hold_back, unite
 from imperfed.flower.site.privacy_ledger import charge
 from imperfed.flower.site.runtime import (
     REPAIRED,
@@ -118,6 +120,8 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
         charge(remote, place, run_info, payload)
         update = respond(remote, payload.trees["down"], round, number)
         words["loss"], trees["up"] = update.loss, update.up
+        if isinstance(remote.config.privacy, SumMechanism):
+            hold_back(store, (round, number), payload, trees.pop("up"))
         report = RoundReport(round, (0,), {}, {})
         if isinstance(remote.runtime.spec.exchange(round, number), Train):
             store.save((round, number), remote.remembered())
@@ -236,6 +240,7 @@ HANDLERS: dict[str, Handler] = {
     "query.hello": hello,
     "query.count": count,
     "query.ready": rehearse,
+    "query.unite": unite,
     "query.answer": answer,
     "train": answer,
     "evaluate": answer,

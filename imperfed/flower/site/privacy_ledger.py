@@ -116,7 +116,7 @@ def refuse_overspent(place: LocalSite, ledger: PrivacyLedger, run: str, mechanis
 def charge(remote: RemoteSite, place: LocalSite, run_info: RunInfo, payload: Payload) -> None:
     """Let a site pay for the answer to a message, if the run is private."""
     spec = remote.runtime.spec
-    if spec.privacy is not None:
+    if spec.privacy is not None and not spec.privacy.sums:  # a share of a sum is paid for when it is given
         remote.runtime.spec = replace(spec, noise_key=charging(place, run_info, spec.privacy, payload))
 
 
@@ -133,7 +133,7 @@ def own_privacy(
     noises = PrivacyLedger.read(place.state).noises(run)
     return PrivacySummary(
         mechanism=mechanism.name,
-        epsilon=spent_on(noises, mechanism.delta),
+        epsilon=spent_on(noises, mechanism.delta) if mechanism.multiplier else None,
         delta=mechanism.delta,
         releases=len(noises),
         early=early,
