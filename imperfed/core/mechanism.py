@@ -73,6 +73,7 @@ class PrivacyMechanism(ABC):
             )
 
 
+@dataclass(frozen=True)
 class SumMechanism(PrivacyMechanism):
     """Secure aggregation: the server gets the weighted sum of a round's updates, and no single one.
 

@@ -34,7 +34,7 @@ from imperfed.privacy.keyed_noise import gaussian
 
 @dataclass(frozen=True)
 class SiteLevel(PrivacyMechanism):
-    """Clip each site's update and add Gaussian noise at the site: nobody learns from it what rows the site holds."""
+    """Clip each site's update and add Gaussian noise, so that what it sends says little about its rows."""
 
     name: ClassVar[str] = "site"
     clip: float = 1.0  # C: the largest norm of a site's update in a round
