@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = "imperfed"
-METHODS = {"algorithms", "attacks", "defences", "repairs"}
+METHODS = {"algorithms", "attacks", "defences", "privacy", "repairs"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "nn": {"core"},

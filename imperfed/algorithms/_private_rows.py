@@ -21,13 +21,13 @@ values. Theta is released without noise: the guarantee covers only what the upda
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError, not_negative, positive
+from imperfed.core.privacy_cost import accounting, spent
 
 RELEASED = "released"
 
@@ -79,25 +79,3 @@ class PrivateRows:
             return {}
         releases = int(server[RELEASED].max())
         return {"epsilon_w": spent(self.noise_w, self.delta, releases), "delta": self.delta, "releases_w": releases}
-
-
-def accounting() -> Any:
-    """Return the package that computes the privacy cost; refuse to run without it."""
-    try:
-        import dp_accounting.rdp
-    except ImportError:
-        raise UsageError(
-            "noise needs dp-accounting, which computes how private the result is; install imperfed[dp]"
-        ) from None
-    return dp_accounting
-
-
-def spent(noise: float, delta: float, releases: int = 1) -> float:
-    """Return epsilon after this many releases with this noise multiplier, by Rényi differential privacy.
-
-    Every site is in every release, so there is no amplification by sampling.
-    """
-    if not releases:
-        return 0.0
-    dp = accounting()
-    return float(dp.rdp.RdpAccountant().compose(dp.GaussianDpEvent(noise), releases).get_epsilon(delta))

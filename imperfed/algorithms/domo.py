@@ -83,8 +83,16 @@ class DOMO(Algorithm):
             bm = step.down["bm"]
             step.w[: len(bm)] -= bm  # ... - eta b m
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return ""
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {}, {"l": done.opt_state["v"].clone()} if self.keep else {}
+
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return True
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         x, M = server["w"], server["M"]

@@ -78,6 +78,10 @@ class FastSlowMo(Algorithm):
             x.copy_(y).add_(y - s, alpha=self.gamma)  # x_k <- y_k' + gamma (y_k' - y_k)
             s.copy_(y)
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return "the sequence of its steps"
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {"s": done.opt_state["s"][: len(done.down["s"])]}, done.memory
 

@@ -82,6 +82,10 @@ class FedADC(Algorithm):
         if not self.nesterov:
             self.shift(step)
 
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return True
+
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         x, M = server["w"], server["M"]
         new = updates.average(updates.by_size())

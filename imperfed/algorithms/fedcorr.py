@@ -142,6 +142,10 @@ class FedCorr(Algorithm):
         g[: len(theta)] += step.down["pull"] * away / torch.linalg.vector_norm(away).clamp(min=1e-12)
         return g  # + the gradient of beta mu_k |w - theta|, which is 0 at w = theta
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return ""
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         layout = done.net.layout
         return {}, {"w": done.net.w[: layout.shared].clone(), "buffers": layout.buffers(done.net.row).clone()}

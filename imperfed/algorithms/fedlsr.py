@@ -85,6 +85,10 @@ class FedLSR(Algorithm):
         """Return gamma_t / gamma = min(1, t / t_w)."""
         return (t / self.warmup).clamp(max=1)
 
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return True
+
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         return super().merge(server, updates, context) | {"t": server["t"] + 1}
 

@@ -46,6 +46,10 @@ class FedMom(Algorithm):
     def init_server(self, w: Tensor, sites: int) -> Tree:
         return {"v": w.clone()}  # v_0 = x_0
 
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return True
+
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         new = updates.average(updates.by_size())
         v = torch.lerp(server["w"], new["w"], self.alpha)  # v_{t+1} = x_t - alpha sum_k p_k (x_t - y_k)

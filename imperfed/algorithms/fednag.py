@@ -76,6 +76,10 @@ class FedNAG(Algorithm):
         descend(v.mul_(self.gamma), g, step.lr, out=v)  # v <- gamma v - eta g(y)
         descend(w.add_(v, alpha=self.gamma), g, step.lr, out=w)  # y <- y + gamma v - eta g(y): the same g, the new v
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return "its momentum"
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {"v": done.opt_state["v"][: len(done.down["v"])]}, done.memory
 

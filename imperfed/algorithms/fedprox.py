@@ -48,6 +48,10 @@ class FedProx(Algorithm):
         g[:S].add_(step.w[:S] - w_t, alpha=self.mu)  # g + mu (w - w_t)
         return g
 
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return self.aggregation == "weighted"
+
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         p = updates.by_size() if self.aggregation == "weighted" else updates.uniform()
         return server | updates.average(p)  # w_{t+1} = sum_k p_k w_k

@@ -108,6 +108,10 @@ class FedPSL(Algorithm):
         w[cut:] = phi
         return L_train.detach(), out
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return "its numbers of annotations" if self.tdma else ""
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return dict(done.memory), done.memory
 

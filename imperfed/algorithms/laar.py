@@ -122,6 +122,10 @@ class LAAR(Algorithm):
         """Set g_G of "one-batch": the mean of the sites' gradients, weighted by their sizes."""
         return server | {"g": updates.by_size() @ updates["g"]}  # sum_k n_k g_k / n
 
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return True
+
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         new = super().merge(server, updates, context)
         if self.global_grad == "pseudo":

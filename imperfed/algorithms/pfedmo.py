@@ -96,6 +96,10 @@ class PFedMo(Algorithm):
         w = done.net.w[:S].clone()
         return w, self.momentum(w, done.opt_state["y"][:S])
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return "its momentum"
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {"m": self.pair(done)[1]}, done.memory
 

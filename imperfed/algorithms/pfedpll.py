@@ -96,6 +96,10 @@ class PFedPLL(Algorithm):
     def is_personal(self, name: str) -> bool:
         return self.lci and name.startswith(("corr.", "head."))
 
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return not self.kl
+
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         weights = self.scores(server, updates, context) if self.kl else updates.by_size()
         return server | updates.average(weights)  # Alg. 1, line 18

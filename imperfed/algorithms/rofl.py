@@ -123,6 +123,10 @@ class RoFL(Algorithm):
         """Return r_t, which rises linearly from 0 to r over the first rounds."""
         return self.forget_rate * (t / max(1, self.forget_rounds - 1)).clamp(max=1)
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return "the centroids of its classes"
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         return {"f": done.opt_state["f"]}, done.memory
 

@@ -79,6 +79,10 @@ class Scaffold(Algorithm):
     def move(self, g: Tensor, step: LocalStep) -> None:
         descend(step.w, g, step.lr, out=step.w)  # y <- y - eta (g - c_k + c)
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return "the change of its control variate"
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         x, c, c_k = done.down["w"], done.down["c"], done.memory["c"]
         mean = (x - done.net.w[: len(x)]) / (done.steps * done.lr)

@@ -77,10 +77,18 @@ class SlowMo(Algorithm):
             v[: len(down["v"])] = down["v"]
         return {"v": v}
 
+    @property
+    def sends_beside_weights(self) -> str:
+        return "its momentum" if self.buffer_strategy == "average" else ""
+
     def reply(self, done: LocalResult) -> tuple[Tree, Tree]:
         v = done.opt_state["v"]
         up = {"v": v[: len(done.down["w"])]} if self.buffer_strategy == "average" else {}
         return up, {"v": v.clone()} if self.buffer_strategy == "maintain" else {}
+
+    @property
+    def needs_only_the_mean(self) -> bool:
+        return True
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         p, eta = updates.by_size(), context.lr

@@ -74,8 +74,7 @@ class PlainLines:
         """Print a line for every tenth of the rounds."""
         done = report.round + 1
         if done % -(-self.total // LINES) == 0 or done == self.total:
-            loss = sum(report.losses.values()) / max(len(report.losses), 1)
-            print(f"round {done}/{self.total}: loss {loss:.3f}{validation_of(report)}, {seconds:.2f} s", flush=True)
+            print(f"round {done}/{self.total}: {report.course()}{validation_of(report)}, {seconds:.2f} s", flush=True)
 
 
 def in_notebook() -> bool:

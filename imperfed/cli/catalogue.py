@@ -27,6 +27,7 @@ from imperfed.experiments.config import FIXED, RunConfig, options, resolve, sett
 from imperfed.experiments.descriptions import descriptions
 from imperfed.experiments.study import read_study, studies
 from imperfed.models import models
+from imperfed.privacy import mechanisms
 from imperfed.repairs import repairs
 
 Entry = dict[str, Any]
@@ -108,6 +109,7 @@ AROUND: dict[str, Finder] = {
     "repairs": repairs,
     "attacks": attacks,
     "defences": defences,
+    "privacy": mechanisms,
     "partitions": partitions,
     "candidates": candidate_generators,
     "noise": noises,

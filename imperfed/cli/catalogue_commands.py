@@ -16,7 +16,7 @@ def list_(
     what: Annotated[
         str,
         typer.Argument(
-            help="algorithms, repairs, attacks, defences, labels, partitions, candidates, noise, annotations, "
+            help="algorithms, repairs, attacks, defences, privacy, labels, partitions, candidates, noise, annotations, "
             "datasets, examples, models or studies.",
             autocompletion=completion.lists,
         ),

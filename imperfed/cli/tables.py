@@ -87,6 +87,8 @@ def sentences_of(summary: Summary) -> Iterator[str]:
     yield from fairness_lines(summary)
     if summary.suspicions:
         yield from sentences(summary.suspicions)
+    if summary.privacy:
+        yield from summary.privacy.sentences()
 
 
 def heading(summary: Summary) -> str:

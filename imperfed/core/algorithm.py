@@ -72,6 +72,16 @@ class Algorithm:
         return ""
 
     @property
+    def sends_beside_weights(self) -> str:
+        """What `reply` adds to the shared weights and buffers that a site sends, in words; empty if nothing."""
+        return "what its `reply` adds" if "reply" in self.overridden else ""
+
+    @property
+    def needs_only_the_mean(self) -> bool:
+        """Whether `merge` needs nothing of the sites' weights but their mean, weighted by the sites' sizes."""
+        return "merge" not in self.overridden
+
+    @property
     def fixed_recipe(self) -> dict[str, str]:
         """The parts of the training recipe that the method decides itself, each with the reason.
 

@@ -69,6 +69,7 @@ LISTED_BY = {
     "repair": "imperfed list repairs",
     "attack": "imperfed list attacks",
     "defence": "imperfed list defences",
+    "privacy": "imperfed list privacy",
     "study": "imperfed list studies",
     "section": "imperfed schema",
 }

@@ -19,6 +19,7 @@ from imperfed.core.context import ServerContext
 from imperfed.core.errors import DivergedError, ImperfedError, QuorumError, UsageError
 from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
 from imperfed.core.federation import Attribute, Federation
+from imperfed.core.mechanism import LARGEST_WEIGHT, PrivacyMechanism, SumMechanism, Summed
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
@@ -27,7 +28,8 @@ from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.best_round import BestRound
 from imperfed.engine.failures import Failure, NotFinite
 from imperfed.engine.local_training import Local
-from imperfed.engine.population import ModelEvaluator, Population, Scores
+from imperfed.engine.population import ModelEvaluator, Population, Scores, capped
+from imperfed.engine.private_run import PrivacyBudget, mean_of, refuse_not_private, refuse_not_summed
 from imperfed.engine.recipe import refuse_misfit_recipe
 from imperfed.engine.schedule import RoundReport, Rounds
 from imperfed.engine.seeds import SERVER, on_duty_in, seeded
@@ -58,6 +60,7 @@ class Engine:
         make_backend: MakeBackend = ProcessBackend,
         device: torch.device = CPU,
         adversaries: Adversaries | None = None,
+        privacy: PrivacyMechanism | None = None,
     ) -> None:
         if algorithm.pools_data:
             local = for_all(local, len(federation.sites))
@@ -78,8 +81,14 @@ class Engine:
                 "split.validation, such as 0.1 (with partition = label no site holds rows out)"
             )
         asked = questions(defence, federation.attribute)
-        spec = RunSpec(algorithm, objective, layout, local, seed, rounds=rounds.rounds, questions=asked)
+        if privacy is not None:
+            refuse_not_private(privacy, algorithm, layout, rounds.rounds, asked)
+            refuse_not_summed(privacy, self.on_duty, federation, defence is not None or adversaries is not None)
+        spec = RunSpec(
+            algorithm, objective, layout, local, seed, rounds=rounds.rounds, questions=asked, privacy=privacy
+        )
         refuse_misfit_recipe(spec, federation)
+        self.budget = PrivacyBudget(privacy, self.sample) if privacy is not None and privacy.multiplier else None
         runtime = SiteRuntime(spec, _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator, rounds.max_share)
         self.server = Server(self.population, _net(network, layout), defence, adversaries)
@@ -132,7 +141,7 @@ class Engine:
             report = self.round(self.state.round)
             report.seconds = time.perf_counter() - began
             self.state.round += 1
-            if self.state.round == self.rounds.rounds or self.state.round % self.rounds.evaluate_every == 0:
+            if self.ended or self.state.round % self.rounds.evaluate_every == 0:
                 report.personal, report.common = self.evaluate(ahead=not self.ended)
                 self.validate(report)
             last = self.ended
@@ -146,9 +155,16 @@ class Engine:
 
     @property
     def ended(self) -> bool:
-        """Whether no round follows: all are done, or the held-out rows have shown no gain for long enough."""
+        """Whether no round follows: all are done, a further one promises nothing, or would cost too much privacy."""
+        if self.state.round >= self.rounds.rounds or self.stalled:
+            return True
+        return self.budget is not None and self.budget.forbids(self.state.round)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the held-out rows have shown no gain for as long as `rounds.patience` waits."""
         best, patience = self.state.best, self.rounds.patience
-        return self.state.round >= self.rounds.rounds or (best is not None and 0 < patience <= best.waited)
+        return best is not None and 0 < patience <= best.waited
 
     def validate(self, report: RoundReport) -> None:
         """Judge a round that was evaluated by the rows that the sites hold out, if they do."""
@@ -186,10 +202,13 @@ class Engine:
                 with one_thread():
                     updates = self.exchange(round, number, exchange, report)
             with one_thread():
-                self.server.take(exchange, updates, contexts)
+                merged = self.summed(round, number, exchange, updates, report)
+                if merged is not None:
+                    self.server.take(exchange, merged, contexts)
         report.notes += [*self.backend.notes, *(note for context in contexts for note in context.notes)]
         self.backend.notes.clear()
         report.verdicts = self.server.verdicts(contexts)
+        report.epsilons = {} if self.budget is None else self.budget.epsilons(round)
         return report
 
     def sum_gradients(
@@ -219,12 +238,38 @@ class Engine:
         self._refuse_too_few(round, failures, len(report.who), len(who))
         report.failures |= failures
         trees = {name: torch.stack([replies[k].up[name] for k in who]) for name in replies[who[0]].up}
-        if isinstance(exchange, Train):
+        privacy = self.population.spec.privacy
+        if isinstance(exchange, Train) and privacy is None:  # with privacy no site tells its loss
             report.losses = {k: replies[k].loss for k in who}
         report.down += sum(nbytes(self.population.down(k, exchange)) for k in asked)
-        report.up += nbytes(trees)
-        report.sent |= {name: tuple(t.shape[1:]) for name, t in trees.items() if t.numel()}
+        if privacy is None or not privacy.sums:
+            report.up += nbytes(trees)
+            report.sent |= {name: tuple(t.shape[1:]) for name, t in trees.items() if t.numel()}
         return Updates(who, self._counts(who), trees)
+
+    def summed(
+        self, round: int, number: int, exchange: Exchange, updates: Updates, report: RoundReport
+    ) -> Updates | None:
+        """Return the answers as the server gets them: one mean in their place where only sums leave the sites."""
+        mechanism = self.population.spec.privacy
+        if not isinstance(mechanism, SumMechanism):
+            return updates
+        counts = capped(updates.n.tolist(), LARGEST_WEIGHT)
+        summed = Summed(updates.who, tuple(n / sum(counts) for n in counts))
+        if why := summed.objection():
+            report.notes.append(f"the model stays as it was, instead of {why}")
+            return None
+        shares = self.backend.shares(round, number, summed, updates)
+        sent = self.population.down(updates.who[0], exchange)
+        report.failures |= {k: share for k, share in shares.items() if isinstance(share, Failure)}
+        report.up += nbytes({str(k): share for k, share in shares.items() if isinstance(share, Tensor)})
+        report.sent |= {"w": tuple(sent["w"].shape)}
+        mean, why = mean_of(mechanism, sent, shares)
+        if mean is None:
+            names = ", ".join(self.population.federation.sites[k] for k in updates.who)
+            report.notes.append(f"the model stays as it was: {why} of {names}")
+            return None
+        return Updates(updates.who[:1], updates.n.sum()[None], mean)
 
     def _counts(self, who: tuple[int, ...]) -> Tensor:
         counts, device = self.population.counts, self.population.runtime.net.row.device

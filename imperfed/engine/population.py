@@ -143,7 +143,7 @@ def lowering(sizes: Sequence[int], share: float) -> list[float]:
     return [count / n if n else 1.0 for count, n in zip(capped(sizes, share), sizes, strict=True)]
 
 
-def capped(sizes: Sequence[int], share: float) -> list[float]:
+def capped(sizes: Sequence[float], share: float) -> list[float]:
     """Return the sizes, the largest lowered to one bound, so that none is more than a share of them all; 0: no limit.
 
     A share that is too small for so many sizes makes all of them equal.

@@ -66,5 +66,15 @@ class RoundReport:
     """How far each site's model agrees with the labels of the rows that the site holds out; empty if not evaluated."""
     validation: Validity = UNKNOWN
     """The mean over the sites, by weight."""
+    epsilons: dict[int, float] = field(default_factory=dict)
+    """What the sites on duty have spent of their privacy up to this round, where the run is private."""
     best: int = 0
     """The best round so far, counted from 1; 0: none."""
+
+    def course(self, digits: int = 3) -> str:
+        """Return the mean training loss in words; what privacy has cost where no site tells its loss."""
+        if self.epsilons:
+            return f"epsilon {max(self.epsilons.values()):.3g}"
+        if not self.losses:
+            return "no losses are sent"
+        return f"loss {sum(self.losses.values()) / max(len(self.losses), 1):.{digits}f}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -12,9 +13,11 @@ from torch import Tensor
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalResult, SiteContext
-from imperfed.core.exchange import Exchange, Query
+from imperfed.core.errors import UsageError
+from imperfed.core.exchange import Exchange, Query, Train
 from imperfed.core.federation import HeldOut
 from imperfed.core.labels.validity import UNKNOWN, Validity
+from imperfed.core.mechanism import PrivacyMechanism
 from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
 from imperfed.engine.failures import Failure
@@ -24,6 +27,8 @@ from imperfed.engine.validate import check_finite, check_memory, check_shapes, e
 
 OPENING = -1
 """The round of the exchanges before round 0."""
+NoiseKey = Callable[[int, int, Tensor], bytes]
+"""From a round, a site's number and the weights that it trained to the key of the noise on them."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +46,18 @@ class RunSpec:
     """The number of rounds, over which the learning rate may change."""
     questions: tuple[Query, ...] = ()
     """What a defence asks the sites before round 0."""
+    privacy: PrivacyMechanism | None = None
+    noise_key: NoiseKey | None = None
+    """A real site's own keys; None where all sites are in one process and the keys follow from the seed."""
 
     @cached_property
     def shared_key(self) -> bytes:
         """A key that all sites know and the server does not; in one process it is derived from the seed."""
         return self.key or hashlib.sha256(f"{self.seed} known to the sites".encode()).digest()
+
+    def simulated_key(self, round: int, site: int, w: Tensor) -> bytes:
+        """Return the key of a site's noise in a simulation: anyone who knows the seed can work it out."""
+        return hashlib.sha256(f"{self.seed}/{round}/{site}/noise".encode()).digest()
 
     def local_in(self, round: int) -> Local:
         """Return how the sites train in a round: as `local` says, with the learning rate of the round."""
@@ -57,7 +69,10 @@ class RunSpec:
 
     def exchange(self, round: int, number: int) -> Exchange:
         """Return an exchange by its round and its number in that round."""
-        return (self.opening() if round == OPENING else self.algorithm.exchanges(round))[number]
+        exchange = (self.opening() if round == OPENING else self.algorithm.exchanges(round))[number]
+        if self.privacy is not None and not isinstance(exchange, Train):
+            raise UsageError(f"with privacy={self.privacy.name} sites do not answer {exchange.name!r}: it has no noise")
+        return exchange
 
 
 @dataclass(frozen=True)
@@ -167,11 +182,11 @@ class SiteRuntime:
         """Make a site's local steps of one round."""
         spec, n = self.spec, len(site.data.x)
         steps = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, site.index, "batches"))
-        memory, down = self.memory(site), self.start(site, down, steps)
+        memory, sent, down = self.memory(site), down, self.start(site, down, steps)
         net = self.load(site, down["w"], down["buffers"])
         local = spec.local_in(round)
         result, loss, rows = train_locally(spec.algorithm, spec.objective, net, site.data, steps, down, memory, local)
-        return self.update(result, float(loss), rows)
+        return self.protected(self.update(result, float(loss), rows), site.index, round, sent)
 
     def update(self, result: LocalResult, loss: float, rows: Tree) -> SiteUpdate:
         """Return what a site sends and keeps after its last step."""
@@ -179,6 +194,21 @@ class SiteRuntime:
         extra, memory = self.spec.algorithm.reply(result)
         up = {"w": row[: layout.shared].clone(), "buffers": layout.buffers(row).clone()} | extra
         return SiteUpdate(up, loss, layout.personal(row), memory, rows)
+
+    def protected(self, update: SiteUpdate, site: int, round: int, sent: Tree) -> SiteUpdate:
+        """Return what may leave a site instead of its update, where the run is private; `sent`: what it received.
+
+        Buffers are statistics of rows, and so is the loss: neither is sent.
+        """
+        privacy = self.spec.privacy
+        if privacy is None:
+            return update
+        if more := sorted(update.up.keys() - {"w", "buffers"}):
+            raise UsageError(f"with privacy={privacy.name} a site sends its weights only, and not {', '.join(more)}")
+        w = update.up["w"]
+        key = (self.spec.noise_key or self.spec.simulated_key)(round, site, w)
+        protected = {"w": privacy.protect(sent["w"], w, key), "buffers": sent["buffers"].clone()}
+        return replace(update, up=protected, loss=0.0)
 
     def answer(self, site: Site, down: Tree, round: int, query: Query, net: Net | None = None) -> SiteUpdate:
         """Return a site's answer to a query; it keeps nothing. `net`: one that already holds the site's numbers."""

@@ -23,6 +23,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.components import Attack, Defence, Repair
 from imperfed.core.errors import UsageError, unknown
 from imperfed.core.loading import import_path
+from imperfed.core.mechanism import PrivacyMechanism
 from imperfed.core.objective import Objective
 from imperfed.core.registry import Registry, find
 from imperfed.data.corruption.annotations import annotation_patterns
@@ -42,6 +43,7 @@ from imperfed.experiments.presets import preset
 from imperfed.experiments.values import typed
 from imperfed.models import ModelSpec
 from imperfed.models.own import ModelObject
+from imperfed.privacy import mechanisms
 from imperfed.repairs import repairs
 
 AUTO = "auto"
@@ -57,7 +59,7 @@ FIXED: dict[str, type[Any]] = {
     "fairness": Fairness,
 }
 Catalogue = Callable[[], Registry[type[Any]]]
-CHOSEN: dict[str, Catalogue] = {"repair": repairs, "attack": attacks, "defence": defences}
+CHOSEN: dict[str, Catalogue] = {"repair": repairs, "attack": attacks, "defence": defences, "privacy": mechanisms}
 """The optional parts of a run besides its method, each chosen by the setting of the same name in `run`."""
 NONE = "none"
 """The name that chooses no part at all, where leaving the setting out would leave the choice to `auto`."""
@@ -107,6 +109,7 @@ class RunConfig:
     repair: str = ""  # a repair of the labels, before training; none: not even where `auto` would make one
     attack: str = ""
     defence: str = ""
+    privacy: str = ""  # what sites do to the weights that they send, such as clipping and noise
     seed: int = 0  # of initial weights, batches and the sampling of sites
     data_seed: int = 0  # of the split and the candidate sets
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if there is one
@@ -136,6 +139,7 @@ class Config:
     repair: Repair | None = None
     attack: Attack | None = None
     defence: Defence | None = None
+    privacy: PrivacyMechanism | None = None
 
     def flat(self) -> dict[str, Scalar]:
         """Return every setting as section.key."""

@@ -51,6 +51,7 @@ from imperfed.results.confidence import fit_confidence
 from imperfed.results.folder import AT_THE_SITES, Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.mixture import Predictor, read_mixture
+from imperfed.results.private_runs import privacy_of
 from imperfed.results.repair import write_repair
 from imperfed.results.summary import DataFacts, Summary
 from imperfed.results.tracking import Tracker, tracker_class, tracking
@@ -115,6 +116,7 @@ class Experiment:
             make_backend or self.hardware.make_backend,
             self.hardware.device,
             falsifiers(config, len(federation.sites)),
+            config.privacy,
         )
 
     def go(self, folder: RunFolder, watch: Watch) -> Summary:
@@ -157,6 +159,8 @@ class Experiment:
         summary = self._write_results(folder, round(time.perf_counter() - begun, 3))
         if summary.validation is not None:
             folder.log(summary.validation.sentence(summary.rounds))
+        for sentence in summary.privacy.sentences() if summary.privacy is not None else ():
+            folder.log(sentence)
         write_report(folder)
         return summary
 
@@ -195,7 +199,9 @@ class Experiment:
             repair = write_repair(folder, self.config.repair.name, self.repair_result, federation, evaluator)
         temperature = self.temperature()
         outcome = finish_simulation(folder, self.engine, self.data, self.evaluator, self.config.run, temperature)
-        outcome = self.finished(folder, replace(outcome, seconds=seconds, target=target, repair=repair))
+        privacy = privacy_of(self.engine, self.config, self.data)
+        outcome = replace(outcome, seconds=seconds, target=target, repair=repair, privacy=privacy)
+        outcome = self.finished(folder, outcome)
         return write_summary(folder, self.data, self.evaluator, outcome)
 
 

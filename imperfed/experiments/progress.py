@@ -94,9 +94,8 @@ class Show:
     def round(self, report: RoundReport, seconds: float) -> None:
         """Show a finished round."""
         done = report.round + 1
-        loss = sum(report.losses.values()) / max(len(report.losses), 1)
         failed = f", {len(report.failures)} failed" if report.failures else ""
-        text = f"loss {loss:.3f}{self.score(report)}{validation_of(report)}{failed}"
+        text = f"{report.course()}{self.score(report)}{validation_of(report)}{failed}"
         left = (time.perf_counter() - self.began) / (done - self.first) * (self.total - done)
         if self.bar is not None:
             self.bar.update(self.task, completed=done, description=text)

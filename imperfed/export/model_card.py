@@ -112,7 +112,9 @@ def _sent(summary: Summary) -> Iterator[str]:
         yield f"- `{name}`, {product(shape)} numbers{f': {MEANINGS[name]}' if name in MEANINGS else ''}"
     for name, value in summary.account.items():
         yield f"- {name}: {value:g}"
-    if "epsilon" not in summary.account:
+    if summary.privacy is not None:
+        yield from (f"- {sentence[0].upper()}{sentence[1:]}." for sentence in summary.privacy.sentences())
+    elif "epsilon" not in summary.account:
         yield "\nNone of this is differentially private: updates can reveal something about rows."
 
 

@@ -15,6 +15,7 @@ from imperfed.report import sections
 from imperfed.report import validation_section as validation
 from imperfed.report.defence_section import suspicions
 from imperfed.report.fairness_section import fairness
+from imperfed.report.privacy_section import privacy
 from imperfed.report.run_files import Event, RunFiles
 from imperfed.report.sections import Picture
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
@@ -36,7 +37,7 @@ class Tile:
 def content(run: RunFiles) -> dict[str, Any]:
     """Return everything that the page shows, in order."""
     settings = run.config.run
-    own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run))
+    own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run), privacy(run))
     later = (
         auto.section(run),
         predictions.by_class(run),
@@ -104,8 +105,7 @@ def about(run: RunFiles) -> list[str]:
 def rounds(run: RunFiles) -> str:
     """Say how many rounds there are, and how many were made if the run ended early."""
     planned = many(run.config.rounds.rounds, "round")
-    early = run.summary and run.summary.validation and run.summary.validation.early
-    return f"{run.summary.rounds} of {planned}" if run.summary and early else planned
+    return f"{run.summary.rounds} of {planned}" if run.summary and run.summary.early else planned
 
 
 def tiles(run: RunFiles) -> list[Tile]:

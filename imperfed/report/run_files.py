@@ -25,7 +25,7 @@ Event = tuple[str, list[int]]
 
 PERSONAL, COMMON = "test/personal/", "test/global/"
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+ (?:round (\d+): )?(.*)")
-ORDINARY = re.compile(r"\d+ of \d+ sites answered, loss |\S+ looked: ")
+ORDINARY = re.compile(r"\d+ of \d+ sites answered, |\S+ looked: ")
 
 
 @dataclass(frozen=True)

@@ -117,8 +117,7 @@ class RunFolder:
         if not path.exists():
             return None
         summary = parse(path, Summary.from_json, "delete it, and `imperfed resume` the run to write it again")
-        early = summary.validation is not None and summary.validation.early
-        return summary if early or summary.rounds >= self.rounds() else None
+        return summary if summary.early or summary.rounds >= self.rounds() else None
 
     def rounds(self) -> int:
         """Return the number of rounds that the run is to have."""

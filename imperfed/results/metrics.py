@@ -13,6 +13,8 @@ from imperfed.results.folder import Record
 
 VALIDATION = "validation/"
 """Prefix of the scores on rows that the sites hold out; their n is the weight, rounded."""
+EPSILON = "privacy/epsilon"
+"""What a site's updates up to a round have cost of its privacy."""
 SENT = "sent/"
 """Prefix of metrics that count the numbers sent under one name by each site in a round."""
 
@@ -45,6 +47,8 @@ def metrics(
     add("*", f"{VALIDATION}{figure}", report.validation.score, n=round(report.validation.weight))
     for site, metric, value in defence.figures(report.verdicts, trained):
         add(site, metric, value)
+    for k, epsilon in report.epsilons.items():
+        add(trained[k], EPSILON, epsilon)
     add("*", "bytes/down", report.down)
     add("*", "bytes/up", report.up)
     for name, shape in report.sent.items():
@@ -60,8 +64,8 @@ def sent(records: Iterable[Record]) -> dict[str, tuple[int, ...]]:
 def log_lines(report: RoundReport, trained: Sequence[str]) -> list[str]:
     """Return a round's lines of `log.txt`."""
     head = f"round {report.round + 1}:"
-    loss = sum(report.losses.values()) / max(len(report.losses), 1)
-    lines = [f"{head} {len(report.who) - len(report.failures)} of {len(report.who)} sites answered, loss {loss:.4f}"]
+    answered = f"{len(report.who) - len(report.failures)} of {len(report.who)} sites answered"
+    lines = [f"{head} {answered}, {report.course(digits=4)}"]
     if report.validation.known:
         lines[0] += f", validation {100 * report.validation.score:.2f} % (best: round {report.best})"
     lines += [f"{head} {trained[k]} failed: {failure.reason}" for k, failure in report.failures.items()]

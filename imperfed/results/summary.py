@@ -20,6 +20,7 @@ from imperfed.evaluation.fairness import FairnessSummary
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.results.part import Part
 from imperfed.results.prediction_figures import CalibrationSummary, PredictionSummary
+from imperfed.results.privacy_summary import PrivacySummary
 
 # -- figures -----------------------------------------------------------------------------------------------------------
 
@@ -519,6 +520,7 @@ class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
     validation: ValidationSummary | None = None
     repair: RepairSummary | None = None
     suspicions: DefenceSummary | None = None
+    privacy: PrivacySummary | None = None
     fairness: FairnessSummary | None = None
     auto: AutoSummary | None = None
 
@@ -526,6 +528,11 @@ class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
     def temperature(self) -> float:
         """What the logits of the models are divided by before they are probabilities; 1 where it is not fitted."""
         return 1.0 if self.calibration is None else self.calibration.temperature or 1.0
+
+    @property
+    def early(self) -> bool:
+        """Whether the run ended before its last round, by rows held out or by what privacy allows."""
+        return any(part is not None and part.early for part in (self.validation, self.privacy))
 
     @property
     def headline(self) -> float | None:

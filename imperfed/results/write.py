@@ -24,6 +24,7 @@ from imperfed.results.metrics import sent
 from imperfed.results.missing import by_class, class_aurocs_of
 from imperfed.results.models import write_models
 from imperfed.results.prediction_figures import CalibrationSummary, PredictionSummary
+from imperfed.results.privacy_summary import PrivacySummary
 from imperfed.results.summary import (
     AutoSummary,
     DataFacts,
@@ -57,6 +58,7 @@ class RunOutcome:
     target: TargetReached | None = None
     repair: RepairSummary | None = None
     validation: ValidationSummary | None = None
+    privacy: PrivacySummary | None = None
     auto: AutoSummary | None = None
 
 
@@ -111,7 +113,7 @@ def judged_by_validation(engine: Engine) -> ValidationSummary | None:
         score=figure(best.score),
         rows=held.starts[-1],
         kept=bool(best.state),
-        early=engine.state.round < engine.rounds.rounds and engine.ended,
+        early=engine.state.round < engine.rounds.rounds and engine.stalled,
     )
 
 
@@ -146,6 +148,7 @@ def write_summary(folder: RunFolder, data: FederatedData, evaluator: Evaluator, 
         validation=outcome.validation,
         repair=outcome.repair,
         suspicions=write_verdicts(folder, facts.adversaries, run.defence),
+        privacy=outcome.privacy,
         fairness=evaluator.fairness(list(outcome.personal.values()), run.seed),
         auto=outcome.auto,
     )

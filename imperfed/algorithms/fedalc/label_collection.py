@@ -27,13 +27,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from imperfed.algorithms._private_rows import accounting, spent
 from imperfed.algorithms.fedalc.correlations import Pairs
 from imperfed.algorithms.fedalc.digests import digests, numbered, quantised
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerContext, SiteContext
 from imperfed.core.errors import QuorumError, not_negative, positive
 from imperfed.core.exchange import Query, Updates
+from imperfed.core.privacy_cost import accounting, spent
 
 PAIRS = "pairs/"
 PART = 1024

@@ -9,7 +9,9 @@ from typing import Protocol
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.exchange import Updates
 from imperfed.core.labels.validity import Validity
+from imperfed.core.mechanism import Summed
 from imperfed.engine.failures import Failure
 from imperfed.engine.population import Scores
 
@@ -30,6 +32,9 @@ class Backend(Protocol):
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange. A site that failed may be asked again and starts from the same state."""
+
+    def shares(self, round: int, number: int, summed: Summed, updates: Updates) -> dict[int, Tensor | Failure]:
+        """Return the shares of the sites of a secret sum, whose updates sites in this process have handed over."""
 
     def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return sum_k p_k grad f_k at the weights sent, and every site's mean loss."""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from imperfed.core.exchange import Query, send_model
+from imperfed.core.exchange import Query, Updates, send_model
 from imperfed.core.labels.validity import Validity
+from imperfed.core.mechanism import SumMechanism, Summed
 from imperfed.core.network import Net
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.task_pool import attempt
@@ -60,6 +61,15 @@ class SequentialBackend:
         site.keep(update)
         # Copies: an answer may be a view of the network's gradient, which the next site overwrites.
         return Reply(update.loss, {name: t.detach().clone() for name, t in update.up.items()})
+
+    def shares(self, round: int, number: int, summed: Summed, updates: Updates) -> dict[int, Tensor | Failure]:
+        """Return the sites' shares of a secret sum; within one process they need no masks."""
+        spec, shares = self.population.spec, dict[int, Tensor | Failure]()
+        assert isinstance(spec.privacy, SumMechanism)
+        for k, weight, w in zip(summed.sites, summed.weights, updates["w"], strict=True):
+            sent = self.population.down(k, spec.exchange(round, number))["w"]
+            shares[k] = spec.privacy.share(sent, w, weight, summed, spec.simulated_key(round, k, w))
+        return shares
 
     def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
         """Make one pass over all rows, without a copy of the model per site."""

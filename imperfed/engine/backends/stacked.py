@@ -143,7 +143,7 @@ def train_stacked(population: Population, round: int, number: int, sites: Sequen
         opt_state = {name: t[m] for name, t in result.opt_state.items()}
         site_memory = runtime.memory(population.site(k))
         end = LocalResult(runtime.net.load(row), opt_state, downs[m], site_memory, result.steps, result.lr)
-        updates.append(runtime.update(end, float(losses[m]), kept))
+        updates.append(runtime.protected(runtime.update(end, float(losses[m]), kept), k, round, downs[m]))
     return updates
 
 

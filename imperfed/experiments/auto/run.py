@@ -131,7 +131,12 @@ def read_request(folder: RunFolder, objects: Objects = NO_OBJECTS) -> AutoReques
 
 
 def refuse_unsearchable(base: Config) -> None:
-    """Refuse data whose sites cannot hold rows out."""
+    """Refuse data whose sites cannot hold rows out, and privacy, of which every trial would spend a part."""
+    if base.privacy is not None:
+        raise UsageError(
+            f"privacy={base.privacy.name}: every trial of auto sends updates, and epsilon counts those "
+            "of one run only; name a method, such as imperfed run fedavg"
+        )
     if not isinstance(base.split.partition, RowPartition):
         raise UsageError(
             f"auto chooses on rows that sites hold out, and with partition = {base.split.partition.name} no site does; "

@@ -13,15 +13,16 @@ from torch import Tensor
 from imperfed import __version__
 from imperfed.core.batch import Tree
 from imperfed.core.errors import QuorumError
-from imperfed.core.exchange import Exchange, Query, Train
+from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels.validity import Validity
+from imperfed.core.mechanism import Summed
 from imperfed.core.threads import one_thread
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.failures import Away, Failure, Misshapen, NotFinite, Silent
 from imperfed.engine.population import Population, Scores, lowering
 from imperfed.engine.seeds import on_duty_in
 from imperfed.engine.site import OPENING
-from imperfed.engine.validate import REFUSED, check_answer, largest_answer
+from imperfed.engine.validate import REFUSED, check_answer, check_shapes, largest_answer
 from imperfed.flower.messages.payload import NO_EXCHANGE, Payload, RefusedError, Word, scores_of, validity_of
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.messages.transport import Transport
@@ -74,6 +75,20 @@ class FlowerBackend:
             if isinstance(exchange, Train) and isinstance(reply, Reply):
                 self.population.state.memory[ANSWERED][k] = torch.tensor((round, number))
         return replies
+
+    def shares(self, round: int, number: int, summed: Summed, updates: Updates) -> dict[int, Tensor | Failure]:
+        """Return the masked shares of the sites of a secret sum; a missing one leaves the others without meaning."""
+        words: dict[str, Word] = {
+            "round": round,
+            "exchange": number,
+            "sites": [self.transport.names[k] for k in summed.sites],
+            "weights": list(summed.weights),
+        }
+        payloads = {k: self.run_infos[k].payload(words) for k in summed.sites}
+        like = torch.zeros(self.population.spec.layout.shared, dtype=torch.int64)
+        about = self.run_infos[0].about(f"round {round + 1}, sum")
+        answers = self.transport.send("query.unite", payloads, about, largest_answer({"w": like}, 0))
+        return {k: _share(answer, like) for k, answer in answers.items()}
 
     def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
         """Add up the sites' own mean gradients; the sum needs all of them."""
@@ -229,8 +244,19 @@ class FlowerBackend:
             loss, up = answer.real("loss"), answer.trees.get("up")
         except RefusedError as error:
             return Misshapen(f"{REFUSED}{error}")
+        mechanism = self.population.spec.privacy
+        if mechanism is not None and mechanism.sums:  # that it has trained is all that it says now
+            return Reply(0.0, {})
         if up is None:
             return Misshapen(f"{REFUSED}it holds no answer")
         if not math.isfinite(loss):
             return NotFinite(f"{REFUSED}its loss is {loss}")
         return check_answer(up, exchange, self.population.state.servers[0]) or Reply(loss, up)
+
+
+def _share(answer: Payload | Failure, like: Tensor) -> Tensor | Failure:
+    """Return a site's share of a sum, if it has the right shape: masked, it says nothing more by itself."""
+    if isinstance(answer, Failure):
+        return answer
+    share = answer.trees.get("share", {})
+    return check_shapes(share, {"w": like}) or share["w"]

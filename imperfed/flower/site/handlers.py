@@ -16,6 +16,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.context import SiteView
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.core.exchange import Train, WeightedGradient
+from imperfed.core.mechanism import SumMechanism
 from imperfed.core.threads import one_thread
 from imperfed.data.bins import count_cells
 from imperfed.data.moments import FEWEST
@@ -45,6 +46,8 @@ from imperfed.flower.site.agreement import admit, digest, end, ended_with
 from imperfed.flower.site.audit_results import write_own_audit
 from imperfed.flower.site.delivery import judge
 from imperfed.flower.site.last_answer import answer_once
+from imperfed.flower.site.masked_shares import hold_back, unite
+from imperfed.flower.site.privacy_ledger import charge
 from imperfed.flower.site.runtime import (
     REPAIRED,
     LocalSite,
@@ -114,12 +117,15 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
         if not ended:
             keep_figures(place, run_info, report, remote)
     if number != NO_EXCHANGE:
+        charge(remote, place, run_info, payload)
         update = respond(remote, payload.trees["down"], round, number)
         words["loss"], trees["up"] = update.loss, update.up
+        if isinstance(remote.config.privacy, SumMechanism):
+            hold_back(store, (round, number), payload, trees.pop("up"))
         report = RoundReport(round, (0,), {}, {})
         if isinstance(remote.runtime.spec.exchange(round, number), Train):
             store.save((round, number), remote.remembered())
-            report.losses[0] = update.loss
+            report.losses = {0: update.loss} if remote.config.privacy is None else {}
         report.sent = {name: tuple(t.shape) for name, t in update.up.items() if t.numel()}
         keep_figures(place, run_info, report, remote)
     if not ended:
@@ -234,6 +240,7 @@ HANDLERS: dict[str, Handler] = {
     "query.hello": hello,
     "query.count": count,
     "query.ready": rehearse,
+    "query.unite": unite,
     "query.answer": answer,
     "train": answer,
     "evaluate": answer,

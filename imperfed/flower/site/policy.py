@@ -64,11 +64,14 @@ class SitePolicy:
     columns: Names = ANYTHING
     modules: Names = ()
     search: bool = True
+    most_epsilon: float = 0.0
+    delta: float = 1e-5
     settings: Mapping[str, Allowed] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         positive("policy", smallest_batch=self.smallest_batch, most_rounds=self.most_rounds)
-        not_negative("policy", rows_per_step=self.rows_per_step)
+        not_negative("policy", rows_per_step=self.rows_per_step, most_epsilon=self.most_epsilon)
+        positive("policy", delta=self.delta)
 
     @classmethod
     def read(cls, path: Path) -> SitePolicy:
@@ -114,6 +117,7 @@ class SitePolicy:
             *([] if self.search or not search else [f"{searched}: this site takes part in runs of one method only"]),
             *self._names(config),
             *self._numbers(config),
+            *(self._privacy(config, search) if self.most_epsilon else ()),
             *self._settings(config),
             *(self._columns(declaration) if declaration else ()),
         ]
@@ -150,6 +154,17 @@ class SitePolicy:
             )
         if rounds > self.most_rounds:
             yield f"rounds.rounds = {rounds}: this site takes part in {self.most_rounds} at most (most_rounds)"
+
+    def _privacy(self, config: Config, search: bool) -> Iterator[str]:
+        privacy, most = config.privacy, f"(most_epsilon = {self.most_epsilon:g})"
+        if search:
+            yield f"a search by auto: it has no noise, and this site sends nothing without {most}"
+        elif privacy is None:
+            yield f"run.privacy = none: this site sends updates with noise only, such as privacy=site {most}"
+        elif not 0 < privacy.epsilon_max <= self.most_epsilon:
+            yield f"privacy.epsilon_max = {privacy.epsilon_max:g}: this site asks for a limit {most}"
+        elif privacy.delta > self.delta:
+            yield f"privacy.delta = {privacy.delta:g}: this site allows {self.delta:g} at most (delta)"
 
     def _settings(self, config: Config) -> Iterator[str]:
         flat = config.flat()
@@ -205,6 +220,8 @@ defences = ["*"]
 columns = ["*"]         # columns of this site's files that may be read: inputs, labels, ids, groups
 modules = []            # import paths that may be imported here, such as ["ourmodels.nets:small"]
 search = true           # whether auto may try several methods, models and settings, each within these bounds
+most_epsilon = 0.0      # above 0: only runs with privacy, and so much epsilon in all of them together
+delta = 1e-5            # for which this epsilon is counted
 
 [settings]              # any other setting: a value, a list of values, or bounds
 # "local.lr" = {{ least = 0.0001, most = 0.5 }}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 import re
+import secrets
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -43,7 +44,9 @@ REPAIRED = "repaired"
 """The name under which a site keeps the labels decided in a repair."""
 ROWS = "rows.json"
 """The file in the folder of a run that says with which rows it began at this site."""
-BESIDE_RUNS = ("flower", "lock", LOG)
+LEDGER = "privacy.json"
+"""The file in the state folder that says what the site's updates have cost of its privacy, in all runs."""
+BESIDE_RUNS = ("flower", "lock", LOG, LEDGER)
 """What a site keeps in its state folder beside the folders of runs, and its own `.safetensors` files."""
 LONGEST = 10_000
 """The most characters of a line of the log."""
@@ -200,6 +203,8 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     config = run_info.config()
     if config.method.opening() and not place.secret:
         raise UsageError(f"{config.run.method} needs a secret that the sites share; join with the file that holds it")
+    if config.privacy is not None:
+        config.privacy.check(config.method, config.rounds.rounds)
     data = own_data(place, run_info, config)
     place.refuse_few_rows(config.local, len(data.federation.x))
     federation, objective = data.federation, choose_objective(config, data)
@@ -218,7 +223,18 @@ def open_site(place: LocalSite, run_info: RunInfo, start: Key) -> RemoteSite:
     kept = place.states(run_info).load(start, fresh, place.log)
     run, rounds = config.run, config.rounds.rounds
     asked = questions(config.defence, federation.attribute)
-    spec = RunSpec(config.method, objective, layout, config.local, run.seed, place.secret, rounds, asked)
+    spec = RunSpec(
+        config.method,
+        objective,
+        layout,
+        config.local,
+        run.seed,
+        place.secret,
+        rounds,
+        asked,
+        config.privacy,
+        noise_key=lambda round, site, w: secrets.token_bytes(32),  # never the simulation's, which anyone can work out
+    )
     site = _site(run_info.index, data, objective, kept)
     runtime = SiteRuntime(spec, Net(network.eval(), layout))
     return RemoteSite(config, data, runtime, site, make_evaluator(config, data))

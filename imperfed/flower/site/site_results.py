@@ -16,6 +16,7 @@ from imperfed.flower.messages.ending import ending_of
 from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.delivery import SiteDelivery
+from imperfed.flower.site.privacy_ledger import own_privacy
 from imperfed.flower.site.rows_cache import forget
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site
 from imperfed.flower.site.search_answers import forget_search
@@ -40,7 +41,7 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, payload: Payload) ->
     if scale := run_info.scale.tree():
         folder.save_model("scale", scale)
     data = replace(remote.data, facts=facts(remote.data))
-    write_outcome(folder, remote, data, net, payload)
+    write_outcome(folder, remote, data, net, payload, place)
     write_repaired(folder, place, run_info, data)
     write_report(folder)
     forget(place.state)
@@ -48,7 +49,14 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, payload: Payload) ->
     return Payload({"done": 1})
 
 
-def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, net: Net, payload: Payload) -> None:
+def write_outcome(
+    folder: RunFolder,
+    remote: RemoteSite,
+    data: FederatedData,
+    net: Net,
+    payload: Payload,
+    place: LocalSite,
+) -> None:
     """Write the inferred labels and the summary of this site alone."""
     evaluator, delivered = remote.evaluator, SiteDelivery.of(folder, remote, net)
     personal = {0: evaluator.site(0, delivered.predictor)} if evaluator.sites else {}
@@ -62,10 +70,12 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
     if evaluator.annotated is not None:
         aurocs = evaluator.by_class(0, delivered.predictor)[None] if evaluator.sites else None
         evaluator = replace(evaluator, annotated=evaluator.annotated[:1])  # without what is known about other sites
+    validation, rounds = ending(remote, net, payload), payload.number("round")
+    early = rounds < remote.config.rounds.rounds and not (validation and validation.early)
     outcome = RunOutcome(
         run=remote.config.run,
         objective=remote.runtime.spec.objective.name,
-        rounds=payload.number("round"),
+        rounds=rounds,
         personal=personal,
         common={},
         labels=labels,
@@ -73,7 +83,8 @@ def write_outcome(folder: RunFolder, remote: RemoteSite, data: FederatedData, ne
         temperature=temperature,
         predictions=predictions,
         seconds=None,  # only the coordinator times the run
-        validation=ending(remote, net, payload),
+        validation=validation,
+        privacy=own_privacy(place, folder.path.name, remote, data, early),
         auto=record,
     )
     write_summary(folder, data, evaluator, outcome)

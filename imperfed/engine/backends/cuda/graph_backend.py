@@ -60,7 +60,7 @@ class CudaGraphBackend(SequentialBackend):
         lr = self.population.spec.local_in(round).lr
         program.train(sites, staged or program.table.stage(work), downs, lr)
         self._plan_ahead(round + 1, program)  # while the GPU is busy
-        return self._accept_all(program, exchange, sites, program.results(work, lr))
+        return self._accept_all(program, round, exchange, sites, program.results(work, lr))
 
     def _capture(self, work: list[Assignment], downs: list[Tree]) -> CapturedProgram:
         try:
@@ -99,10 +99,18 @@ class CudaGraphBackend(SequentialBackend):
         return self.population.runtime.start(self.population.site(k), down, work.plan)
 
     def _accept_all(
-        self, program: CapturedProgram, exchange: Exchange, sites: tuple[int, ...], results: list[LocalResult]
+        self,
+        program: CapturedProgram,
+        round: int,
+        exchange: Exchange,
+        sites: tuple[int, ...],
+        results: list[LocalResult],
     ) -> dict[int, Reply | Failure]:
         """Check all answers with one transfer from the device; commit what stays at a site if its answer is sound."""
         updates = self._updates(program, sites, results)
+        if self.population.spec.privacy is not None:
+            protected, down = self.population.runtime.protected, self.population.down
+            updates = [protected(u, k, round, down(k, exchange)) for k, u in zip(sites, updates, strict=True)]
         sound = torch.stack([program.sound(sites), *self._sound_beside(updates)]).all(0)
         ends = torch.stack([program.losses, sound.to(program.losses.dtype)], 1).tolist()
         state, replies = self.population.state, dict[int, Reply | Failure]()
