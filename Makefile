@@ -20,11 +20,11 @@ demo: $(READY)
 	$(BIN)/imperfed run
 
 test: $(READY) lint
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # The same with the lines that no test reaches; it takes half as long again.
 coverage: $(READY)
-	$(BIN)/pytest -n auto --dist loadgroup --cov=imperfed --cov-report=term:skip-covered
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --cov=imperfed --cov-report=term:skip-covered
 
 # The heart of every package in under a minute on two cores: what starts processes, trains for long, draws pages or
 # runs the whole catalogue is left to `make test`.

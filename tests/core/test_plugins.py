@@ -26,8 +26,6 @@ from tests.support.far_away import by_pip
 from tests.support.plugged import EXTRAS, distribution
 from tests.support.terminal import QUICK, Said, done, imperfed, strict, surroundings
 
-pytestmark = pytest.mark.xdist_group("plug-ins")  # one worker installs what its tests share
-
 ROOT = Path(__file__).parents[2]
 
 # All that a process with the plug-in installed does with it; starting takes long.

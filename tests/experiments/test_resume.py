@@ -14,8 +14,6 @@ import pytest
 
 from tests.support.terminal import FLIP, TINY, done, products, program, records
 
-pytestmark = pytest.mark.xdist_group("resume")  # one worker makes what its tests share
-
 SETTINGS = (
     *("run", "pfedpll", "--rounds", "16", "--workers", "2", *FLIP),
     *("--set", "steps=12", "--set", "participation=0.75", "--set", "on_failure=stop"),

@@ -10,8 +10,6 @@ import pytest
 
 from tests.support.terminal import TINY, Said, imperfed, program, strict, write
 
-pytestmark = pytest.mark.xdist_group("side_by_side")  # one worker makes what its tests share
-
 
 @dataclass(frozen=True)
 class Compared:
