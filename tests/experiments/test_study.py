@@ -1,16 +1,17 @@
-"""Studies: the files that say what a paper's table is made of."""
+"""Studies: the files that say what a paper's table is made of, and the figures and settings that they hold."""
 
 from __future__ import annotations
 
 import json
-from importlib import resources
 from pathlib import Path
 
 import pytest
 
+from imperfed.cli.typed_words import configs
 from imperfed.core.errors import DataError, UsageError
-from imperfed.experiments.config import resolve
-from imperfed.experiments.study import read_study
+from imperfed.experiments.config import Config
+from imperfed.experiments.reproduction.measures import measure
+from imperfed.experiments.study import Study, one_column, paper_figures, read_study, studies
 from tests.support.terminal import QUICK, done, imperfed
 
 FILE = """
@@ -33,15 +34,23 @@ method = "fedprox+cc mu=0.1"
 
 def test_a_study_is_settings_rows_and_figures(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(FILE)
+    methods, settings, paper = one_column(read_study(str(tmp_path / "mine.toml")))
+    assert settings == {"data": "digits", "labels.candidates": "flip", "local.steps": 2, "split.sites": 3}
+    assert methods == ("cc lr=0.02", "fedprox+cc mu=0.1")
+    assert paper == {"cc lr=0.02": 90.0}
+
+
+def test_a_column_has_settings_of_its_own_and_fills_in_the_rows(tmp_path: Path) -> None:
+    columns = '\n[columns.few]\nsettings = { "local.steps" = 1 }\nfill = { lr = 0.5 }\npaper = { one = [3, 4] }\n'
+    text = FILE.replace('method = "cc lr=0.02"\npaper = 90', 'name = "one"\nmethod = "cc lr={lr}"') + columns
+    (tmp_path / "mine.toml").write_text(text)
     study = read_study(str(tmp_path / "mine.toml"))
-    assert study.settings == {
-        "data": "digits",
-        "labels.candidates": "flip",
-        "local.steps": 2,
-        "split.sites": 3,
-    }
-    assert study.methods == ("cc lr=0.02", "fedprox+cc mu=0.1")
-    assert study.paper == {"cc lr=0.02": 90.0}
+    (few,) = study.columns
+    assert study.method(study.rows[0], few) == "cc lr=0.5"
+    assert (study.words(few)["local.steps"], study.words(few)["data"]) == (1, "digits")
+    assert few.paper == {"one": (3.0, 4.0)}
+    with pytest.raises(UsageError, match="Did you mean 'few'"):
+        study.column("fwe")
 
 
 def test_compare_makes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,21 +71,173 @@ def test_what_is_no_study_is_refused(file: str, tmp_path: Path) -> None:
         read_study(str(tmp_path / "bad.toml"))
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("[columns.a]\npaper = { rc = 1 }", "column a has a figure for 'rc', which is no row"),
+        ("[columns.a]\nseting = 1", "unknown entry of column a: 'seting'"),
+        ("[[rows]]\nmethod = 'cc'", "several rows are named 'cc'"),
+        ("[[rows]]\nmethod = 'rc'\npapr = 3", "unknown entry of a row: 'papr'"),
+    ],
+)
+def test_slips_in_a_study_are_named(more: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("[[rows]]\nmethod = 'cc'\n" + more)
+    with pytest.raises(DataError, match=message):
+        read_study(str(tmp_path / "bad.toml"))
+
+
 def test_an_unknown_study_is_refused_with_the_nearest_name() -> None:
-    assert imperfed("compare", "pfedmoo.toml").code == 2
-    with pytest.raises(UsageError, match=r"Did you mean 'pfedmo\.toml'"):
-        read_study("pfedmoo.toml")
+    assert imperfed("compare", "pfedmo/table-3.3.toml").code == 2
+    with pytest.raises(UsageError, match=r"Did you mean 'pfedmo/table-3\.2'"):
+        read_study("pfedmo/table-3.3")
+    with pytest.raises(UsageError, match="7 columns: imperfed reproduce makes such a table"):
+        one_column(read_study("pfedmo/table-3.2"))
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in resources.files("imperfed.experiments.studies").iterdir()))
-def test_the_rows_of_every_study_that_comes_along_can_be_run(name: str) -> None:
-    text = resources.files("imperfed.experiments.studies").joinpath(name).read_text() if name.endswith(".toml") else ""
-    if "[[rows]]" not in text:
-        pytest.skip("figures only")
-    study = read_study(name)
-    for row in study.methods:
-        method, *own = row.split()
-        words = dict(word.split("=") for word in own)
-        config = resolve(words=study.settings | words | {"method": method})
-        assert config.run.method == method.partition("+")[0]
-    assert all(1 < figure <= 100 for figure in study.paper.values())
+# -- those that come along ---------------------------------------------------------------------------------------------
+
+
+def config(name: str, column: str, row: int = 0) -> Config:
+    study = studies()[name]
+    where = study.column(column)
+    return configs(study.words(where))(study.method(study.rows[row], where), 0)
+
+
+@pytest.mark.parametrize("study", studies().values(), ids=lambda study: study.name)
+def test_every_cell_of_every_study_can_be_run(study: Study) -> None:
+    assert all(measure(name).title for name in study.measures)
+    assert study.title
+    assert study.place
+    assert study.no_data or study.program or study.runnable
+    for column in () if study.program else study.runnable:
+        make = configs(study.words(column))
+        for row in study.rows:
+            make(study.method(row, column), 0)
+    if any(name.startswith("delta ") for name in study.measures):
+        assert study.reference
+        assert {name.removeprefix("delta ") for name in study.measures if "delta" in name} <= set(study.measures)
+
+
+PRINTED = {
+    "fairness/table-5.1": (204, 4906.854),
+    "fairness/table-5.2": (51, 321.922),
+    "fedalc/table-3": (32, 11486.25),
+    "fedalc/table-5": (36, 23566.45),
+    "fedalc/table-6": (12, 1237.46),
+    "fedalc/table-6-lambda": (36, 21946.21),
+    "fedalc/table-7": (18, 5168.18),
+    "fedpsl/table-2": (5, 1125.3),
+    "fedpsl/table-4": (4, 795.3),
+    "fedpsl/table-5": (8, 2386.9),
+    "pfedmo/table-3.2": (70, 189873.83),
+    "pfedmo/figure-3.4": (1, 95.71),
+    "pfedmo/figure-3.5": (3, 571.68),
+    "pfedpll/table-4.2": (88, 213993.75),
+}
+"""How many figures a study has of its paper, and their sum weighted by their place: each one changes it, and so does a swap."""
+
+
+def test_the_papers_figures_are_those_that_were_copied() -> None:
+    found = {}
+    for study in studies().values():
+        figures = [value for column in study.columns for row in column.paper.values() for value in row]
+        if figures:
+            found[study.name] = (len(figures), round(sum(n * value for n, value in enumerate(figures, 1)), 3))
+    assert found == PRINTED
+
+
+def test_the_papers_figures_agree_with_what_their_texts_say_of_them() -> None:
+    lead = {"mnist": 1.10, "k-mnist": 7.38, "fashion-mnist": 1.17, "tiny-imagenet": 10.84, "svhn": 4.55}
+    table = studies()["pfedpll/table-4.2"]
+    for data, points in lead.items():
+        paper = {row: values[0] for row, values in table.column(data).paper.items()}
+        assert paper["pfedpll"] - paper["lw"] == pytest.approx(points)
+    cifar = table.column("cifar10").paper
+    assert cifar["pfedpll"][0] - cifar["cc"][0] == pytest.approx(11.19)
+    fair, wrong = studies()["fairness/table-5.1"], 0
+    for column in fair.columns:
+        clean = column.paper["no attack"][1]
+        deltas = [(abs(v[1] - clean), v[2]) for row, v in column.paper.items() if row != "no attack"]
+        wrong += sum(abs(found - printed) > 0.0011 for found, printed in deltas)
+    assert wrong == 3  # as the study says: three printed distances do not follow from the printed EODs
+
+
+@pytest.mark.parametrize(
+    ("column", "steps", "tau"),
+    [
+        ("Linear on MNIST", 1000, 20),
+        ("Logistic on MNIST", 1000, 20),
+        ("LeNet-5 on MNIST", 1000, 40),
+        ("LeNet-5 on CIFAR-10", 10000, 40),
+        ("VGG-16 on CIFAR-10", 10000, 40),
+        ("LeNet-5 on UCI-HAR", 4000, 40),
+    ],
+)
+def test_pfedmo_runs_with_the_settings_of_the_thesis(column: str, steps: int, tau: int) -> None:
+    found = config("pfedmo/table-3.2", column).flat()
+    assert (found["local.steps"], found["local.steps"] * found["rounds.rounds"]) == (tau, steps)
+    assert (found["local.batch"], found["local.lr"], found["split.sites"]) == (64, 0.01, 4)
+    assert (found["method.gamma"], found["method.pi"], found["local.momentum"]) == (0.5, 1.0, 0.0)
+    others = [config("pfedmo/table-3.2", column, row).flat() for row in range(1, 14)]
+    momenta = ("gamma", "beta", "beta_local", "beta_global", "mu_s", "b", "gamma_a")
+    assert {one[f"method.{key}"] for one in others for key in momenta if f"method.{key}" in one} == {0.5}
+
+
+@pytest.mark.parametrize(("column", "batch"), [("mnist", 256), ("cifar10", 256), ("lost", 32), ("birdsong", 32)])
+def test_pfedpll_runs_with_the_settings_of_the_thesis(column: str, batch: int) -> None:
+    found = config("pfedpll/table-4.2", column).flat()
+    wanted = {"rounds.rounds": 100, "local.steps": 40, "local.lr": 0.01, "local.momentum": 0.9, "split.sites": 4}
+    wanted |= {"partition.beta": 0.5, "local.batch": batch, "split.partition": "dirichlet", "split.test": 0.2}
+    assert {key: found[key] for key in wanted} == wanted
+    if column in ("mnist", "cifar10"):
+        assert found["candidates.rho"] == 0.4
+    if column == "mnist":
+        assert (found["candidates.mean_size"], found["model.name"]) == (4.93, "lenet5")
+
+
+@pytest.mark.parametrize(
+    ("column", "rounds", "lr"),
+    [
+        ("COMPAS, i.i.d., PLFA", 50, 0.01),
+        ("COMPAS, Dirichlet, Mixup", 50, 0.01),
+        ("Student, i.i.d., PAFA", 20, 0.02),
+        ("Student, Dirichlet, PLFA", 60, 0.02),
+    ],
+)
+def test_fairness_runs_with_the_settings_of_the_thesis(column: str, rounds: int, lr: float) -> None:
+    found = config("fairness/table-5.1", column, 5).flat()
+    wanted = {"rounds.rounds": rounds, "local.lr": lr, "local.momentum": 0.9, "split.sites": 10, "split.test": 0.3}
+    wanted |= {"attack.adversaries": 3, "defence.dummy_rows": 100, "defence.dummy_steps": 20, "defence.kappa": 0.5}
+    wanted |= {"candidates.flip": 0.3, "local.epochs": 1, "local.batch": 32, "model.hidden": 64, "split.public": 0.0}
+    assert {key: found[key] for key in wanted} == wanted
+    if "Dirichlet" in column:
+        assert found["partition.beta"] == 1.0
+    unprivileged = "High" if "COMPAS" in column else "F"
+    assert (found["fairness.target"], found["fairness.unprivileged"]) == ("Asian", unprivileged)
+    assert (found["defence.theta_low"], found["defence.theta_high"], found["defence.rho"]) == (0.1, 0.9, 0.1)
+
+
+def test_fedpsl_runs_with_the_schedule_of_the_paper() -> None:
+    found = config("fedpsl/table-2", "chestxray14").flat()
+    assert (found["rounds.rounds"], found["local.epochs"], found["local.lr"], found["split.sites"]) == (10, 10, 0.001, 4)
+    for column, epochs in (("E = 10", 10), ("E = 20", 20), ("E = 50", 50), ("E = 100", 100)):
+        found = config("fedpsl/table-5", column).flat()
+        assert (found["local.epochs"], found["local.epochs"] * found["rounds.rounds"]) == (epochs, 100)
+
+
+def test_fedalc_takes_the_papers_steps_at_the_server() -> None:
+    products = []
+    for column in studies()["fedalc/table-6-lambda"].columns:
+        found = config("fedalc/table-6-lambda", column.name, 1).flat()
+        products.append(round(float(found["method.lam"]) * float(found["method.lr_server"]), 6))
+        assert found["method.neighbours"] == 5
+    assert products == [0.0001, 0.001, 0.01, 0.015, 0.02, 0.05]
+
+
+def test_compare_shows_the_papers_figures_only_beside_the_same_settings() -> None:
+    assert paper_figures("lost")["pfedpll"] == 56.04
+    assert paper_figures("lost", "exact") == {}
+    assert paper_figures("bibtex")["fedalc"] == 59.67
+    assert "fedaws" not in paper_figures("bibtex")  # 49.22 is for five neighbours, the preset has all pairs
+    assert paper_figures("bibtex")["fedaws neighbours=5"] == 49.22
+    assert paper_figures("mnist", "exact") == {}  # pFedMo's settings are not those of the preset
