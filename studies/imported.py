@@ -1,4 +1,4 @@
-"""Results of tables that are made by programs of their own, as cells of the studies, from the programs' result files."""
+"""Results of tables that are made by programs of their own, as cells of their studies, from the result files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import positives_table
-from imperfed.experiments.reproduction.cells import StudyCell, StudyCells, digest
+from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest
 from imperfed.experiments.study import Study, studies
 from studies import fb_nll_accuracy
 
@@ -57,4 +57,6 @@ def fb_nll(study: Study, noise: str) -> Iterator[StudyCell]:
             for name, value in found.items():
                 if LINES.get(name) in rows:
                     row = rows[LINES[name]]
-                    yield StudyCell(row.name, column.name, piece.seed, digest(study, row, column), {"mean": value / 100})
+                    yield StudyCell(
+                        row.name, column.name, piece.seed, digest(study, row, column), {"mean": value / 100}
+                    )

@@ -16,9 +16,9 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks import gpu_table, positives_table
-from imperfed.experiments.reproduction.cells import StudyCells, digest, every, kept, results_file
 from imperfed.experiments.reproduction.run_study import RESULTS
 from imperfed.experiments.reproduction.standing import standing
+from imperfed.experiments.reproduction.study_cells import StudyCells, digest, every, kept, results_file
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import Study, studies
 from studies import fb_nll_accuracy

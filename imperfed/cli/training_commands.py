@@ -107,9 +107,7 @@ def compare(
 def reproduce(
     study: Annotated[
         str | None,
-        typer.Argument(
-            help="A paper's table or figure, such as pfedpll/table-4.2.", autocompletion=completion.studies
-        ),
+        typer.Argument(help="A paper's table or figure, such as pfedpll/table-4.2.", autocompletion=completion.studies),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List every table and figure, and how far each is.")] = False,
     only: Annotated[str, typer.Option("--only", help="Columns of the table, comma-separated; empty: all.")] = "",

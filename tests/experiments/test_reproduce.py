@@ -17,10 +17,10 @@ from imperfed.experiments import study as studies_of
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Watch
 from imperfed.experiments.parallel import paying
-from imperfed.experiments.reproduction.cells import StudyCell, StudyCells, digest, every, kept, results_file
 from imperfed.experiments.reproduction.drawing import mean_curve
 from imperfed.experiments.reproduction.standing import standing
-from imperfed.experiments.study import Study, StudyColumn, StudyRow, read_study, studies
+from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest, every, kept, results_file
+from imperfed.experiments.study import Study, studies
 from tests.support.terminal import TINY, done, imperfed
 
 FILE = """
@@ -67,14 +67,14 @@ method = "cc"
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of studies in place of those that come along; reports are not drawn, which takes longer than the runs."""
+    """A folder of studies in place of those that come along; no reports, which take longer than the runs."""
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
     folder = tmp_path / "studies"
     (folder / "toy").mkdir(parents=True)
     for number, text in enumerate((FILE, PROGRAM, NONE), 1):
         (folder / f"toy/table-{number}.toml").write_text(text)
     monkeypatch.setattr(studies_of, "FOLDER", folder)
-    monkeypatch.setattr("imperfed.experiments.reproduction.cells.FOLDER", folder)
+    monkeypatch.setattr("imperfed.experiments.reproduction.study_cells.FOLDER", folder)
     studies.cache_clear()
     yield folder
     studies.cache_clear()
@@ -128,13 +128,20 @@ def test_what_cannot_be_reproduced_is_refused(toy: Path, tmp_path: Path) -> None
 def filled(study: Study, seeds: int, less: int = 0) -> StudyCells:
     """As many results as a study asks for, or fewer."""
     places = list(every(study, study.runnable))
-    cells = [StudyCell(r.name, c.name, seed, digest(study, r, c), {"mean": 0.5}) for r, c in places for seed in range(seeds)]
+    cells = [
+        StudyCell(r.name, c.name, seed, digest(study, r, c), {"mean": 0.5}) for r, c in places for seed in range(seeds)
+    ]
     return StudyCells(study.name).with_all(cells[: len(cells) - less])
 
 
 def test_the_standing_follows_from_the_results(toy: Path) -> None:
     study = studies()["toy/table-1"]
-    for seeds, less, status, count in ((0, 0, "not run", 0), (3, 0, "done", 12), (3, 1, "partly", 11), (2, 0, "partly", 8)):
+    for seeds, less, status, count in (
+        (0, 0, "not run", 0),
+        (3, 0, "done", 12),
+        (3, 1, "partly", 11),
+        (2, 0, "partly", 8),
+    ):
         filled(study, seeds, less).write(results_file(study.name))
         found = standing(study)
         assert (found.status, found.done, found.runs) == (status, count, 12)
@@ -192,9 +199,7 @@ def test_curves_are_means_where_all_seeds_have_a_point() -> None:
 
 def test_the_studies_that_come_along_hold_only_results_that_they_ask_for() -> None:
     for study in studies().values():
-        wanted = {
-            (row.name, column.name, digest(study, row, column)) for row, column in every(study, study.runnable)
-        }
+        wanted = {(row.name, column.name, digest(study, row, column)) for row, column in every(study, study.runnable)}
         assert {(cell.row, cell.column, cell.made) for cell in kept(study).cells.values()} <= wanted, study.name
 
 

@@ -134,7 +134,7 @@ PRINTED = {
     "pfedmo/figure-3.5": (3, 571.68),
     "pfedpll/table-4.2": (88, 213993.75),
 }
-"""How many figures a study has of its paper, and their sum weighted by their place: each one changes it, and so does a swap."""
+"""How many figures a study has of its paper, and their sum weighted by their place: any change or swap changes it."""
 
 
 def test_the_papers_figures_are_those_that_were_copied() -> None:
@@ -154,12 +154,6 @@ def test_the_papers_figures_agree_with_what_their_texts_say_of_them() -> None:
         assert paper["pfedpll"] - paper["lw"] == pytest.approx(points)
     cifar = table.column("cifar10").paper
     assert cifar["pfedpll"][0] - cifar["cc"][0] == pytest.approx(11.19)
-    fair, wrong = studies()["fairness/table-5.1"], 0
-    for column in fair.columns:
-        clean = column.paper["no attack"][1]
-        deltas = [(abs(v[1] - clean), v[2]) for row, v in column.paper.items() if row != "no attack"]
-        wrong += sum(abs(found - printed) > 0.0011 for found, printed in deltas)
-    assert wrong == 3  # as the study says: three printed distances do not follow from the printed EODs
 
 
 @pytest.mark.parametrize(
@@ -219,7 +213,12 @@ def test_fairness_runs_with_the_settings_of_the_thesis(column: str, rounds: int,
 
 def test_fedpsl_runs_with_the_schedule_of_the_paper() -> None:
     found = config("fedpsl/table-2", "chestxray14").flat()
-    assert (found["rounds.rounds"], found["local.epochs"], found["local.lr"], found["split.sites"]) == (10, 10, 0.001, 4)
+    assert (found["rounds.rounds"], found["local.epochs"], found["local.lr"], found["split.sites"]) == (
+        10,
+        10,
+        0.001,
+        4,
+    )
     for column, epochs in (("E = 10", 10), ("E = 20", 20), ("E = 50", 50), ("E = 100", 100)):
         found = config("fedpsl/table-5", column).flat()
         assert (found["local.epochs"], found["local.epochs"] * found["rounds.rounds"]) == (epochs, 100)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imperfed.core.atomic import write_whole
-from imperfed.experiments.reproduction.cells import StudyCell, StudyCells, values
 from imperfed.experiments.reproduction.measures import measure
+from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, values
 from imperfed.experiments.study import Study, StudyColumn
 from imperfed.report.plots import STYLE
 
@@ -59,9 +59,7 @@ def mean_curve(made: Iterable[StudyCell]) -> list[tuple[float, float]]:
     return [(number, statistics.fmean(known)) for number, known in sorted(found.items()) if len(known) == len(made)]
 
 
-def _curves(
-    ax: Axes, study: Study, cells: StudyCells, column: StudyColumn, words: Mapping[str, Any] | None
-) -> None:
+def _curves(ax: Axes, study: Study, cells: StudyCells, column: StudyColumn, words: Mapping[str, Any] | None) -> None:
     """Draw one line for every row over the rounds."""
     for row in study.rows:
         if points := mean_curve(cells.of(study, row, column, words)):
@@ -82,7 +80,9 @@ def _over_axis(
     name = study.measures[0]
     one, places = measure(name), range(len(shown))
     for row in study.rows:
-        found = [(x, values(cells.of(study, row, column, words), name)) for x, column in zip(places, shown, strict=True)]
+        found = [
+            (x, values(cells.of(study, row, column, words), name)) for x, column in zip(places, shown, strict=True)
+        ]
         known = [(x, [one.scale * value for value in ours]) for x, ours in found if ours]
         spreads = [statistics.stdev(ours) if len(ours) > 1 else 0.0 for _, ours in known]
         ax.errorbar([x for x, _ in known], [statistics.fmean(y) for _, y in known], spreads, label=row.name, marker="o")

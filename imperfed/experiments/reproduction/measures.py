@@ -88,7 +88,7 @@ def _over_sites(key: str) -> Callable[[Summary, RunFolder], Value]:
 def _fair(key: str) -> Callable[[Summary, RunFolder], Value]:
     def of(summary: Summary, folder: RunFolder) -> Value:
         between = None if summary.fairness is None else summary.fairness.candidate
-        return None if between is None else getattr(between, key).value  # type: ignore[no-any-return]
+        return None if between is None else getattr(between, key).value
 
     return of
 

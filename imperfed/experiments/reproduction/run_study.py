@@ -15,9 +15,9 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.experiments.parallel import Outcome, ParallelRuns, run_of
 from imperfed.experiments.public_inputs import without_unused_public
-from imperfed.experiments.reproduction.cells import StudyCell, StudyCells, digest
 from imperfed.experiments.reproduction.drawing import draw
 from imperfed.experiments.reproduction.measures import measure
+from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import Study, StudyColumn, StudyRow
 from imperfed.experiments.tuning import Choices, Tuning
@@ -85,9 +85,7 @@ class StudyRuns:
             return cells
         methods = {row: " ".join([self.study.method(row, column), *_said(choices.get(row.name))]) for row in self._rows}
         # Check all settings before any run.
-        configs = [
-            without_unused_public([make(methods[row], seed) for row in rows]) for seed, rows in wanted.items()
-        ]
+        configs = [without_unused_public([make(methods[row], seed) for row in rows]) for seed, rows in wanted.items()]
         finished = processes.outcomes(configs, self.folder / "runs", self.watch)
         for (seed, rows), of_seed, outcomes in zip(wanted.items(), configs, finished, strict=True):
             made = [

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from imperfed.experiments.reproduction.cells import every, kept
+from imperfed.experiments.reproduction.study_cells import every, kept
 from imperfed.experiments.study import Study, studies
 
 
@@ -41,7 +41,7 @@ def standing(study: Study) -> Standing:
     cells = kept(study)
     counts = [min(len(cells.of(study, *place)), study.seeds) for place in every(study, study.runnable)]
     wanted, done = study.seeds * len(counts), sum(counts)
-    substitute = bool(study.substitute) or bool(study.runnable) and all(c.substitute for c in study.runnable)
+    substitute = bool(study.substitute) or (bool(study.runnable) and all(c.substitute for c in study.runnable))
     if not study.runnable:
         status = "no data"
     elif done == wanted:

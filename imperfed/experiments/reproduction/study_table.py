@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from imperfed.experiments.reproduction.cells import StudyCell, StudyCells, values
 from imperfed.experiments.reproduction.measures import Measure, measure
+from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, values
 from imperfed.experiments.study import Study, StudyColumn, StudyRow
 
 
