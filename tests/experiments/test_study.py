@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -209,6 +210,45 @@ def test_fairness_runs_with_the_settings_of_the_thesis(column: str, rounds: int,
     unprivileged = "High" if "COMPAS" in column else "F"
     assert (found["fairness.target"], found["fairness.unprivileged"]) == ("Asian", unprivileged)
     assert (found["defence.theta_low"], found["defence.theta_high"], found["defence.rho"]) == (0.1, 0.9, 0.1)
+
+
+STATED: list[tuple[str, str, dict[str, Any]]] = [
+    ("fairness/table-5.2", "Mixup", {"rounds.rounds": 40, "attack.adversaries": 3, "split.partition": "iid"}),
+    ("fairness/figure-5.3a", "PLFA", {"rounds.rounds": 100, "run.attack": "plfa"}),
+    ("fairness/figure-5.3b", "200 rows", {"rounds.rounds": 50, "defence.dummy_rows": 200}),
+    ("fairness/figure-5.3c", "20 %", {"rounds.rounds": 80, "attack.adversaries": 2, "run.attack": "mixup"}),
+    ("fairness/figure-5.3d", "100 sites", {"rounds.rounds": 100, "attack.adversaries": 30, "split.sites": 100}),
+    ("fairness/figure-5.4", "40 sites", {"rounds.rounds": 100, "split.sites": 40, "run.defence": "fairfedpapl"}),
+    ("pfedpll/figure-4.3a", "mnist", {"rounds.rounds": 100, "local.batch": 256, "method.lci": False}),
+    ("pfedpll/figure-4.3b", "lost", {"rounds.rounds": 100, "local.batch": 32, "objective.lambda1": 0.0}),
+    ("pfedpll/figure-4.4", "rho 0.2", {"candidates.rho": 0.2, "candidates.mean_size": 2.99, "model.name": "lenet5"}),
+    ("pfedpll/figure-4.4", "rho 0.3", {"candidates.rho": 0.3, "candidates.mean_size": 3.97}),
+    ("pfedpll/figure-4.4", "rho 0.4", {"candidates.rho": 0.4, "candidates.mean_size": 4.93, "rounds.rounds": 100}),
+    ("pfedpll/figure-4.5", "K = 80", {"split.sites": 80, "rounds.rounds": 100, "local.batch": 256}),
+    ("pfedmo/figure-3.1a", "tau 20", {"local.steps": 20, "rounds.rounds": 50, "method.pi": 0.5, "method.gamma": 0.5}),
+    ("pfedmo/figure-3.1b", "gamma 0.9", {"method.gamma": 0.9, "method.pi": 0.5, "local.steps": 40}),
+    ("pfedmo/figure-3.1c", "pi 0.5", {"method.gamma": 0.5, "method.pi": 0.5, "local.steps": 40}),
+    ("pfedmo/figure-3.2ab", "N = 100", {"split.sites": 100, "local.steps": 40, "rounds.rounds": 25}),
+    ("pfedmo/figure-3.2c", "N = 16", {"split.sites": 16, "partition.per_site": 3, "method.gamma": 0.5}),
+    ("pfedmo/figure-3.3", "9 classes", {"partition.per_site": 9, "split.sites": 4, "method.pi": 0.5}),
+    ("pfedmo/figure-3.4", "mnist", {"partition.sizes": (5000, 12500, 17500, 25000), "rounds.max_share": 0.25}),
+    ("pfedmo/figure-3.5", "xi = 0.05", {"partition.beta": 0.05, "method.pi": 0.5, "split.sites": 4}),
+    ("pfedmo/figure-3.7", "tau 20", {"local.steps": 20, "split.sites": 16, "rounds.target": 0.85, "method.pi": 1.0}),
+    ("fedpsl/table-4", "chestxray14", {"split.sites": 6, "local.epochs": 10, "rounds.rounds": 10}),
+    ("fb-nll/table-9", "CIFAR-10, 3 tasks", {"partition.tasks": 3, "repair.groups": 3, "split.sites": 20}),
+    ("fb-nll/table-11", "MNIST, 5 tasks", {"partition.tasks": 5, "repair.groups": 5, "run.repair": "fb-nll"}),
+    ("fb-nll/figure-5", "M = 20", {"repair.M": 20, "repair.correct": False, "partition.tasks": 3}),
+]
+
+
+@pytest.mark.parametrize(("name", "column", "stated"), STATED, ids=[f"{name}, {column}" for name, column, _ in STATED])
+def test_what_a_paper_states_of_a_table_is_what_is_run(name: str, column: str, stated: dict[str, Any]) -> None:
+    rows = range(len(studies()[name].rows))
+    found = [config(name, column, row).flat() for row in rows]
+    for key, value in stated.items():
+        assert value in [flat.get(key) for flat in found], key
+    common = {key for key in stated if key.partition(".")[0] in ("rounds", "split", "partition", "local", "candidates")}
+    assert all(flat[key] == stated[key] for flat in found for key in common)
 
 
 def test_fedpsl_runs_with_the_schedule_of_the_paper() -> None:

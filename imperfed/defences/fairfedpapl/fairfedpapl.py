@@ -45,9 +45,7 @@ class FairFedPAPL(ProtectsGroup):
     theta_low: float = 0.1  # theta_low
     theta_high: float = 0.9  # theta_high
     kappa: float = 0.5  # kappa, the least confidence with which a site is merged
-    freeze: Freeze = (
-        ""  # q_n freezes at theta_low (low: ours), at both thetas (both: thesis text), never (clamp: its box)
-    )
+    freeze: Freeze = ""  # where q_n freezes: low (ours), both thetas (the thesis's text), or never: clamp (its box)
 
     def __post_init__(self) -> None:
         positive(
