@@ -61,6 +61,11 @@ def own_setting(config: Config) -> tuple[str, tuple[Any, ...]]:
     return "", (None,)
 
 
+def words(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as words after a method's name."""
+    return [f"{key}={value}" for key, value in settings.items()]
+
+
 @dataclass(frozen=True)
 class Choices:
     """The settings chosen for every row of a comparison, kept in a file trial by trial."""
@@ -72,22 +77,31 @@ class Choices:
         self, methods: Mapping[str, str], make: Callable[[str, int], Config], seed: int, watch: Watch
     ) -> dict[str, dict[str, Any]]:
         """Return the best settings of every row, by its name; trials in the file are not repeated."""
-        known, chosen = self._read(), {}
+        chosen: dict[str, dict[str, Any]] = {}
         for name, method in methods.items():
-            config = make(method, seed)
-            key = f"{config.digest()} {self.tuning.held_out:g}"
-            scores: list[tuple[dict[str, Any], float | None]] = []
-            for own in attempts(config, self.tuning):
-                trial = f"{key} {json.dumps(own)}"
-                if trial not in known:
-                    if watch.stop():
-                        raise Interrupted(f"interrupted while tuning {name}")
-                    trying = make(" ".join([method, *(f"{key}={value}" for key, value in own.items())]), seed)
-                    known[trial] = judged(trying, self.tuning)
-                    self._write(known)
-                scores.append((own, known[trial]))
-            chosen[name] = max(scores, key=lambda one: -math.inf if one[1] is None else one[1])[0]
+
+            def tell(trial: int, name: str = name) -> None:
+                done = (len(chosen) + trial / self.tuning.trials) / len(methods)
+                watch.search(f"tuning {name}, trial {trial + 1} of {self.tuning.trials}", done)
+                if watch.stop():
+                    raise Interrupted(f"interrupted while tuning {name}")
+
+            chosen[name] = self._best(method, lambda words: make(words, seed), tell)
         return chosen
+
+    def _best(self, method: str, make: Callable[[str], Config], tell: Callable[[int], None]) -> dict[str, Any]:
+        """Return the settings of the best trial of one method; of equal ones, and if all fail, the first."""
+        config, known = make(method), self._read()
+        scores: list[tuple[float, dict[str, Any]]] = []
+        for number, own in enumerate(attempts(config, self.tuning)):
+            trial = f"{config.digest()} {self.tuning.held_out:g} {json.dumps(own)}"
+            if trial not in known:
+                tell(number)
+                known[trial] = judged(make(" ".join([method, *words(own)])), self.tuning)
+                self._write(known)
+            score = known[trial]
+            scores.append((-math.inf if score is None else score, own))
+        return max(scores, key=lambda one: one[0])[1]
 
     def _read(self) -> dict[str, float | None]:
         """Return the scores of the trials in the file."""

@@ -20,7 +20,7 @@ from imperfed.experiments.reproduction.measures import measure
 from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import Study, StudyColumn, StudyRow
-from imperfed.experiments.tuning import Choices, Tuning
+from imperfed.experiments.tuning import Choices, Tuning, words
 from imperfed.results.folder import RunFolder
 
 RESULTS, TABLE, DRAWING = "results.json", "table.md", "figure.svg"
@@ -83,9 +83,12 @@ class StudyRuns:
         wanted = {seed: rows for seed, rows in wanted.items() if rows}
         if not wanted:
             return cells
-        methods = {row: " ".join([self.study.method(row, column), *_said(choices.get(row.name))]) for row in self._rows}
+        methods = {
+            row: " ".join([self.study.method(row, column), *words(choices.get(row.name, {}))])
+            for row in self.study.rows
+        }
         # Check all settings before any run.
-        configs = [without_unused_public([make(methods[row], seed) for row in rows]) for seed, rows in wanted.items()]
+        configs = [self._configs(make, methods, seed, rows) for seed, rows in wanted.items()]
         finished = processes.outcomes(configs, self.folder / "runs", self.watch)
         for (seed, rows), of_seed, outcomes in zip(wanted.items(), configs, finished, strict=True):
             made = [
@@ -96,22 +99,25 @@ class StudyRuns:
             self._write(cells)
         return cells
 
-    @property
-    def _rows(self) -> tuple[StudyRow, ...]:
-        return self.study.rows
+    def _configs(
+        self, make: Callable[[str, int], Config], methods: Mapping[StudyRow, str], seed: int, rows: Sequence[StudyRow]
+    ) -> list[Config]:
+        """Return the settings of some rows; which inputs are public depends on all of them."""
+        every = without_unused_public([make(method, seed) for method in methods.values()])
+        return [config for row, config in zip(methods, every, strict=True) if row in rows]
 
     def _missing(self, column: StudyColumn, cells: StudyCells, seed: int) -> list[StudyRow]:
         """Return the rows that have no result with this seed."""
         tuned = self.tuning is not None
-        have = {row: cells.of(self.study, row, column, self.words, tuned) for row in self._rows}
-        return [row for row in self._rows if all(cell.seed != seed for cell in have[row])]
+        have = {row: cells.of(self.study, row, column, self.words, tuned) for row in self.study.rows}
+        return [row for row in self.study.rows if all(cell.seed != seed for cell in have[row])]
 
     def _tuned(self, column: StudyColumn, make: Callable[[str, int], Config]) -> Mapping[str, Mapping[str, Any]]:
         """Return the settings chosen for every row, which are kept beside the results."""
         if self.tuning is None:
             return {}
         path = self.folder / "tuning" / f"{column.name.replace('/', '-')}.json"
-        methods = {row.name: self.study.method(row, column) for row in self._rows}
+        methods = {row.name: self.study.method(row, column) for row in self.study.rows}
         return Choices(path, self.tuning).of(methods, make, self.seeds[0], self.watch())
 
     def _cell(
@@ -137,7 +143,7 @@ class StudyRuns:
     def _with_distances(self, cells: StudyCells, column: StudyColumn, seed: int) -> StudyCells:
         """Return the cells of one seed, in which measures of distance are those from the reference run."""
         names = [name for name in self.study.measures if measure(name).from_reference]
-        of_row = {row.name: self._of_seed(cells, row, column, seed) for row in self._rows}
+        of_row = {row.name: self._of_seed(cells, row, column, seed) for row in self.study.rows}
         reference = of_row.get(self.study.reference)
         if not names or reference is None:
             return cells
@@ -163,11 +169,6 @@ class StudyRuns:
         text = self.markdown(cells) + "\n"
         write_whole(self.folder / TABLE, lambda path: path.write_text(text, encoding="utf-8"))
         draw(self.study, cells, self.columns, self.words, self.folder / DRAWING)
-
-
-def _said(choice: Mapping[str, Any] | None) -> list[str]:
-    """Return settings as words of a method."""
-    return [f"{key}={value}" for key, value in (choice or {}).items()]
 
 
 def _distance(one: float | None, other: float | None) -> float | None:
