@@ -34,6 +34,8 @@ class Tuning:
     trials: int = len(FACTORS)
     held_out: float = 0.2
     """The share of its rows that each site holds out in a trial, if the settings do not say."""
+    seed: int = 0
+    """The seed of all trials, whichever seeds the comparison has: another call chooses the same."""
 
 
 def attempts(config: Config, tuning: Tuning) -> list[dict[str, Any]]:
@@ -74,7 +76,7 @@ class Choices:
     tuning: Tuning
 
     def of(
-        self, methods: Mapping[str, str], make: Callable[[str, int], Config], seed: int, watch: Watch
+        self, methods: Mapping[str, str], make: Callable[[str, int], Config], watch: Watch
     ) -> dict[str, dict[str, Any]]:
         """Return the best settings of every row, by its name; trials in the file are not repeated."""
         chosen: dict[str, dict[str, Any]] = {}
@@ -86,7 +88,7 @@ class Choices:
                 if watch.stop():
                     raise Interrupted(f"interrupted while tuning {name}")
 
-            chosen[name] = self._best(method, lambda words: make(words, seed), tell)
+            chosen[name] = self._best(method, lambda words: make(words, self.tuning.seed), tell)
         return chosen
 
     def _best(self, method: str, make: Callable[[str], Config], tell: Callable[[int], None]) -> dict[str, Any]:

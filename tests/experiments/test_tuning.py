@@ -76,16 +76,16 @@ def test_the_best_trial_is_chosen_and_none_is_repeated(tmp_path: Path, monkeypat
     choices, make = Choices(tmp_path / "t.json", Tuning(6)), configs(WORDS)
     stops = iter([False] * 4 + [True])
     with pytest.raises(Interrupted, match="interrupted while tuning prox"):
-        choices.of({"prox": "fedprox+cc"}, make, 0, Watch(stop=lambda: next(stops)))
+        choices.of({"prox": "fedprox+cc"}, make, Watch(stop=lambda: next(stops)))
     assert len(tried) == 4
-    found = choices.of({"prox": "fedprox+cc"}, make, 0, Watch())
+    found = choices.of({"prox": "fedprox+cc"}, make, Watch())
     assert found == {"prox": {"local.lr": 0.03, "method.mu": 0.1}}
     assert len(tried) == len(set(tried)) == 6
-    Choices(tmp_path / "t.json", Tuning(6, held_out=0.1)).of({"prox": "fedprox+cc"}, make, 0, Watch())
+    Choices(tmp_path / "t.json", Tuning(6, held_out=0.1)).of({"prox": "fedprox+cc"}, make, Watch())
     assert len(tried) == 12  # other rows held out, other scores
     (tmp_path / "t.json").write_text("{")
     with pytest.raises(DataError, match=r"t\.json: cut short or damaged"):
-        choices.of({"prox": "fedprox+cc"}, make, 0, Watch())
+        choices.of({"prox": "fedprox+cc"}, make, Watch())
 
 
 def test_a_trial_is_judged_by_the_rows_held_out() -> None:

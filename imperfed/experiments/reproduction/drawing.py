@@ -18,8 +18,10 @@ from imperfed.report.plots import STYLE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PANEL = (3.6, 3.0)
-"""Inches."""
+PANEL, LEGEND = (3.4, 3.0), 1.4
+"""Inches: of a panel, and the width of the legend beside all of them."""
+DASHES = ("-", "--", ":")
+"""One for every ten rows, whose colours are the same."""
 
 
 def draw(
@@ -38,14 +40,16 @@ def draw(
         return
     panels = len(shown) if study.draw == "curves" else 1
     with style.context(["default", STYLE]), warnings.catch_warnings():
-        figure = Figure(figsize=(PANEL[0] * panels, PANEL[1]), layout="constrained")
+        figure = Figure(figsize=(PANEL[0] * panels + LEGEND, PANEL[1]), layout="constrained")
         axes = figure.subplots(1, panels, squeeze=False, sharey=True)[0]
         if study.draw == "curves":
             for ax, column in zip(axes, shown, strict=True):
                 _curves(ax, study, cells, column, words)
         else:
             _over_axis(axes[0], study, cells, shown, words)
-        axes[-1].legend(fontsize=6)
+        axes[0].set_ylabel(measure(study.measures[0]).title)
+        lines = {text: line for ax in axes for line, text in zip(*ax.get_legend_handles_labels(), strict=True)}
+        figure.legend(lines.values(), lines.keys(), loc="outside right center", fontsize=6)
         write_whole(path, lambda partly: figure.savefig(partly, format="svg", metadata={"Date": None}))
 
 
@@ -61,12 +65,18 @@ def mean_curve(made: Iterable[StudyCell]) -> list[tuple[float, float]]:
 
 def _curves(ax: Axes, study: Study, cells: StudyCells, column: StudyColumn, words: Mapping[str, Any] | None) -> None:
     """Draw one line for every row over the rounds."""
-    for row in study.rows:
+    for number, row in enumerate(study.rows):
         if points := mean_curve(cells.of(study, row, column, words)):
-            ax.plot([x for x, _ in points], [100 * y for _, y in points], label=row.name, linewidth=1)
+            ax.plot(
+                [x for x, _ in points],
+                [100 * y for _, y in points],
+                label=row.name,
+                linewidth=1,
+                linestyle=DASHES[number // 10],
+                color=f"C{number % 10}",
+            )
     ax.set_title(column.name)
     ax.set_xlabel("rounds")
-    ax.set_ylabel(measure(study.measures[0]).title)
 
 
 def _over_axis(
@@ -88,4 +98,3 @@ def _over_axis(
         ax.errorbar([x for x, _ in known], [statistics.fmean(y) for _, y in known], spreads, label=row.name, marker="o")
     ax.set_xticks(list(places), [column.name for column in shown])
     ax.set_xlabel(study.axis)
-    ax.set_ylabel(one.title)

@@ -118,7 +118,7 @@ class StudyRuns:
             return {}
         path = self.folder / "tuning" / f"{column.name.replace('/', '-')}.json"
         methods = {row.name: self.study.method(row, column) for row in self.study.rows}
-        return Choices(path, self.tuning).of(methods, make, self.seeds[0], self.watch())
+        return Choices(path, self.tuning).of(methods, make, self.watch())
 
     def _cell(
         self,
