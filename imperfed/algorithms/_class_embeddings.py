@@ -41,7 +41,7 @@ HEAD = "head.weight"
 class ClassEmbeddings(Algorithm):
     """Averaging of theta; subclasses define how W is updated. Here W stays as it is."""
 
-    learning_rate: ClassVar[str] = "method.lr_theta"
+    rate_setting: ClassVar[str] = "method.lr_theta"
     objective: Objective | None = field(default=PositiveHinge())
     lr_theta: float = 0.5  # eta of theta, instead of local.lr; the paper uses 0.1 for both
     by_size: bool = True  # theta by n_k / n (Eq. 5); otherwise the plain mean (Alg. 1, line 19)

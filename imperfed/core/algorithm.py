@@ -39,7 +39,7 @@ class Algorithm:
     """What `auto` tries of the method's own settings, {} being its defaults; None: `auto` leaves the method out."""
     tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     """The setting of its own that a fair comparison tries beside the learning rate, and its values; {}: none."""
-    learning_rate: ClassVar[str] = "local.lr"
+    rate_setting: ClassVar[str] = "local.lr"
     """The setting that is its learning rate."""
     overridden: ClassVar[frozenset[str]] = frozenset()
     """The hooks that the class overrides."""

@@ -40,7 +40,7 @@ class Tuning:
 
 def attempts(config: Config, tuning: Tuning) -> list[dict[str, Any]]:
     """Return the settings of all trials of a method: the learning rates for each value of its own setting."""
-    flat, rate = config.flat(), config.method.learning_rate
+    flat, rate = config.flat(), config.method.rate_setting
     name, values = own_setting(config)
     found = []
     for number, value in enumerate(values):
