@@ -53,7 +53,7 @@ def fb_nll(study: Study, noise: str) -> Iterator[StudyCell]:
     rows = {row.name: row for row in study.rows}
     for piece, found in fb_nll_accuracy.known(RESULTS / "fb_nll_accuracy.jsonl").items():
         if piece.noise == noise and piece.data in DATA:
-            column = study.column(f"{DATA[piece.data]}, {piece.tasks} tasks")
+            column = study.column(f"{DATA[piece.data]} with {piece.tasks} tasks")
             for name, value in found.items():
                 if LINES.get(name) in rows:
                     row = rows[LINES[name]]

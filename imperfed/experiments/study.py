@@ -204,11 +204,13 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _refuse_unknown_rows(study: Study, path: str) -> None:
-    """Refuse figures and references of rows that do not exist, and rows of one name."""
+    """Refuse figures and references of rows that do not exist, rows of one name, and columns that cannot be named."""
     names = [row.name for row in study.rows]
     if twice := {name for name in names if names.count(name) > 1}:
         raise DataError(f"{path}: several rows are named {min(twice)!r}")
     for column in study.columns:
+        if "," in column.name:
+            raise DataError(f"{path}: column {column.name!r} has a comma in its name, at which --only cuts its list")
         if strange := [name for name in column.paper if name not in names]:
             raise DataError(f"{path}: column {column.name} has a figure for {strange[0]!r}, which is no row")
     if study.reference and study.reference not in names:

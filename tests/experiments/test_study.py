@@ -75,6 +75,7 @@ def test_what_is_no_study_is_refused(file: str, tmp_path: Path) -> None:
     [
         ("[columns.a]\npaper = { rc = 1 }", "column a has a figure for 'rc', which is no row"),
         ("[columns.a]\nseting = 1", "unknown entry of column a: 'seting'"),
+        ("[columns.'a, b']\nsettings = {}", "column 'a, b' has a comma in its name"),
         ("[[rows]]\nmethod = 'cc'", "several rows are named 'cc'"),
         ("[[rows]]\nmethod = 'rc'\npapr = 3", "unknown entry of a row: 'papr'"),
     ],

@@ -53,10 +53,10 @@ def test_pfedpll_runs_with_the_settings_of_the_thesis(column: str, batch: int) -
 @pytest.mark.parametrize(
     ("column", "rounds", "lr"),
     [
-        ("COMPAS, i.i.d., PLFA", 50, 0.01),
-        ("COMPAS, Dirichlet, Mixup", 50, 0.01),
-        ("Student, i.i.d., PAFA", 20, 0.02),
-        ("Student, Dirichlet, PLFA", 60, 0.02),
+        ("COMPAS i.i.d. PLFA", 50, 0.01),
+        ("COMPAS Dirichlet Mixup", 50, 0.01),
+        ("Student i.i.d. PAFA", 20, 0.02),
+        ("Student Dirichlet PLFA", 60, 0.02),
     ],
 )
 def test_fairness_runs_with_the_settings_of_the_thesis(column: str, rounds: int, lr: float) -> None:
@@ -95,8 +95,8 @@ STATED: list[tuple[str, str, dict[str, Any]]] = [
     ("pfedmo/figure-3.5", "xi = 0.05", {"partition.beta": 0.05, "method.pi": 0.5, "split.sites": 4}),
     ("pfedmo/figure-3.7", "tau 20", {"local.steps": 20, "split.sites": 16, "rounds.target": 0.85, "method.pi": 1.0}),
     ("fedpsl/table-4", "chestxray14", {"split.sites": 6, "local.epochs": 10, "rounds.rounds": 10}),
-    ("fb-nll/table-9", "CIFAR-10, 3 tasks", {"partition.tasks": 3, "repair.groups": 3, "split.sites": 20}),
-    ("fb-nll/table-11", "MNIST, 5 tasks", {"partition.tasks": 5, "repair.groups": 5, "run.repair": "fb-nll"}),
+    ("fb-nll/table-9", "CIFAR-10 with 3 tasks", {"partition.tasks": 3, "repair.groups": 3, "split.sites": 20}),
+    ("fb-nll/table-11", "MNIST with 5 tasks", {"partition.tasks": 5, "repair.groups": 5, "run.repair": "fb-nll"}),
     ("fb-nll/figure-5", "M = 20", {"repair.M": 20, "repair.correct": False, "partition.tasks": 3}),
 ]
 
