@@ -10,6 +10,9 @@ from imperfed.experiments.reproduction.measures import Measure, measure
 from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, values
 from imperfed.experiments.study import Study, StudyColumn, StudyRow
 
+WIDE = 2
+"""With more measures, every column of the study has a table of its own."""
+
 
 def markdown(
     study: Study, cells: StudyCells, columns: Sequence[StudyColumn], words: Mapping[str, Any] | None = None
@@ -18,15 +21,33 @@ def markdown(
     shown = [column for column in columns if any(cells.of(study, row, column, words) for row in study.rows)]
     if not shown:
         return f"{study.title}. Not run yet."
-    named = any(row.name != row.method for row in study.rows)
-    table = {"method": [f"`{row.name}`" if row.name == row.method else row.name for row in study.rows]}
-    if named and not study.program:
-        table["as a command"] = [f"`{row.method}`" if row.name != row.method else "" for row in study.rows]
-    for column in shown:
-        table |= _of_column(study, cells, column, words, len(columns) > 1 or len(study.columns) > 1)
-    lines = [list(table), ["---"] * len(table), *map(list, zip(*table.values(), strict=True))]
+    apart = len(study.measures) > WIDE
+    groups = [[column] for column in shown] if apart else [shown]
+    several = len(study.columns) > 1
+    tables = [
+        (f"**{group[0].name}**\n\n" if apart and several else "")
+        + _table(study, cells, group, words, several and not apart)
+        for group in groups
+    ]
     notes = " ".join(_notes(study, cells, columns, shown, words))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{study.title}. {notes}"
+    return "\n\n".join([*tables, f"{study.title}. {notes}"])
+
+
+def _table(
+    study: Study,
+    cells: StudyCells,
+    columns: Sequence[StudyColumn],
+    words: Mapping[str, Any] | None,
+    named: bool,
+) -> str:
+    """Return the table of some columns of the study; `named`: whether its columns say which."""
+    table = {"method": [f"`{row.name}`" if row.name == row.method else row.name for row in study.rows]}
+    if any(row.name != row.method for row in study.rows) and not study.program:
+        table["as a command"] = [f"`{row.method}`" if row.name != row.method else "" for row in study.rows]
+    for column in columns:
+        table |= _of_column(study, cells, column, words, named)
+    lines = [list(table), ["---"] * len(table), *map(list, zip(*table.values(), strict=True))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _of_column(
