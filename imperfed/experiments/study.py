@@ -18,7 +18,7 @@ from imperfed.experiments.config import read
 FOLDER = Path(str(resources.files("imperfed.experiments.studies")))
 """Where the studies that come with imperfed lie, and beside each its results."""
 KEYS = {
-    *("title", "place", "labels", "differs", "substitute", "no_data", "program", "draw", "axis", "reference"),
+    *("title", "place", "labels", "differs", "substitute", "no_data", "program", "draw", "axis", "reference", "lacks"),
     *("seeds", "measures", "beside_compare", "settings", "rows", "columns"),
 }
 """What the file of a study may hold."""
@@ -80,6 +80,8 @@ class Study:
     """What is drawn: `curves` over the rounds, or figures over the `axis`; empty: nothing."""
     axis: str = ""
     """The setting in which the columns differ."""
+    lacks: str = ""
+    """Rows of the paper for which there is no method here."""
     reference: str = ""
     """The row from whose run of the same seed distances are measured."""
 

@@ -44,7 +44,7 @@ def standing(study: Study) -> Standing:
     substitute = bool(study.substitute) or (bool(study.runnable) and all(c.substitute for c in study.runnable))
     if not study.runnable:
         status = "no data"
-    elif done == wanted:
+    elif done == wanted and not study.lacks:
         status = "substitute" if substitute else "done"
     else:
         status = "partly" if done else "not run"
@@ -59,6 +59,8 @@ def _about(study: Study) -> Iterator[str]:
         return
     if study.substitute:
         yield f"substitute: {study.substitute}"
+    if study.lacks:
+        yield f"no method here: {study.lacks}"
     reasons: dict[str, list[str]] = {}
     for column in study.columns:
         if column.no_data or column.substitute:
