@@ -2,8 +2,8 @@
 
 Every line of the table sweeps its settings with the first seed; the setting and the round to stop at are chosen by P@1
 on validation rows, then the other seeds are run. The test rows are used once for each of `--rounds`, at the chosen
-round. Every run is appended to a file of JSON lines when it ends, and runs in the file are not repeated. `--fill PAGE`
-writes the tables of that file into a page instead of running anything.
+round. Every run is appended to a file of JSON lines when it ends, and runs in the file are not repeated;
+`studies.pages` writes the tables of that file into the page of results.
 """
 
 from __future__ import annotations
@@ -224,15 +224,11 @@ def options(words: Iterable[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", default=list(GRID), type=lambda words: words.split(";"), help="lines, with ; between")
     parser.add_argument("--pick", default={}, type=values, help="settings not to sweep, as lam=10,lr_fixed=1")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/positives.jsonl"))
-    parser.add_argument("--fill", type=Path, help="a page whose tables are written anew from --out; nothing is run")
     return parser.parse_args(words)
 
 
 def main() -> None:
     given = options()
-    if given.fill:
-        given.fill.write_text(tables.filled(given.fill.read_text(), list(tables.read(given.out))))
-        return
     study(given)
     for data in given.data:
         print(tables.table(list(tables.read(given.out)), data))

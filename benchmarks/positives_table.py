@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,9 +18,6 @@ PAPER = {
     ("bibtex", "FedAvg as printed"): "11.6 / 9.11 / 7.84",
 }
 """P@1 / P@3 / P@5 of the paper's table VI, each at its best lambda."""
-
-BLOCK = re.compile(r"(<!-- (table|sweep) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-"""The markers around a table in a page."""
 
 
 def read(path: Path) -> Iterator[Record]:
@@ -120,9 +116,3 @@ def sweep(records: list[Record], data: str) -> str:
         cells = (f"{step(run['settings'])}: {100 * run['validation']:.1f}".removeprefix(": ") for run in runs)
         rows.append(f"| {line} | {', '.join(cells)} |")
     return "\n".join(rows)
-
-
-def filled(page: str, records: list[Record]) -> str:
-    """Return the page with its tables replaced."""
-    kinds = {"table": table, "sweep": sweep}
-    return BLOCK.sub(lambda m: f"{m[1]}\n{kinds[m[2]](records, m[3])}\n\n{m[4]}", page)

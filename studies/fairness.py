@@ -11,11 +11,9 @@ import argparse
 import statistics
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from importlib import resources
 from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,6 +28,7 @@ from imperfed.core.exchange import Updates
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config, resolve
 from imperfed.experiments.experiment import Experiment
+from studies.fairness_thesis import ATTACKS, thesis
 from studies.lines import Record, read_lines, run_cells
 
 SCENES: dict[str, dict[str, str]] = {
@@ -39,7 +38,6 @@ SCENES: dict[str, dict[str, str]] = {
 }
 ROUNDS = {"iid": {"student": 20}, "dirichlet": {"student": 60}}
 """T; 50 by default."""
-ATTACKS = ("plfa", "pafa", "mixup")
 DEFENCES: dict[str, dict[str, str]] = {
     "none": {},
     "krum": {"defence": "krum"},
@@ -142,13 +140,6 @@ def read(path: Path) -> dict[Cell, Record]:
 
 
 # -- the table ---------------------------------------------------------------------------------------------------------
-
-
-def thesis() -> Record:
-    """Return the figures of the thesis."""
-    text = resources.files("imperfed.experiments.studies").joinpath("fairness.toml").read_text(encoding="utf-8")
-    figures: Record = tomllib.loads(text)["thesis"]
-    return figures
 
 
 def value(record: Record, figure: str) -> float | None:

@@ -17,6 +17,7 @@ along the mean gradient: with `one_pass` the engine makes a single pass over all
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,6 +41,7 @@ HEAD = "head.weight"
 class ClassEmbeddings(Algorithm):
     """Averaging of theta; subclasses define how W is updated. Here W stays as it is."""
 
+    rate_setting: ClassVar[str] = "method.lr_theta"
     objective: Objective | None = field(default=PositiveHinge())
     lr_theta: float = 0.5  # eta of theta, instead of local.lr; the paper uses 0.1 for both
     by_size: bool = True  # theta by n_k / n (Eq. 5); otherwise the plain mean (Alg. 1, line 19)

@@ -16,7 +16,7 @@ With 100 classes it learns very slowly from random weights.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -75,6 +75,7 @@ class ABSGCE(AverageBased):
     """Generalised cross-entropy: between cross-entropy (q -> 0) and half of MAE (q = 1)."""
 
     name: ClassVar[str] = "abs-gce"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"q": (0.7, 0.3, 0.5)}
     q: float = 0.7  # q
 
     def __post_init__(self) -> None:

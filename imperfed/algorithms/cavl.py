@@ -16,7 +16,7 @@ made in evaluation mode, whereas the code stays in training mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -35,6 +35,7 @@ class CAVL(Objective):
     """Cross-entropy on the candidate with the largest class activation value, picked by a second forward pass."""
 
     name: ClassVar[str] = "cavl"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"smoothing": (0.0, 0.1, 0.3)}
     labels: ClassVar[type[Candidates]] = Candidates
     product: bool = False  # pick by argmax(v Y), as the authors' code does
     smoothing: float = 0.0  # epsilon of the smoothed one-hot label; the authors try 0.1

@@ -23,8 +23,9 @@ absent; where sites make different numbers of steps, each counts with its whole 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -41,6 +42,7 @@ class DOMO(Algorithm):
     """Momentum at the server and at the sites; local training starts along the server's momentum."""
 
     name: ClassVar[str] = "domo"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"mu_s": (0.5, 0.9, 0.7)}
     mu_s: float = 0.9  # mu_s, the server's momentum
     alpha: float = 1.0  # alpha, the server's step size
     b: float = 0.9  # b, how much of the server's momentum is fused into local training

@@ -21,8 +21,9 @@ Departs from the paper in: the default form, since the other is less stable.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -40,6 +41,7 @@ class FastSlowMo(Algorithm):
     """Nesterov steps at the sites, as in FedNAG, and Nesterov momentum at the server as well."""
 
     name: ClassVar[str] = "fastslowmo"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"gamma_a": (0.5, 0.9, 0.2)}
     gamma: float = 0.5  # gamma, of the workers
     gamma_a: float = 0.5  # gamma_a, of the aggregator
     form: Literal["velocity", "y"] = "velocity"  # the sequence whose mean the workers continue with

@@ -21,6 +21,7 @@ Departs from the paper in: nothing known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -41,6 +42,7 @@ class FedADC(Algorithm):
     """Server momentum embedded in the local steps, in equal parts."""
 
     name: ClassVar[str] = "fedadc"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"beta_global": (0.5, 0.9, 0.7)}
     beta_local: float = 0.9  # b_l, the share of the momentum that goes into the local steps of a round
     beta_global: float = 0.9  # b_g, the momentum
     alpha: float = 1.0  # alpha, the server's step size

@@ -25,8 +25,9 @@ first has no gradient where classes are packed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -49,6 +50,7 @@ class FedAwS(PrivateRows, ClassEmbeddings):
     """Averaging on the positive loss; the server pushes the class embeddings apart, all pairs with equal weight."""
 
     name: ClassVar[str] = "fedaws"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lam": (10.0, 3.0, 30.0)}
     lr_w: float = 0.1  # eta of w_y at its site
     lam: float = 10.0  # lambda
     lr_server: float = 0.001  # eta of the server's step; only the product lambda eta matters

@@ -18,8 +18,9 @@ Departs from the paper in: nothing known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -36,6 +37,7 @@ class FedMom(Algorithm):
     """FedAvg whose server moves past the mean by Nesterov momentum."""
 
     name: ClassVar[str] = "fedmom"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"beta": (0.5, 0.9, 0.7)}
     beta: float = 0.9  # beta, the momentum
     alpha: float = 1.0  # alpha, the server's step size
 

@@ -26,8 +26,9 @@ are then averaged over the sites that answered.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -45,6 +46,7 @@ class FedNAG(Algorithm):
     """Nesterov steps at the sites; the velocities are averaged with the models."""
 
     name: ClassVar[str] = "fednag"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"gamma": (0.5, 0.9, 0.7)}
     gamma: float = 0.9  # gamma; the paper sweeps 0.1 .. 0.9
     public_weight: float = 0.0  # p_0, the weight of the server's own rows as one more worker; 1: those rows alone
 

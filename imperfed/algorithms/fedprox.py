@@ -19,8 +19,9 @@ stragglers whose partial work would be kept.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -36,6 +37,7 @@ class FedProx(Algorithm):
     """FedAvg with a proximal term that pulls local steps back to the weights received."""
 
     name: ClassVar[str] = "fedprox"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"mu": (0.01, 0.1, 1.0)}
     mu: float = 0.01  # mu; the paper tunes it over 0.001, 0.01, 0.1, 1
     aggregation: Literal["weighted", "uniform"] = "weighted"  # p_k: "weighted" n_k / n, or "uniform" 1/M
 

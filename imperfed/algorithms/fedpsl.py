@@ -44,6 +44,7 @@ class FedPSL(Algorithm):
     """For classes annotated at some sites only: a head merged class by class, features learned by a meta-gradient."""
 
     name: ClassVar[str] = "fedpsl"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"a": (0.001, 0.01, 0.1)}
     auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     made_for: ClassVar[type[Labels] | None] = Annotated
     tdma: bool = True  # task-dependent model aggregation, Eq. 9

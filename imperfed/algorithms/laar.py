@@ -23,7 +23,7 @@ of the re-implementations, drowned the other terms, and 0.01 did no harm.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -74,6 +74,7 @@ class LAAR(Algorithm):
     """Moving-average labels, MixUp weighted by the frozen global model, local gradients aligned with a global one."""
 
     name: ClassVar[str] = "laar"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lambda_ga": (1.0, 0.1, 0.01)}
     objective: Objective | None = Disambiguation()
     alpha: float = 0.2  # alpha of Beta(alpha, alpha), from which gamma is drawn
     lambda_mix: float = 1.0  # weight of L_mix

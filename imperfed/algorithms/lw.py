@@ -18,7 +18,7 @@ far from 0, does not on MNIST with LeNet-5, and is behind on every data set we t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -37,6 +37,7 @@ class LW(Objective):
     """A binary loss inside the candidate set and one outside it, weighted by a second forward pass."""
 
     name: ClassVar[str] = "lw"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"beta": (1.0, 0.0, 2.0)}
     labels: ClassVar[type[Candidates]] = Candidates
     psi: Literal["sigmoid", "ce"] = "ce"  # psi: "ce" is LWC, "sigmoid" is LWS
     beta: float = 1.0  # beta, leverage of the non-candidates; the authors try 0, 1, 2

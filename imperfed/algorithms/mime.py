@@ -26,6 +26,7 @@ n_k, as in fedjax (the paper's are uniform); full gradients are taken in trainin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -46,6 +47,7 @@ class Mime(Algorithm):
     """Local steps with the server's momentum, which is updated only by full gradients at the server's weights."""
 
     name: ClassVar[str] = "mime"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"beta": (0.5, 0.9, 0.0)}
     beta: float = 0.9  # beta, the momentum
     lite: bool = False  # MimeLite: no correction by g(x) and c
     form: Literal["accumulate", "paper"] = "accumulate"  # U and V: g + beta m, or (1 - beta) g + beta m

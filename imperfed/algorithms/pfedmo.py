@@ -28,8 +28,9 @@ server all scores are 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -50,6 +51,7 @@ class PFedMo(Algorithm):
     """Nesterov steps, and each worker pulled towards a model that the server trains on its own labelled rows."""
 
     name: ClassVar[str] = "pfedmo"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"pi": (1.0, 0.5, 0.1)}
     gamma: float = 0.5  # gamma, the momentum factor
     pi: float = 1.0  # pi, the weight of a score
     reading: Reading = "velocity"  # what m is: "velocity" w - y, "printed" y, "mix" y without the last terms of (3.8)

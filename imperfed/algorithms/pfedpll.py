@@ -41,6 +41,7 @@ class LCP(Objective):
     """Label correlation personalisation: the triplet loss with two-sided calibration (Sec. 3.3)."""
 
     name: ClassVar[str] = "lcp"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lambda3": (1.0, 0.3, 0.1)}
     auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = {}
     labels: ClassVar[type[Candidates]] = Candidates
     lambda1: float = 1.0  # Eq. 9, weight of L_s

@@ -22,8 +22,9 @@ paper's own choice depends on the task).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -42,6 +43,7 @@ class SlowMo(Algorithm):
     """Local SGD with slow momentum over whole rounds at the server."""
 
     name: ClassVar[str] = "slowmo"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"beta": (0.5, 0.9, 0.7)}
     beta: float = 0.5  # beta, the slow momentum
     alpha: float = 1.0  # alpha, the slow learning rate
     buffer_strategy: BufferStrategy = "reset"  # v_k after a round: set to 0, kept at its site, or averaged over sites

@@ -25,7 +25,7 @@ from imperfed.engine.local_training import Local
 from imperfed.examples import examples
 from imperfed.experiments.config import FIXED, RunConfig, options, resolve, settings_of
 from imperfed.experiments.descriptions import descriptions
-from imperfed.experiments.study import read_study, studies
+from imperfed.experiments.study import studies
 from imperfed.models import models
 from imperfed.privacy import mechanisms
 from imperfed.repairs import repairs
@@ -80,11 +80,17 @@ def model_entries() -> list[Entry]:
 
 
 def study_entries() -> list[Entry]:
-    """Return every paper's table that `reproduce` can make."""
-    read = {name: read_study(str(path)) for name, path in studies().items()}
+    """Return every table and figure that `reproduce` knows."""
     return [
-        {"name": name, "table": s.title, "datasets": ", ".join(s.datasets), "methods": ", ".join(s.methods)}
-        for name, s in read.items()
+        {
+            "name": name,
+            "about": study.title,
+            "in the paper": study.place,
+            "columns": ", ".join(column.name for column in study.columns),
+            "methods": ", ".join(row.method for row in study.rows),
+            "differs": study.differs,
+        }
+        for name, study in studies().items()
     ]
 
 

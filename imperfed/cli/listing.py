@@ -17,7 +17,7 @@ from imperfed.data.stored_files import data_folder, differing
 COLUMNS = {
     "datasets": ("name", "present", "about"),
     "examples": ("name", "labels", "about"),
-    "studies": ("name", "table", "datasets"),
+    "studies": ("name", "about", "columns"),
 }
 """The columns of the lists whose entries hold more than a table can show."""
 

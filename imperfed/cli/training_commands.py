@@ -15,6 +15,7 @@ from imperfed.cli.options import (
     Data,
     Device,
     Jobs,
+    Json,
     JsonOnly,
     Method,
     Model,
@@ -94,10 +95,10 @@ def compare(
     words = words_of(settings, rounds=rounds, model=model, device=device, workers=workers, track=track)
     words |= given(data=data or None)
     if methods.endswith(".toml"):
-        from imperfed.experiments.study import read_study
+        from imperfed.experiments.study import one_column, read_study
 
-        study = read_study(methods)
-        _compare(study.methods, numbers, study.settings | words, out, study.paper, jobs, json, alone)
+        rows, own, paper = one_column(read_study(methods))
+        _compare(rows, numbers, own | words, out, paper, jobs, json, alone)
         return
     names = [name.strip() for name in methods.split(",") if name.strip()]
     _compare(names, numbers, words, out, jobs=jobs, json=json, alone=alone)
@@ -105,12 +106,14 @@ def compare(
 
 def reproduce(
     study: Annotated[
-        str,
-        typer.Argument(
-            help="A paper's table, such as pfedpll/table-4.2 (see `list studies`).", autocompletion=completion.studies
-        ),
-    ],
-    only: Annotated[str, typer.Option("--only", help="Datasets of the table, comma-separated; empty: all.")] = "",
+        str | None,
+        typer.Argument(help="A paper's table or figure, such as pfedpll/table-4.2.", autocompletion=completion.studies),
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="List every table and figure, and how far each is.")] = False,
+    only: Annotated[str, typer.Option("--only", help="Columns of the table, comma-separated; empty: all.")] = "",
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="Give every method the same small search on rows held out first.")
+    ] = False,
     seeds: Seeds = "0,1,2",
     rounds: Rounds = None,
     device: Device = None,
@@ -118,18 +121,34 @@ def reproduce(
     settings: Set = [],  # noqa: B006
     jobs: Jobs = 0,
     out: Out = Path("runs"),
+    json: Json = False,
 ) -> None:
-    """Reproduce a paper's table: the paper's figures, ours, and the difference."""
-    from imperfed.experiments.reproduce import chosen, markdown
-    from imperfed.experiments.reproduce import reproduce as make
+    """Reproduce a paper's table or figure: the paper's figures beside ours. The same command goes on where it was."""
+    if listed or study is None:
+        if study is not None or not listed:
+            raise UsageError("name a table or figure, such as pfedpll/table-4.2; --list, without a name, lists all")
+        from imperfed.cli.standings import standings_table
 
-    wanted, datasets = chosen(study, [data.strip() for data in only.split(",") if data.strip()])
+        standings_table(progress().console, json)
+        return
+    from imperfed.experiments.reproduction.run_study import DRAWING, RESULTS, TABLE, StudyRuns, chosen
+    from imperfed.experiments.study import read_study
+    from imperfed.experiments.tuning import Tuning
+
+    wanted = read_study(study)
+    columns = chosen(wanted, [name.strip() for name in only.split(",") if name.strip()])
     words = words_of(settings, rounds=rounds, device=device, workers=workers)
-    numbers, show = seed_numbers(seeds), progress()
-    with show.interruptible():
-        folder, parts = make(wanted, datasets, numbers, lambda own: configs(own | words), out, show.watch, jobs)
-    show.console.print(markdown(wanted, parts, numbers))
-    show.console.print(f"written\n  {folder / 'table.md'}\n  {folder / 'results.json'}")
+    show = progress(json)
+    tuning = Tuning() if tuned else None
+    runs = StudyRuns(wanted, columns, seed_numbers(seeds), words, configs, out, show.watch, tuning)
+    with stdout_for(json), show.interruptible():
+        cells = runs.carry_out(jobs)
+    if json:
+        typer.echo((runs.folder / RESULTS).read_text(encoding="utf-8"))
+        return
+    show.console.print(runs.markdown(cells))
+    written = [runs.folder / name for name in (TABLE, RESULTS, DRAWING) if (runs.folder / name).exists()]
+    show.console.print("\n  ".join(["written", *map(str, written)]))
 
 
 def resume(

@@ -37,6 +37,10 @@ class Algorithm:
     """The kind of labels the method was designed for, where its objective does not say so."""
     auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = None
     """What `auto` tries of the method's own settings, {} being its defaults; None: `auto` leaves the method out."""
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """The setting of its own that a fair comparison tries beside the learning rate, and its values; {}: none."""
+    rate_setting: ClassVar[str] = "local.lr"
+    """The setting that is its learning rate."""
     overridden: ClassVar[frozenset[str]] = frozenset()
     """The hooks that the class overrides."""
     objective: Objective | None = None

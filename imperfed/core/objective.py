@@ -24,6 +24,8 @@ class Objective(ABC):
     """Whether it is the default for this kind of labels."""
     auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = None
     """What `auto` tries of the objective's settings, {} being its defaults; None: `auto` leaves the objective out."""
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    """The setting of its own that a fair comparison tries beside the learning rate, and its values; {}: none."""
     resolves: ClassVar[bool] = True
     """Whether it decides between the classes that a label leaves open, rather than counting each by its share."""
     row_independent: ClassVar[bool] = True

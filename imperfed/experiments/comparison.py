@@ -7,11 +7,9 @@ import json
 import math
 import statistics
 import time
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import resources
 from pathlib import Path
 
 import torch
@@ -29,6 +27,7 @@ from imperfed.experiments.experiment import Watch, is_own, load_data
 from imperfed.experiments.federating_gain import ALONE, ComparedGain, RowFigures, StoredRun, federating_gain
 from imperfed.experiments.parallel import DataCache, Outcome, ParallelRuns
 from imperfed.experiments.public_inputs import without_unused_public
+from imperfed.experiments.study import paper_figures
 from imperfed.results.folder import free
 from imperfed.results.summary import FilledLabels, Summary
 
@@ -74,17 +73,6 @@ class Line:
     def spread(self) -> float:
         """The sample standard deviation over the seeds; 0 for one seed."""
         return statistics.stdev(self.values) if len(self.values) > 1 else 0.0
-
-
-def paper_figures(data: str, kind: str = "auto") -> dict[str, float]:
-    """Return the papers' figures for a dataset by method, in per cent, where they are for this kind of labels."""
-    figures: dict[str, float] = {}
-    for path in resources.files("imperfed.experiments.studies").iterdir():
-        if path.name.endswith(".toml"):
-            study = tomllib.loads(path.read_text(encoding="utf-8"))
-            if kind in ("auto", study.get("labels", kind)):
-                figures |= study.get("figures", {}).get(data, {})
-    return figures
 
 
 def compare(

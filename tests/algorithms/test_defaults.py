@@ -23,7 +23,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "fastslowmo": {"gamma": 0.5, "gamma_a": 0.5, "form": "velocity"},
     "domo": {"mu_s": 0.9, "alpha": 1.0, "b": 0.9, "fusion": "start", "keep": False},
     "fedadc": {"beta_local": 0.9, "beta_global": 0.9, "alpha": 1.0, "nesterov": True},
-    "pfedmo": {"gamma": 0.5, "pi": 1.0, "reading": "velocity", "representation": "continue", "aggregation": "weighted"},
+    "pfedmo": {"gamma": 0.5, "pi": 1.0, "reading": "velocity", "representation": "continue", "aggregation": "weighted"}
+    | {"score_on": "public", "scored": 64},
     "pfedpll": {"lci": True, "kl": True, "batches": 8, "size": 256},
     "lcp": {"lambda1": 1.0, "lambda2": 1.0, "lambda3": 1.0},
     "laar": {"alpha": 0.2, "lambda_mix": 1.0, "lambda_ga": 1.0, "global_grad": "pseudo"},

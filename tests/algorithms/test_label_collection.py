@@ -42,6 +42,14 @@ def test_what_is_sent_depends_on_a_key_that_the_server_lacks():
     assert not torch.equal(one[0]["label tag"][:1], one[1]["label tag"][:1])
 
 
+def test_digests_of_examples_depend_on_the_key_as_well():
+    """Their inputs are the same whatever the seed: without the key the server could try inputs that it has."""
+    one, other = answers(0, "input"), answers(1, "input")
+    assert len(one) == len(other) == len(HELD)
+    for a, b in zip(one, other, strict=True):
+        assert not (a["example tag"] == b["example tag"]).all(1).any()
+
+
 def test_the_counts_do_not_depend_on_what_is_digested():
     one, other = (run(FedALC(hashed=hashed)).state.server for hashed in ("embedding", "input"))
     assert torch.equal(one["pairs/together"], other["pairs/together"])

@@ -197,6 +197,22 @@ def test_scores_rise_as_the_workers_come_nearer(monkeypatch: pytest.MonkeyPatch)
     assert all(((s >= 0) & (s < 1)).all() for s in seen)
 
 
+def test_so_many_inputs_are_scored_drawn_anew_in_every_round(monkeypatch: pytest.MonkeyPatch):
+    seen: list[Tensor] = []
+    losses = PFedMo.losses
+
+    def watched(self: PFedMo, done: LocalResult, x: Tensor, updates: Updates) -> Tensor:
+        seen.append(x)
+        return losses(self, done, x, updates)
+
+    monkeypatch.setattr(PFedMo, "losses", watched)
+    known = learn(PFedMo(scored=3), rounds=3).population.federation.trusted.x
+    assert [len(x) for x in seen] == [3, 3, 3]
+    assert all((known == row).flatten(1).all(1).any() for x in seen for row in x)
+    assert not torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[1], seen[2])
+
+
 def test_test_inputs_are_scored_where_asked_for():
     a, b = (learn(PFedMo(score_on=on), rounds=3) for on in ("public", "test"))
     assert not torch.equal(a.state.server["u"], b.state.server["u"])

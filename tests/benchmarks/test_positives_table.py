@@ -38,13 +38,9 @@ def test_settings_are_chosen_by_the_first_seeds_validation_rows():
     assert second == f"{told} 59.67 / 36.04 / 27.18 |"
 
 
-def test_a_page_is_filled_again_and_again():
-    page = "a\n<!-- table bibtex -->\nold\n<!-- end -->\nb\n<!-- sweep enron -->\n<!-- end -->\nc\n"
-    once = tables.filled(page, RUNS)
-    assert tables.filled(once, RUNS) == once
-    assert "old" not in once
-    assert "Not run." in once
+def test_the_sweep_lists_what_was_tried_and_a_missing_table_says_so():
     assert "| FedALC | λη 0.1: 50.0, λη 0.3: 50.0 |" in tables.sweep(RUNS, "bibtex")
+    assert tables.sweep(RUNS, "enron") == tables.table(RUNS, "enron") == "Not run."
 
 
 def test_a_line_that_was_cut_off_costs_no_other(tmp_path: Path):

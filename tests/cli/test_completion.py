@@ -49,7 +49,7 @@ def offered(*words: str) -> list[str]:
         (["serve", "federation.toml", "fedpr"], ["fedprox"]),
         (["run", "fedavg", "--data", "fashion"], ["fashion-mnist"]),
         (["run", "--model", "resnet1"], ["resnet10", "resnet18"]),
-        (["reproduce", "pfedpll/"], ["pfedpll/table-4.2"]),
+        (["reproduce", "pfedpll/t"], ["pfedpll/table-4.2"]),
         (["list", "data"], ["datasets"]),
         (["show", "dirich"], ["dirichlet"]),
         (["run", "fedprox", "--set", "mu"], ["mu="]),

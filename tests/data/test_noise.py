@@ -124,6 +124,16 @@ def test_rates_are_shares(noise: type, key: str) -> None:
         noise(**{key: 1.5})
 
 
+def test_a_noisy_site_has_the_rate_of_its_floor_at_least() -> None:
+    assert (UniformNoise().noisy_sites, UniformNoise().noise_floor) == (0.6, 0.5)
+    y, changed = np.zeros(20_000, dtype=np.int64), []
+    for seed in range(20):
+        told = UniformNoise(noisy_sites=1, noise_floor=0.8).corrupt(y, 4, None, draw(seed))
+        changed.append(float((told != 0).mean()) * 4 / 3)  # a quarter of those drawn again stays what it was
+    assert 0.78 < min(changed) < 0.86
+    assert max(changed) > 0.9
+
+
 def instance(opinions: np.ndarray, seed: int = 0, rate: float = 0.5) -> np.ndarray:
     """The labels of 300 rows at a noisy site of a known rate."""
     noise = InstanceNoise(noisy_sites=1, lowest_rate=rate, highest_rate=rate)

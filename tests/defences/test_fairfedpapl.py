@@ -144,7 +144,7 @@ DEFAULTS = {
     "theta_low": 0.1,
     "theta_high": 0.9,
     "kappa": 0.5,
-    "freeze": "low",
+    "freeze": "",
 }
 
 
@@ -186,6 +186,8 @@ UP, DOWN = 0.9 * Q + 0.1, 0.9 * Q
         (Told(freeze="both"), [2], [2]),
         (Told(freeze="clamp"), [0, 1, 2], [2, 3, 4]),
         (Told(variant="thesis"), [2], [2]),
+        (Told(variant="thesis", freeze="clamp"), [0, 1, 2], [2, 3, 4]),
+        (Told(variant="thesis", freeze="low"), [2], [2, 3, 4]),
     ],
 )
 def test_where_confidences_are_frozen(defence: FairFedPAPL, rises: list[int], falls: list[int]):

@@ -79,12 +79,12 @@ def test_the_interval_is_that_of_resampled_rows():
     y, group = torch.from_numpy(draw.integers(0, 2, 300)), torch.from_numpy(draw.integers(0, 2, 300))
     predicted = torch.where(torch.from_numpy(draw.random(300)) < 0.7 - 0.3 * group, y, 1 - y)
     values = []
-    for _ in range(1000):
+    for _ in range(4000):
         rows = torch.from_numpy(draw.integers(0, 300, 300))
         values.append(measure(eod, count(predicted[rows], y[rows], group[rows], 1)))
     low, high = interval(eod, count(predicted, y, group, 1))
-    assert low == pytest.approx(np.quantile(values, 0.025), abs=0.03)
-    assert high == pytest.approx(np.quantile(values, 0.975), abs=0.03)
+    assert low == pytest.approx(np.quantile(values, 0.025), abs=0.01)
+    assert high == pytest.approx(np.quantile(values, 0.975), abs=0.01)
     assert interval(eod, count(predicted, y, group, 1)) == (low, high)
     assert interval(eod, count(predicted, y, group, 1), seed=1) != (low, high)
 

@@ -15,7 +15,8 @@ from imperfed.algorithms import catalogue
 from imperfed.cli.training_commands import DEMO
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments import comparison as compare
-from imperfed.experiments.comparison import Line, markdown, paper_figures
+from imperfed.experiments.comparison import Line, markdown
+from imperfed.experiments.study import paper_figures
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import FilledLabels, OverSites, Summary
 from tests.support import made_run

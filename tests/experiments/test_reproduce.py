@@ -1,73 +1,213 @@
-"""A paper's table made anew."""
+"""A paper's table or figure made again: its runs, what is kept of them, and how far it is."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
+from imperfed.core.errors import DataError
 from imperfed.experiments import parallel as processes
-from imperfed.experiments import study
+from imperfed.experiments import study as studies_of
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Watch
 from imperfed.experiments.parallel import paying
-from imperfed.experiments.study import read_study, studies
+from imperfed.experiments.reproduction.drawing import mean_curve
+from imperfed.experiments.reproduction.standing import standing
+from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest, every, kept, results_file
+from imperfed.experiments.study import Study, studies
 from tests.support.terminal import TINY, done, imperfed
 
 FILE = """
-study = "toy/table-1"
 title = "Toy, table 1"
+place = "nowhere"
+draw = "curves"
+reference = "cc"
+measures = ["mean", "labels"]
 
 [settings]
+data = "digits"
 labels.candidates = "flip"
 
 [[rows]]
 method = "cc"
 
 [[rows]]
+name = "rival"
 method = "proden"
 
-[figures.digits]
-cc = 50.0
+[columns.small]
+paper = { cc = 50.0 }
 
-[figures.lost]
-cc = 40.0
+[columns.slow]
+settings = { "local.lr" = 0.001 }
+"""
+PROGRAM = """
+title = "Toy, table 2"
+place = "nowhere"
+program = "python -m somewhere"
+
+[[rows]]
+method = "cc"
+"""
+NONE = """
+title = "Toy, table 3"
+place = "nowhere"
+no_data = "lost long ago"
+
+[[rows]]
+method = "cc"
 """
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A study of two datasets in place of those that come along."""
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of studies in place of those that come along; no reports, which take longer than the runs."""
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
-    path = tmp_path / "toy.toml"
-    path.write_text(FILE)
-    monkeypatch.setattr("imperfed.experiments.reproduce.studies", lambda: {"toy/table-1": path})
-    return path
+    folder = tmp_path / "studies"
+    (folder / "toy").mkdir(parents=True)
+    for number, text in enumerate((FILE, PROGRAM, NONE), 1):
+        (folder / f"toy/table-{number}.toml").write_text(text)
+    monkeypatch.setattr(studies_of, "FOLDER", folder)
+    monkeypatch.setattr("imperfed.experiments.reproduction.study_cells.FOLDER", folder)
+    studies.cache_clear()
+    yield folder
+    studies.cache_clear()
 
 
-def test_ours_stands_beside_the_papers_figure(toy: Path, tmp_path: Path) -> None:
+def results(out: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((out / "reproduce/toy/table-1/results.json").read_text())["cells"]
+    return found
+
+
+def test_a_table_is_made_once_and_a_second_call_goes_on(toy: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    said = done("reproduce", "toy/table-1", "--only", "digits", "--seeds", "0,1", *TINY, "--out", out)
-    (folder,) = out.iterdir()
-    told = json.loads((folder / "results.json").read_text())
-    assert list(told["datasets"]) == ["digits"]
-    cc, proden = told["datasets"]["digits"]["lines"]
-    mean = 100 * sum(cc["values"]) / 2
-    row = next(line for line in (folder / "table.md").read_text().splitlines() if line.startswith("| cc |"))
-    assert f"{mean:.2f}" in row
-    assert row.endswith(f"| 50.00 | {mean - 50:+.2f} |")
-    assert (proden["paper"], len(proden["values"])) == (None, 2)
-    assert row in said.out.splitlines()
+    words = ("reproduce", "toy/table-1", *TINY, "--out", out)
+    done(*words, "--seeds", "0", "--only", "small")
+    first = {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")}
+    assert len(first) == 2
+    said = done(*words, "--seeds", "0,1")
+    assert len(list(out.rglob("summary.json"))) == 8
+    assert {path: path.stat().st_mtime_ns for path in first} == first  # what had ended was not trained again
+    cells = results(out)
+    assert len(cells) == 8
+    (row,) = [line for line in said.out.splitlines() if line.startswith("| `cc` |")]
+    ours = [cell["figures"]["mean"] for cell in cells if (cell["row"], cell["column"]) == ("cc", "small")]
+    assert f"| {50 * sum(ours):.2f} ± " in row
+    assert "| 50.00 |" in row
+    assert [line for line in said.out.splitlines() if line.startswith("| rival | `proden` |")]
+    assert all(len(cell["curve"]) == 2 and cell["curve"][-1][1] == round(cell["figures"]["mean"], 5) for cell in cells)
+    drawing = (out / "reproduce/toy/table-1/figure.svg").read_text()
+    assert all(text in drawing for text in ("small", "slow", "rival"))
+    (again,) = [line for line in done(*words, "--seeds", "0,1").out.splitlines() if line.startswith("| `cc` |")]
+    assert again == row
 
 
-def test_an_unknown_table_or_dataset_is_refused(toy: Path, tmp_path: Path) -> None:
-    for words, part in ((("toy/table-2",), "toy/table-1"), (("toy/table-1", "--only", "digit"), "digits")):
+def test_what_cannot_be_reproduced_is_refused(toy: Path, tmp_path: Path) -> None:
+    for words, part in (
+        (("toy/table-4",), "toy/table-1"),
+        (("toy/table-1", "--only", "smal"), "Did you mean 'small'"),
+        (("toy/table-2",), "made by a program of its own: python -m somewhere"),
+        (("toy/table-3",), "there are no data; lost long ago"),
+        ((), "--list, without a name, lists all"),
+        (("toy/table-1", "--list"), "--list, without a name, lists all"),
+    ):
         said = imperfed("reproduce", *words, "--out", tmp_path / "out")
-        assert (said.code, part in said.err) == (2, True)
+        assert (said.code, part in said.err) == (2, True), said.err
     assert not (tmp_path / "out").exists()
+
+
+# -- how far a table is ------------------------------------------------------------------------------------------------
+
+
+def filled(study: Study, seeds: int, less: int = 0) -> StudyCells:
+    """As many results as a study asks for, or fewer."""
+    places = list(every(study, study.runnable))
+    cells = [
+        StudyCell(r.name, c.name, seed, digest(study, r, c), {"mean": 0.5}) for r, c in places for seed in range(seeds)
+    ]
+    return StudyCells(study.name).with_all(cells[: len(cells) - less])
+
+
+def test_the_standing_follows_from_the_results(toy: Path) -> None:
+    study = studies()["toy/table-1"]
+    for seeds, less, status, count in (
+        (0, 0, "not run", 0),
+        (3, 0, "done", 12),
+        (3, 1, "partly", 11),
+        (2, 0, "partly", 8),
+    ):
+        filled(study, seeds, less).write(results_file(study.name))
+        found = standing(study)
+        assert (found.status, found.done, found.runs) == (status, count, 12)
+    filled(study, 5).write(results_file(study.name))
+    assert standing(study).done == 12  # more seeds of one row do not make up for another
+    told = json.loads(done("reproduce", "--list", "--json").out)
+    assert [(one["name"], one["status"]) for one in told] == [
+        ("toy/table-1", "done"),
+        ("toy/table-2", "not run"),
+        ("toy/table-3", "no data"),
+    ]
+    assert told[2]["about"] == ["no data: lost long ago"]
+    assert "1 done, 1 not run, 1 no data" in done("reproduce", "--list").out
+
+
+def test_results_count_only_for_the_settings_that_the_study_has(toy: Path) -> None:
+    study = studies()["toy/table-1"]
+    filled(study, 3).write(results_file(study.name))
+    path = toy / "toy/table-1.toml"
+    path.write_text(path.read_text().replace('"local.lr" = 0.001', '"local.lr" = 0.002'))
+    studies.cache_clear()
+    changed = standing(studies()["toy/table-1"])
+    assert (changed.status, changed.done) == ("partly", 6)
+    row, column = study.rows[0], study.columns[0]
+    assert digest(study, row, column) == digest(study, row, column, {"device": "cuda", "rounds.workers": 3})
+    assert digest(study, row, column) != digest(study, row, column, {"rounds": 2})
+
+
+def test_what_stands_for_something_else_is_no_reproduction(toy: Path) -> None:
+    path = toy / "toy/table-1.toml"
+    path.write_text(path.read_text().replace("[columns.small]", '[columns.small]\nsubstitute = "smaller"'))
+    studies.cache_clear()
+    study = studies()["toy/table-1"]
+    filled(study, 3).write(results_file(study.name))
+    assert standing(study).status == "done"  # another column is what the paper has
+    assert standing(study).about == ("small: substitute: smaller",)
+    path.write_text('substitute = "digits for letters"\n' + path.read_text())
+    studies.cache_clear()
+    assert standing(studies()["toy/table-1"]).status == "substitute"
+    path.write_text('lacks = "a rival"\n' + path.read_text())
+    studies.cache_clear()
+    assert standing(studies()["toy/table-1"]).status == "partly"  # a row of the paper is missing
+    assert standing(studies()["toy/table-1"]).about[1] == "no method here: a rival"
+
+
+def test_a_damaged_file_of_results_is_said(toy: Path) -> None:
+    study = studies()["toy/table-1"]
+    results_file(study.name).write_text('{"cells": [')
+    with pytest.raises(DataError, match=r"table-1\.json: cut short or damaged"):
+        kept(study)
+
+
+def test_curves_are_means_where_all_seeds_have_a_point() -> None:
+    one = StudyCell("a", "b", 0, "", curve=[[1, 0.2], [2, 0.4]])
+    other = StudyCell("a", "b", 1, "", curve=[[1, 0.4]])
+    assert mean_curve([one, other]) == [(1, pytest.approx(0.3))]
+    assert mean_curve([]) == []
+
+
+def test_the_studies_that_come_along_hold_only_results_that_they_ask_for() -> None:
+    for study in studies().values():
+        wanted = {(row.name, column.name, digest(study, row, column)) for row, column in every(study, study.runnable)}
+        assert {(cell.row, cell.column, cell.made) for cell in kept(study).cells.values()} <= wanted, study.name
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
 
 
 def test_on_a_cpu_a_run_has_the_machine_to_itself() -> None:
@@ -91,14 +231,3 @@ def test_that_data_are_prepared_is_said_before(tmp_path: Path, monkeypatch: pyte
     watch = Watch(prepare=lambda config: said.append("prepare"))
     processes.of_one_seed([resolve(words={"method": "cc", "data": "digits"})], tmp_path, lambda: watch)
     assert said == ["prepare", "read", "check", "prepare"]
-
-
-def test_every_study_that_comes_along_can_be_read() -> None:
-    assert "pfedpll/table-4.2" in studies()
-    for name, path in studies().items():
-        found = read_study(str(path))
-        assert name.count("/") == 1
-        for data in found.datasets:
-            part = found.on(data)
-            assert part.settings["data"] == data
-            assert set(part.paper) <= set(part.methods), study

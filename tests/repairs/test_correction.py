@@ -71,6 +71,42 @@ def test_scattered_wrong_labels_are_set_right_row_by_row() -> None:
     assert verdict.noise == pytest.approx(float(wrong.double().mean()), abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("flipped", "rates", "wrong"),
+    [
+        (30, (0.05, 0.8), 25 / 0.75),  # 5 of 100 are flipped though right; of those that are wrong 0.8
+        (30, (0.0, 1.0), 30.0),
+        (4, (0.05, 0.8), 0.0),
+        (90, (0.05, 0.5), 100.0),
+        (50, (0.5, 0.5), 0.0),
+    ],
+)
+def test_the_estimate_of_wrong_labels_counts_false_and_missed_flips(
+    flipped: int, rates: tuple[float, float], wrong: float
+) -> None:
+    rows = torch.arange(100) < flipped
+    assert CORRECTION.estimate(rows, torch.tensor(rates, dtype=torch.float64)) == pytest.approx(wrong)
+
+
+@pytest.mark.parametrize(("above", "whole"), [(94, False), (97, True)])
+def test_a_whole_label_is_as_clear_as_nineteen_of_twenty_clean_ones(
+    above: int, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, _ = site(0, [40, 40, 0, 0], draw(), given={1: 3})
+    decide, told = Correction.decide, {}
+
+    def watched(self: Correction, site: SiteView) -> LabelDecision:
+        told.update(site.down)
+        return decide(self, site)
+
+    monkeypatch.setattr(Correction, "decide", watched)
+    held(CORRECTION, view)
+    monkeypatch.setattr("imperfed.repairs.fb_nll.correction.lead", lambda R: torch.tensor(0.5, dtype=torch.float64))
+    leads = (torch.arange(100) >= above).double()  # as many clean labels have a lead of 0, the rest of 1
+    view = replace(view, down=told | {"leads": leads})
+    assert bool(list(CORRECTION.whole_labels(view, torch.ones(len(CLASSES), dtype=torch.bool)))) == whole
+
+
 def test_without_noise_the_gate_bounds_the_damage_and_the_paper_does_not() -> None:
     generator = draw(1)
     y = torch.arange(4).repeat(300)

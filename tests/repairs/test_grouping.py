@@ -38,6 +38,13 @@ def test_sites_of_one_task_are_together_and_who_sends_nothing_joins_the_most() -
     assert held().server["groups"].tolist() == [0, 1, 0, 1, 1, 1]
 
 
+def test_the_most_are_a_majority_and_not_the_last_group() -> None:
+    draw = torch.Generator().manual_seed(0)
+    counts = [[2, 0, 25, 20], [30, 20, 0, 0], [0, 0, 15, 40], [0, 3, 20, 25], [25, 35, 1, 0], [0, 0, 4, 2]]
+    views = [site(k, own, draw)[0] for k, own in enumerate(counts)]
+    assert held(views=views).server["groups"].tolist() == [0, 1, 0, 0, 1, 0]
+
+
 def test_nothing_but_directions_and_scores_leaves_a_site() -> None:
     talk, messages = spoken()
     up = {(m.exchange, m.site, name): tuple(t.shape) for m in messages if m.up for name, t in m.content.items()}

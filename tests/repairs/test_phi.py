@@ -59,6 +59,16 @@ def test_hog_by_hand_for_one_edge() -> None:
     assert blocks[1, 1].numpy() == pytest.approx((expected * 0.125**0.5).numpy(), abs=1e-4)
 
 
+def test_hog_clips_a_block_at_a_fifth_and_normalises_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand(3, 1, 16, 16, generator=torch.Generator().manual_seed(0)) ** 8  # few strong edges
+    found = hog(x).view(3, 9, -1)
+    monkeypatch.setattr(phi, "CLIP", 1.0)  # nothing is clipped
+    unit = hog(x).view(3, 9, -1)
+    assert (unit > 0.2).any()
+    clipped = unit.clamp(max=0.2)
+    assert found.numpy() == pytest.approx((clipped / clipped.norm(dim=-1, keepdim=True)).numpy(), abs=1e-5)
+
+
 def test_hog_takes_the_steepest_colour() -> None:
     x = torch.full((1, 3, 16, 16), 0.5)
     x[:, 2:] = grating(0.0, 16)
@@ -148,6 +158,9 @@ def test_the_network_gets_what_it_was_trained_on(monkeypatch: pytest.MonkeyPatch
     assert [tuple(x.shape) for x in seen] == [(1, 3, 128, 128)]  # 120 times the same picture
     assert F.shape == (120, 2)
     assert F.unique().tolist() == [1.0]  # (255 - 127) / 128
+    black = features("efficientnet-lite0", torch.zeros(1, 1, 28, 28))
+    assert black.unique().tolist() == [-127 / 128]
+    assert features("efficientnet-lite0", torch.full((1, 1, 28, 28), 127 / 255)).abs().max() < 1e-6
 
 
 def test_without_the_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch.nn.functional import normalize
@@ -23,6 +24,7 @@ class FedALCFixed(Collecting, ClassEmbeddings):
     """Averaging on the positive loss; class embeddings are learned before round 0 from which labels occur together."""
 
     name: ClassVar[str] = "fedalc-fixed"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lr_fixed": (0.1, 1.0, 0.01)}
     steps: int = 2000  # T'
     lr_fixed: float = 0.1  # lambda eta of Alg. 2, line 13
     alpha: float = 1.0  # Eq. 12, weight of labels that occur together

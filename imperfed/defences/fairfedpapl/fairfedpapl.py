@@ -20,7 +20,7 @@ from imperfed.defences.fairfedpapl.splitting import GuardSplit, clear, too_near,
 from imperfed.defences.protected import ProtectsGroup
 
 Guard = Literal["", "gap", "distance", "law", "none"]
-Freeze = Literal["low", "both", "clamp"]
+Freeze = Literal["", "low", "both", "clamp"]
 LAW_GAP = 0.05
 """The smallest distance between the groups' means that the guard by law accepts."""
 
@@ -30,7 +30,7 @@ class FairFedPAPL(ProtectsGroup):
     """Leave out sites whose updates, inverted into rows, teach an unprivileged class to one group."""
 
     name: ClassVar[str] = "fairfedpapl"
-    variant: Literal["ours", "thesis"] = "ours"  # thesis: score, smoothing, guard and freeze as written there
+    variant: Literal["ours", "thesis"] = "ours"  # thesis: score, smoothing and guard as written there
     score: Literal["label", "pool", "probe", "path"] = "label"  # f_n
     dummy_rows: int = 100  # rows reconstructed for each site
     dummy_steps: int = 20  # steps of the inversion
@@ -45,7 +45,7 @@ class FairFedPAPL(ProtectsGroup):
     theta_low: float = 0.1  # theta_low
     theta_high: float = 0.9  # theta_high
     kappa: float = 0.5  # kappa, the least confidence with which a site is merged
-    freeze: Freeze = "low"  # low: q_n freezes at theta_low; both: at either theta (thesis text); clamp: never (its box)
+    freeze: Freeze = ""  # where q_n freezes: low (ours), both thetas (the thesis's text), or never: clamp (its box)
 
     def __post_init__(self) -> None:
         positive(
@@ -154,5 +154,5 @@ class FairFedPAPL(ProtectsGroup):
             "low": above & (bad | below),
             "both": above & below,
             "clamp": torch.where(bad, above, below),
-        }["both" if self.variant == "thesis" else self.freeze]
+        }[self.freeze or ("both" if self.variant == "thesis" else "low")]
         return torch.where(moves, moved, q)

@@ -1,0 +1,139 @@
+"""The same small search for every method of a comparison: its learning rate and one setting of its own.
+
+Every method gets equally many trials, each of as many rounds as the comparison; the first is the method as it is
+written. A trial is judged after its last round by the rows that the sites hold out from training (`split.validation`),
+or, with one label per site, by the examples that are set aside. Test rows are not looked at, and the settings chosen
+with one seed are used with all.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from imperfed.core.atomic import write_whole
+from imperfed.core.errors import DataError, DivergedError
+from imperfed.engine.schedule import RoundReport
+from imperfed.evaluation.evaluator import VALIDATION
+from imperfed.experiments.config import Config
+from imperfed.experiments.experiment import Experiment, Interrupted, Watch
+
+FACTORS = (1.0, 3.0, 1 / 3, 10.0, 0.1, 30.0, 1 / 30, 5.0, 0.2)
+"""What the learning rate is multiplied by, in the order in which it is tried."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How much every method of a comparison is tuned."""
+
+    trials: int = len(FACTORS)
+    held_out: float = 0.2
+    """The share of its rows that each site holds out in a trial, if the settings do not say."""
+    seed: int = 0
+    """The seed of all trials, whichever seeds the comparison has: another call chooses the same."""
+
+
+def attempts(config: Config, tuning: Tuning) -> list[dict[str, Any]]:
+    """Return the settings of all trials of a method: the learning rates for each value of its own setting."""
+    flat, rate = config.flat(), config.method.rate_setting
+    name, values = own_setting(config)
+    found = []
+    for number, value in enumerate(values):
+        share, left = divmod(tuning.trials, len(values))
+        for factor in FACTORS[: share + (number < left)]:
+            base = float(flat[rate])  # type: ignore[arg-type]
+            found.append({rate: float(f"{base * factor:.3g}")} | ({name: value} if name else {}))
+    return found
+
+
+def own_setting(config: Config) -> tuple[str, tuple[Any, ...]]:
+    """Return the setting that is tried beside the learning rate and its values, first the one it has; "" for none.
+
+    The method's own comes before that of its objective.
+    """
+    for section, part in (("method", config.method), ("objective", config.method.objective)):
+        for key, values in (part.tuned if part is not None else {}).items():
+            has = getattr(part, key)
+            return f"{section}.{key}", (has, *(value for value in values if value != has))
+    return "", (None,)
+
+
+def words(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as words after a method's name."""
+    return [f"{key}={value}" for key, value in settings.items()]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The settings chosen for every row of a comparison, kept in a file trial by trial."""
+
+    path: Path
+    tuning: Tuning
+
+    def of(
+        self, methods: Mapping[str, str], make: Callable[[str, int], Config], watch: Watch
+    ) -> dict[str, dict[str, Any]]:
+        """Return the best settings of every row, by its name; trials in the file are not repeated."""
+        chosen: dict[str, dict[str, Any]] = {}
+        for name, method in methods.items():
+
+            def tell(trial: int, name: str = name) -> None:
+                done = (len(chosen) + trial / self.tuning.trials) / len(methods)
+                watch.search(f"tuning {name}, trial {trial + 1} of {self.tuning.trials}", done)
+                if watch.stop():
+                    raise Interrupted(f"interrupted while tuning {name}")
+
+            chosen[name] = self._best(method, lambda words: make(words, self.tuning.seed), tell)
+        return chosen
+
+    def _best(self, method: str, make: Callable[[str], Config], tell: Callable[[int], None]) -> dict[str, Any]:
+        """Return the settings of the best trial of one method; of equal ones, and if all fail, the first."""
+        config, known = make(method), self._read()
+        scores: list[tuple[float, dict[str, Any]]] = []
+        for number, own in enumerate(attempts(config, self.tuning)):
+            trial = f"{config.digest()} {self.tuning.held_out:g} {json.dumps(own)}"
+            if trial not in known:
+                tell(number)
+                known[trial] = judged(make(" ".join([method, *words(own)])), self.tuning)
+                self._write(known)
+            score = known[trial]
+            scores.append((-math.inf if score is None else score, own))
+        return max(scores, key=lambda one: one[0])[1]
+
+    def _read(self) -> dict[str, float | None]:
+        """Return the scores of the trials in the file."""
+        try:
+            return dict(json.loads(self.path.read_text(encoding="utf-8"))) if self.path.exists() else {}
+        except ValueError as error:
+            raise DataError(f"{self.path}: cut short or damaged ({error}); delete it to tune again") from error
+
+    def _write(self, known: Mapping[str, float | None]) -> None:
+        text = json.dumps(known, indent=1)
+        write_whole(self.path, lambda partly: partly.write_text(text, encoding="utf-8"))
+
+
+def judged(config: Config, tuning: Tuning) -> float | None:
+    """Return the score of a trial after its last round; None if it diverges or its rows held out say nothing."""
+    share = config.split.validation or tuning.held_out
+    rounds = replace(config.rounds, evaluate_every=config.rounds.rounds, keep_best=False, target=0.0, workers=1)
+    trial = replace(config, split=replace(config.split, validation=share), rounds=rounds)
+    reports: list[RoundReport] = []
+    try:
+        with closing(Experiment(trial)) as experiment:
+            experiment.engine.run(reports.append, lambda: False, None)
+            return next(_scores(reports[-1], experiment.evaluator.metric), None)
+    except DivergedError:
+        return None
+
+
+def _scores(report: RoundReport, metric: str) -> Iterator[float]:
+    """Yield the score on rows that the sites hold out, or on examples that are set aside."""
+    if report.validation.weight > 0:
+        yield report.validation.score
+    elif (found := report.common.get(f"{VALIDATION}{metric}")) is not None:
+        yield found[0]

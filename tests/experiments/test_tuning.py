@@ -1,0 +1,140 @@
+"""Methods of a comparison are tuned alike: equally many trials, judged by rows held out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imperfed.algorithms import catalogue
+from imperfed.cli.typed_words import configs
+from imperfed.core.errors import DataError
+from imperfed.core.labels.validity import Validity
+from imperfed.engine.schedule import RoundReport
+from imperfed.experiments import study as studies_of
+from imperfed.experiments import tuning
+from imperfed.experiments.config import Config, options, resolve
+from imperfed.experiments.experiment import Interrupted, Watch
+from imperfed.experiments.study import studies
+from imperfed.experiments.tuning import Choices, Tuning, attempts, judged, own_setting
+from tests.support.terminal import TINY, done
+
+WORDS = {"data": "digits", "labels.candidates": "flip", "partition": "iid", "rounds": 2, "steps": 5, "workers": 1}
+
+
+@pytest.mark.parametrize("name", ["laar", "fedprox+cc", "abs-gce", "fedavg+cc", "fedalc", "pfedpll", "pfedmo"])
+def test_every_method_gets_as_many_trials_and_the_first_is_as_it_is_written(name: str) -> None:
+    config = resolve(words={"method": name, "data": "digits"})
+    for trials in (9, 7, 1):
+        found = attempts(config, Tuning(trials))
+        assert len(found) == trials
+        assert len({json.dumps(one) for one in found}) == trials
+        assert all(config.flat()[key] == value for key, value in found[0].items())
+
+
+def test_what_is_tried_is_the_learning_rate_and_one_setting_of_its_own() -> None:
+    laar = attempts(resolve(words={"method": "laar", "data": "digits"}), Tuning())
+    assert {one["method.lambda_ga"] for one in laar} == {1.0, 0.1, 0.01}
+    assert {one["local.lr"] for one in laar} == {0.01, 0.03, 0.00333}
+    plain = attempts(resolve(words={"method": "fedavg+cc", "data": "digits"}), Tuning())
+    assert sorted(one["local.lr"] for one in plain) == pytest.approx(
+        [0.000333, 0.001, 0.002, 0.00333, 0.01, 0.03, 0.05, 0.1, 0.3]
+    )
+    assert own_setting(resolve(words={"method": "fedprox+lw", "data": "digits"}))[0] == "method.mu"
+    assert own_setting(resolve(words={"method": "fedavg+lw", "data": "digits"}))[0] == "objective.beta"
+    aws = resolve(words={"method": "fedalc", "data": "bibtex"})
+    assert next(iter(attempts(aws, Tuning())[0])) == "method.lr_theta"
+
+
+def test_a_setting_that_is_written_is_tried_too() -> None:
+    config = resolve(words={"method": "fedprox", "mu": 0.5, "data": "digits"})
+    assert own_setting(config) == ("method.mu", (0.5, 0.01, 0.1, 1.0))
+    assert len(attempts(config, Tuning())) == 9
+
+
+def test_what_classes_declare_are_settings_that_they_have() -> None:
+    for name, method in catalogue().items():
+        known = options(method)
+        assert set(method.tuned) <= set(known), name
+        assert len(method.tuned) <= 1, name
+        for value in next(iter(method.tuned.values()), ()):
+            method(**{next(iter(method.tuned)): value})
+
+
+def test_the_best_trial_is_chosen_and_none_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[float, float]] = []
+
+    def score(config: Config, how: Tuning) -> float | None:
+        lr, mu = config.local.lr, config.flat()["method.mu"]
+        tried.append((lr, mu))  # type: ignore[arg-type]
+        return None if lr == 0.01 else -abs(lr - 0.03) + (0.1 if mu == 0.1 else 0.0)
+
+    monkeypatch.setattr(tuning, "judged", score)
+    choices, make = Choices(tmp_path / "t.json", Tuning(6)), configs(WORDS)
+    stops = iter([False] * 4 + [True])
+    with pytest.raises(Interrupted, match="interrupted while tuning prox"):
+        choices.of({"prox": "fedprox+cc"}, make, Watch(stop=lambda: next(stops)))
+    assert len(tried) == 4
+    found = choices.of({"prox": "fedprox+cc"}, make, Watch())
+    assert found == {"prox": {"local.lr": 0.03, "method.mu": 0.1}}
+    assert len(tried) == len(set(tried)) == 6
+    Choices(tmp_path / "t.json", Tuning(6, held_out=0.1)).of({"prox": "fedprox+cc"}, make, Watch())
+    assert len(tried) == 12  # other rows held out, other scores
+    (tmp_path / "t.json").write_text("{")
+    with pytest.raises(DataError, match=r"t\.json: cut short or damaged"):
+        choices.of({"prox": "fedprox+cc"}, make, Watch())
+
+
+def test_a_trial_is_judged_by_the_rows_held_out() -> None:
+    config = configs(WORDS)("cc lr=0.3", 0)
+    score = judged(config, Tuning())
+    assert score is not None
+    assert 0.2 < score < 1
+    assert judged(config, Tuning(held_out=0.4)) != score  # on other rows
+    assert judged(configs(WORDS)("cc lr=1e30", 0), Tuning()) is None
+
+
+def test_with_one_label_per_site_examples_that_are_set_aside_judge_a_trial() -> None:
+    """No site holds any of them."""
+    report = RoundReport(0, (), {}, {}, common={"validation p@1": (0.4, 10), "p@1": (0.9, 10)})
+    assert list(tuning._scores(report, "p@1")) == [0.4]
+    assert list(tuning._scores(replace(report, validation=Validity(0.7, 5.0)), "p@1")) == [0.7]
+    assert list(tuning._scores(replace(report, common={}), "p@1")) == []
+
+
+FILE = """
+title = "Toy"
+place = "nowhere"
+
+[settings]
+data = "digits"
+labels.candidates = "flip"
+
+[[rows]]
+method = "cc"
+
+[columns.digits]
+"""
+
+
+def test_a_table_has_both_as_published_and_tuned_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr(tuning, "judged", lambda config, how: config.local.lr)
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy/table-1.toml").write_text(FILE)
+    monkeypatch.setattr(studies_of, "FOLDER", tmp_path)
+    studies.cache_clear()
+    try:
+        words = ("reproduce", "toy/table-1", *TINY, "--seeds", "0", "--out", tmp_path / "out")
+        done(*words)
+        said = done(*words, "--tuned")
+    finally:
+        studies.cache_clear()
+    cells: list[dict[str, Any]] = json.loads((tmp_path / "out/reproduce/toy/table-1/results.json").read_text())["cells"]
+    assert [cell.get("tuned") for cell in cells] == [None, {"local.lr": 0.3}]
+    assert cells[0]["figures"] != cells[1]["figures"]
+    assert "mean over sites, %, tuned alike" in said.out
+    assert "Tuned alike: cc on digits with local.lr 0.3." in said.out
