@@ -20,7 +20,7 @@ def standings_table(console: Console, as_json: bool) -> None:
     columns = [
         TableColumn("name", [one.name for one in found], words=True),
         TableColumn("status", [one.status for one in found], words=True),
-        TableColumn("runs", [f"{one.done} of {one.runs}" if one.runs else "" for one in found]),
+        TableColumn("runs", [f"{one.done}/{one.runs}" if one.runs else "" for one in found]),
         TableColumn("what it is", [one.title for one in found], words=True),
     ]
     print_table(console, columns)
