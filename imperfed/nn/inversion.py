@@ -1,5 +1,8 @@
 """Gradient inversion: dummy rows whose gradient points in the direction of a site's update (Geiping et al., "Inverting
-gradients", NeurIPS 2020; Eq. 5.2 of the thesis). The inversions of all sites run together as one batched program.
+gradients", NeurIPS 2020). The inversions of all sites run together as one batched program.
+
+The defence `fairfedpapl` inverts updates to see which group they favour (Eq. 5.2 of its thesis), `imperfed leak` to see
+what a setting gives away.
 
     symbol      where it lives                                      shape
     h           weights, the model whose gradient is taken          [K, S]: one row per site
@@ -14,15 +17,19 @@ and neither the order nor the number of sites changes any of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
+from imperfed.core.batch import Tree
 from imperfed.core.network import Net
 from imperfed.nn.optimizers import Adam
 
+Forward = Callable[[Tree, Tensor], Tensor]
+"""A network at named weights."""
 TINY = 1e-12
 """Keeps the cosine of a zero gradient finite."""
 
@@ -68,11 +75,13 @@ class Ensemble:
         self.shared = [name for name, f in layout.fields.items() if f.end <= layout.shared]
         for name in self.shared:
             self.tree[name].requires_grad_()
-        self._forward = torch.func.vmap(lambda tree, x: torch.func.functional_call(net.module, tree, (x,)))
+        self._one: Forward = lambda tree, x: torch.func.functional_call(net.module, tree, (x,))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the logits [K, rows, C] of x [K, rows, ...]."""
-        logits: Tensor = self._forward(self.tree, x)
+        if len(x) == 1:  # not every layer can be mapped over models
+            return self._one({name: t[0] for name, t in self.tree.items()}, x[0]).unsqueeze(0)
+        logits: Tensor = torch.func.vmap(self._one)(self.tree, x)
         return logits
 
     def gradients(self, x: Tensor, y: Tensor) -> list[Tensor]:
@@ -99,9 +108,20 @@ def cosine(a: list[Tensor], b: list[Tensor]) -> Tensor:
 
 
 def invert(
-    net: Net, w: Tensor, buffers: Tensor, v: Tensor, start: Dummies, steps: int, lr: float, mu: float
+    net: Net,
+    w: Tensor,
+    buffers: Tensor,
+    v: Tensor,
+    start: Dummies,
+    steps: int,
+    lr: float,
+    mu: float,
+    labels_known: bool = False,
 ) -> Reconstruction:
-    """Minimise 1 - cos(gradient of the dummy rows at w, v) + mu TV(X) by Adam, for all sites together."""
+    """Minimise 1 - cos(gradient of the dummy rows at w, v) + mu TV(X) by Adam, for all sites together.
+
+    `labels_known`: keep the labels as they are at the start, and change the rows alone.
+    """
     ensemble, K = Ensemble(net, w, buffers), len(v)
     targets = [net.layout.view(v, name) for name in ensemble.shared]
     x, z = (t.expand(K, *t.shape).clone().requires_grad_() for t in (start.x, start.z))
@@ -112,7 +132,8 @@ def invert(
         g_x, g_z = torch.autograd.grad(L_rec.sum(), [x, z])
         with torch.no_grad():
             x -= x_adam.move(g_x, lr, step, rate_first=True)
-            z -= z_adam.move(g_z, lr, step, rate_first=True)
+            if not labels_known:
+                z -= z_adam.move(g_z, lr, step, rate_first=True)
     y = z.softmax(-1)
     reached = cosine(ensemble.gradients(x, y), targets)
     return Reconstruction(x.detach(), y.detach(), reached.detach())

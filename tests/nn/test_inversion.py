@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from imperfed.core.network import Layout, Net, Network
-from imperfed.defences.fairfedpapl.inversion import Dummies, Ensemble, cosine, invert, total_variation
+from imperfed.nn.inversion import Dummies, Ensemble, cosine, invert, total_variation
 from tests.support.transcription import double, near
 
 
@@ -168,3 +168,12 @@ def test_twenty_steps_come_near_the_gradient_of_real_rows():
     assert (made.cosine > 0.9).all()
     assert (made.cosine > before.cosine).all()
     assert made.y.mean(1).argmax(1).tolist() == [0, 2]  # the one class that each site has
+
+
+def test_known_labels_stay_as_they_are():
+    net = a_net()
+    w, buffers, v = rows(net, 2)
+    begin = start(net)
+    made = invert(net, w, buffers, v, begin, 5, 0.1, 1e-4, labels_known=True)
+    near(made.y, begin.z.softmax(-1).expand(2, -1, -1), tolerance=1e-6)
+    assert (made.x != begin.x).any()
