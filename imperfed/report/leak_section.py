@@ -55,25 +55,25 @@ def drawable(leak: LeakSummary) -> bool:
 
 def drawn(leak: LeakSummary) -> Picture:
     """Draw the best reconstructions below the rows they stand for."""
-    rows = [[image(leak, pair.real) for pair in leak.pairs], [image(leak, pair.made) for pair in leak.pairs]]
-    height, width = leak.shape[1:]
-
-    def draw(ax: Axes) -> None:
-        for y, images in enumerate(rows):
-            for x, pixels in enumerate(images):
-                left, top = x * (1 + GAP) * width, y * (1 + GAP) * height
-                extent = (left, left + width, top + height, top)
-                ax.imshow(pixels, cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="none")
-        ax.set_xlim(0, len(leak.pairs) * (1 + GAP) * width)
-        ax.set_ylim(2 * (1 + GAP) * height, 0)
-        ax.set_yticks([height / 2, (1.5 + GAP) * height], ["real", "made"])
-        ax.set_xticks([(x * (1 + GAP) + 0.5) * width for x in range(len(leak.pairs))], distances(leak.pairs))
-        ax.spines[:].set_visible(False)
-        ax.tick_params(length=0)
-
     label = f"the {len(leak.pairs)} best reconstructions below the real rows, with their distances"
-    svg = plots.render("leak", label, 0.4 + 2 * plots.WIDTH / max(len(leak.pairs), 4), draw)
+    svg = plots.render("leak", label, 0.4 + 2 * plots.WIDTH / max(len(leak.pairs), 4), lambda ax: mosaic(leak, ax))
     return Picture(svg, "The best reconstructions and the rows they were compared with; below, their distance.")
+
+
+def mosaic(leak: LeakSummary, ax: Axes) -> None:
+    """Put the images on the axes: real ones above, reconstructions below."""
+    height, width = leak.shape[1:]
+    for x, pair in enumerate(leak.pairs):
+        for y, values in enumerate((pair.real, pair.made)):
+            left, top = x * (1 + GAP) * width, y * (1 + GAP) * height
+            extent = (left, left + width, top + height, top)
+            ax.imshow(image(leak, values), cmap="gray", vmin=0, vmax=1, extent=extent, interpolation="none")
+    ax.set_xlim(0, len(leak.pairs) * (1 + GAP) * width)
+    ax.set_ylim(2 * (1 + GAP) * height, 0)
+    ax.set_yticks([height / 2, (1.5 + GAP) * height], ["real", "made"])
+    ax.set_xticks([(x * (1 + GAP) + 0.5) * width for x in range(len(leak.pairs))], distances(leak.pairs))
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
 
 
 def distances(pairs: tuple[RowPair, ...]) -> list[str]:

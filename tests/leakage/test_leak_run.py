@@ -15,6 +15,7 @@ import imperfed
 from imperfed.cli.app import app
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact
+from imperfed.engine.local_training import Local
 from imperfed.engine.site import SiteRuntime, SiteUpdate
 from imperfed.experiments.config import resolve
 from imperfed.leakage.leak_run import LeakOptions, leak_of_settings
@@ -116,7 +117,8 @@ def test_methods_that_send_more_or_less(method: str, also: tuple[str, ...]):
 
 
 def test_a_site_that_sends_a_gradient_is_attacked_at_that_gradient():
-    toy = engine(OneStep(), Plain(), world(Exact), make_backend=lambda population, *_: ObservingBackend(population))
+    local, watched = Local(steps=1), lambda population, *_: ObservingBackend(population)
+    toy = engine(OneStep(), Plain(), world(Exact), local, make_backend=watched)
     round, seen = observe(toy, 2)
     population = toy.population
     x, labels = population.federation.inputs(0, population.sizes[0]), population.federation.labels
@@ -141,5 +143,5 @@ def test_wrong_calls_say_what_to_do(result: imperfed.RunResult, tmp_path: Path):
     config = (result.folder / "config.toml").read_text()
     (tmp_path / "config.toml").write_text(config)
     (tmp_path / SERVED).write_text("{}")
-    with pytest.raises(UsageError, match="imperfed leak fedavg --data FOLDER --model logistic -s local.batch=1 "):
+    with pytest.raises(UsageError, match=r"imperfed leak fedavg --data FOLDER --model logistic -s local\.batch=1 "):
         imperfed.leak(RunFolder.open(tmp_path).path)
