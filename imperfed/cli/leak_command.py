@@ -53,7 +53,8 @@ def leak(
     for line in ("What this does not show:", *(f"- {limit}" for limit in LIMITS)) if summary.sites else ():
         screen.print(line)
     if Path(what).is_dir():
-        screen.print(f"written\n  {Path(what) / 'leak.json'}\n  {Path(what) / 'report.html'}")
+        caution = "; they hold real rows, so keep them where the rows may be" if summary.pairs else ""
+        screen.print(f"written{caution}\n  {Path(what) / 'leak.json'}\n  {Path(what) / 'report.html'}")
     if json:
         typer.echo(summary.to_json())
 
