@@ -39,6 +39,8 @@ class CuriousCoordinator:
     """Of one row."""
     between: tuple[float, float]
     """The smallest and the largest value of an input; for images this is common knowledge."""
+    several: bool = False
+    """Whether a row may have several classes."""
 
     def gradient(self) -> Tensor:
         """Return the mean gradient of the steps, as if the weights had stood still meanwhile."""
@@ -80,8 +82,8 @@ class CuriousCoordinator:
         if image:
             start = Dummies((low + high) / 2 + (high - low) / 10 * start.x, start.z)
         where, target = (down["w"][None], down["buffers"][None]), gradient[None]
-        variation = VARIATION if image else 0.0
-        found = invert(self.net, *where, target, start, iterations, RATE, variation, labels_known=shares is not None)
+        known, variation = shares is not None, VARIATION if image else 0.0
+        found = invert(self.net, *where, target, start, iterations, RATE, variation, known, self.several)
         return found.x[0].clamp(low, high), float(found.cosine[0])
 
     def start(self, shares: Tensor | None) -> Dummies:

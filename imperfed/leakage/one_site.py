@@ -24,8 +24,8 @@ def attack_site(
     rows = len(visited_rows(engine, round, k, n).unique())
     local, net = population.spec.local_in(round), engine.server.net
     between = (float(x.min()), float(x.max()))
-    attacker = CuriousCoordinator(net, seen, local, n, rows, x.shape[1:], between)
     kind = type(population.federation.labels)
+    attacker = CuriousCoordinator(net, seen, local, n, rows, x.shape[1:], between, kind.several)
     gradient = attacker.gradient()
     shares = None if kind.several else attacker.label_shares(gradient)
     quotients = attacker.by_quotients(gradient)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from imperfed.core.network import Layout, Net, Network
 from imperfed.nn.inversion import Dummies, Ensemble, cosine, invert, total_variation
@@ -168,6 +168,18 @@ def test_twenty_steps_come_near_the_gradient_of_real_rows():
     assert (made.cosine > 0.9).all()
     assert (made.cosine > before.cosine).all()
     assert made.y.mean(1).argmax(1).tolist() == [0, 2]  # the one class that each site has
+
+
+@double()
+def test_the_gradient_where_rows_may_have_several_classes():
+    net = a_net()
+    x, y = torch.randn(1, 5, 4), torch.rand(1, 5, 3)
+    found = Ensemble(net, net.w[None], net.row[None, :0]).gradients(x, y, several=True)
+    loss = binary_cross_entropy_with_logits(net(x[0]), y[0], reduction="sum") / 5
+    near(
+        torch.cat([g.flatten() for g in found]),
+        torch.cat([g.flatten() for g in torch.autograd.grad(loss, net.parameters)]),
+    )
 
 
 def test_known_labels_stay_as_they_are():
