@@ -21,7 +21,7 @@ def draw(target: Path, files: list[Path]) -> None:
             leak = LeakSummary.from_json(file.read_text(encoding="utf-8"))
             mosaic(leak, ax)
             ax.set_title(", ".join(leak.setting().split(", ")[:2]))
-        figure.savefig(target, metadata={"Date": None}, facecolor="white")
+        figure.savefig(target, dpi=110, metadata={"Date": None}, facecolor="white")
 
 
 if __name__ == "__main__":

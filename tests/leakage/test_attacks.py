@@ -127,6 +127,9 @@ def test_the_exchange_that_trains_is_attacked_and_not_a_question_before_it():
     question = SeenExchange("losses", False, {"w": torch.ones(2)}, {"losses": torch.ones(2)})
     training = SeenExchange("train", True, {"w": torch.ones(2)}, {"w": torch.zeros(2)})
     assert attacked([question, training]) is training
+    whole = SeenExchange("whole gradient", False, {"w": torch.ones(2)}, {"g": torch.ones(2)})
+    assert attacked([whole, training]) is training
+    assert attacked([whole, question]) is whole
     assert attacked([question]) is None
     assert attacked([SeenExchange("train", True, {"w": torch.ones(0)}, {"w": torch.ones(0)})]) is None
 
