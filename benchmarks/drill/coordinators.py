@@ -16,16 +16,21 @@ from imperfed.flower.processes.child import free_port
 ONE_ROW = ["--model", "logistic", "--set", "batch=1", "--set", "steps=1"]
 PROTECTIVE = 'columns = ["a", "b", "c", "d", "e", "f", "g", "diagnosis"]'
 """A policy without modules, and without the column h."""
-CURIOUS = {
-    "one row per step is asked for (`batch=1`, `steps=1`)": (
+CURIOUS = [
+    (
         ONE_ROW,
-        "smallest_batch",
-        "12 of 12 rows and their labels were read out",
+        {
+            "one row per step is asked for (`batch=1`, `steps=1`)": (
+                "smallest_batch",
+                "12 of 12 rows and their labels were read out",
+            ),
+            "a column that the site does not share": ("columns", "its sums were sent"),
+        },
     ),
-    "a column that the site does not share": (ONE_ROW, "columns", "its sums were sent"),
-    "a model that imports a module at the site": (["--model", NETWORK], "modules", "it was imported and called"),
-}
-"""What a curious coordinator asks for: settings, the key of the policy that rules them out, what happened before."""
+    (["--model", NETWORK], {"a model that imports a module at the site": ("modules", "it was imported and called")}),
+]
+"""What a curious coordinator asks for: settings; then, of each fault, the key of the policy that rules it out, and what
+happened before."""
 
 
 def coordinator_fails(drill: Consortium) -> None:
@@ -66,13 +71,14 @@ def curious_coordinator(drill: Consortium) -> None:
     port, policy = free_port(), drill.home / "protective.toml"
     policy.write_text(PROTECTIVE)
     joining = drill.join("curious", "north", port, policy=policy)
-    for n, (fault, (settings, key, before)) in enumerate(CURIOUS.items()):
+    for n, (settings, faults) in enumerate(CURIOUS):
         serving = drill.serve(f"curious-{n}", port, "--sites", "north", settings=settings)
         code, said = serving.ended(), serving.said(r"^error: .*")
-        objection = re.findall(rf"(?:refuses|;) ([^;]*\({key}\))", said)
-        kept = "the same in its log" if f"({key})" in read(joining.out) else "NOTHING in its log"
-        told = f"“{objection[0].strip()}”; code {code}" if objection else f"NOTHING: {said}"
-        drill.tell(fault, before, told, kept, 0, "nothing was sent")
+        for fault, (key, before) in faults.items():
+            objection = re.findall(rf"(?:refuses|;) ([^;]*\({key}\))", said)
+            kept = "the same in its log" if f"({key})" in read(joining.out) else "NOTHING in its log"
+            told = f"“{objection[0].strip()}”; code {code}" if objection else f"NOTHING: {said}"
+            drill.tell(fault, before, told, kept, 0, "nothing was sent")
     joining.end()
 
 
