@@ -59,6 +59,8 @@ def play(scene: str) -> bool:
             SCENES[scene](drill)
         except Exception:
             traceback.print_exc()
+            for actor in Actor.all:
+                print(f"--- {actor.out.stem}, code {actor.popen.poll()}:\n{read(actor.out)[-1500:]}")
             return False
         finally:
             for actor in Actor.all:

@@ -21,6 +21,7 @@ def leak(
     sites: int = 4,
     trained: bool = False,
     iterations: int = 500,
+    dishonest: bool = False,
     **keywords: Any,
 ) -> LeakSummary:
     """Return what a curious coordinator could reconstruct of the sites' rows and labels from one round.
@@ -28,9 +29,9 @@ def leak(
     `what`: the folder of a run, into which `leak.json` and the report are written; or a method, with `data` and further
     keywords as for `run`, of which nothing is written. Rows and objects that a run began with are handed over again.
     `sites`: how many are attacked. `trained`: the round after the run's last one, instead of its first. `iterations`:
-    steps of the search for rows.
+    steps of the search for rows. `dishonest`: the coordinator sends weights chosen to single out rows.
     """
-    options = LeakOptions(sites, trained, iterations)
+    options = LeakOptions(sites, trained, iterations, dishonest)
     if isinstance(what, Path) or (isinstance(what, str) and Path(what).is_dir()):
         folder = RunFolder.open(Path(what))
         rows = {key: keywords.pop(key) for key in PARTS if key in keywords}

@@ -35,6 +35,9 @@ def leak(
         bool, typer.Option("--trained", help="Attack the round after the run's last one, not its first.")
     ] = False,
     iterations: Annotated[int, typer.Option("--iterations", help="Steps of the search for rows.")] = 500,
+    dishonest: Annotated[
+        bool, typer.Option("--dishonest", help="Let the coordinator send weights chosen to single out rows.")
+    ] = False,
     json: JsonOnly = False,
 ) -> None:
     """Say what a curious coordinator could reconstruct of the sites' rows and labels from one round.
@@ -44,7 +47,7 @@ def leak(
     from imperfed.leakage.leak_run import LeakOptions
     from imperfed.results.leak_summary import LIMITS
 
-    options = LeakOptions(sites, trained, iterations)
+    options = LeakOptions(sites, trained, iterations, dishonest)
     screen = console(stderr=json)
     with stdout_for(json):
         words = words_of(settings, model=model) | given(data=data or None)

@@ -1,4 +1,4 @@
-"""What an honest but curious coordinator knows about a site's round, and its attacks. The truth is not among it."""
+"""What a curious coordinator knows about a site's round, and its attacks. The truth is not among it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from imperfed.core.network import Net
 from imperfed.engine.local_training import Local
+from imperfed.leakage.chosen_weights import between_thresholds
 from imperfed.leakage.first_layer import input_layers, quotients
 from imperfed.leakage.label_shares import estimated_shares, head_bias, mean_prediction, whole_numbers
 from imperfed.leakage.observed import SeenExchange
@@ -41,6 +42,8 @@ class CuriousCoordinator:
     """The smallest and the largest value of an input; for images this is common knowledge."""
     several: bool = False
     """Whether a row may have several classes."""
+    layer: tuple[str, str] | None = None
+    """The layer on the inputs whose weights were chosen for the purpose; None: the coordinator is honest."""
 
     def gradient(self) -> Tensor:
         """Return the mean gradient of the steps, as if the weights had stood still meanwhile."""
@@ -55,9 +58,12 @@ class CuriousCoordinator:
 
     def by_quotients(self, gradient: Tensor) -> Tensor:
         """Return the rows that follow from a layer on the inputs, [at most `rows`, ...]."""
-        down = self.seen.down
-        layers = input_layers(self.net, down["w"], down["buffers"], self.shape)
-        made = [quotients(self.net, gradient, *layer)[: self.rows] for layer in layers]
+        if self.layer is not None:
+            made = [between_thresholds(self.net, gradient, self.layer)]
+        else:
+            down = self.seen.down
+            layers = input_layers(self.net, down["w"], down["buffers"], self.shape)
+            made = [quotients(self.net, gradient, *layer)[: self.rows] for layer in layers]
         flat = torch.cat([*made, gradient.new_empty(0, self.shape.numel())])
         return flat[flat.isfinite().all(1)].view(-1, *self.shape)
 

@@ -18,6 +18,8 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment, refuse_other_rows
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.public_inputs import without_unused_public
+from imperfed.leakage.chosen_weights import can_single_out, chosen
+from imperfed.leakage.first_layer import input_layers
 from imperfed.leakage.observed import ObservingBackend, SeenExchange, attacked, is_gradient, observe
 from imperfed.leakage.one_site import attack_site
 from imperfed.report import write_report
@@ -42,6 +44,8 @@ class LeakOptions:
     """Whether the round after the run's newest checkpoint is attacked; otherwise the first one."""
     iterations: int = 500
     """Steps of the search."""
+    dishonest: bool = False
+    """Whether the coordinator sends weights that it has chosen to single out rows."""
 
     def __post_init__(self) -> None:
         positive("leak", sites=self.sites, iterations=self.iterations)
@@ -98,27 +102,44 @@ def leak_of(
 def attack_round(config: Config, engine: Engine, options: LeakOptions) -> LeakSummary:
     """Attack the engine's next round."""
     population = engine.population
+    layer = single_out(engine) if options.dishonest else None
     round, seen = observe(engine, options.sites)
-    chosen = {k: one for k, exchanges in sorted(seen.items()) if (one := attacked(exchanges)) is not None}
-    if not chosen:
+    attackable = {k: one for k, exchanges in sorted(seen.items()) if (one := attacked(exchanges)) is not None}
+    if not attackable:
         return nothing(config, f"{config.run.method} sends nothing of a model: there is nothing to reconstruct from")
     found: list[SiteLeak] = []
     pairs: list[RowPair] = []
-    for k, exchange in chosen.items():
-        site, made = attack_site(engine, round, k, exchange, options.iterations)
+    for k, exchange in attackable.items():
+        site, made = attack_site(engine, round, k, exchange, options.iterations, layer)
         found.append(site)
         pairs += made
-    first = min(chosen)
-    steps = [0 if is_gradient(engine, round) else config.local.steps_of(population.sizes[k]) for k in chosen]
+    first = min(attackable)
+    steps = [0 if is_gradient(engine, round) else config.local.steps_of(population.sizes[k]) for k in attackable]
     return structs.replace(
         nothing(config, ""),
         round=round + 1,
         steps=tuple(steps),
         sites=tuple(found),
-        also_sent=others_sent(seen[first], chosen[first]),
+        also_sent=others_sent(seen[first], attackable[first]),
         shape=tuple(population.federation.x.shape[1:]),
+        dishonest=options.dishonest,
         pairs=tuple(sorted(pairs, key=lambda pair: pair.distance)[:PAIRS]),
     )
+
+
+def single_out(engine: Engine) -> tuple[str, str]:
+    """Put weights that single out rows in place of the model of the next round; return the layer on the inputs."""
+    server, net, x = engine.state.servers[0], engine.server.net, engine.population.federation.x
+    w = server["w"]
+    one_model = w.ndim == 1 and len(engine.state.servers) == 1
+    layers = input_layers(net, w, server["buffers"], x.shape[1:]) if one_model else []
+    if not (fit := [layer for layer in layers if can_single_out(net, layer)]):
+        raise UsageError(
+            "dishonest: these weights are worked out for one model of two layers that are both sent, such as mlp under "
+            "fedavg; leave it out, or choose these"
+        )
+    w.copy_(chosen(net, w, fit[0], x))
+    return fit[0]
 
 
 def nothing(config: Config, why: str) -> LeakSummary:

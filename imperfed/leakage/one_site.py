@@ -16,7 +16,7 @@ from imperfed.results.leak_summary import RowPair, SiteLeak
 
 
 def attack_site(
-    engine: Engine, round: int, k: int, seen: SeenExchange, iterations: int
+    engine: Engine, round: int, k: int, seen: SeenExchange, iterations: int, layer: tuple[str, str] | None
 ) -> tuple[SiteLeak, list[RowPair]]:
     """Return what the coordinator finds out about one site's round, and every reconstruction."""
     population, x = engine.population, engine.population.federation.x
@@ -25,7 +25,7 @@ def attack_site(
     local, net = population.spec.local_in(round), engine.server.net
     between = (float(x.min()), float(x.max()))
     kind = type(population.federation.labels)
-    attacker = CuriousCoordinator(net, seen, local, n, rows, x.shape[1:], between, kind.several)
+    attacker = CuriousCoordinator(net, seen, local, n, rows, x.shape[1:], between, kind.several, layer)
     gradient = attacker.gradient()
     shares = None if kind.several else attacker.label_shares(gradient)
     quotients = attacker.by_quotients(gradient)

@@ -10,9 +10,9 @@ from imperfed.results.part import Part
 
 LIMITS = (
     "A failed attack proves nothing: stronger ones exist, and one that knows more about the rows finds more.",
-    "This coordinator is honest but curious. One that sends weights chosen for the purpose can single out rows of "
-    "larger batches (Fowl et al., “Robbing the Fed”; Boenisch et al., “When the Curious Abandon Honesty”); that is not "
-    "tried.",
+    "A coordinator that sends weights chosen for the purpose singles out rows of larger batches (Fowl et al., “Robbing "
+    "the Fed”; Boenisch et al., “When the Curious Abandon Honesty”). `imperfed leak --dishonest` tries one way, on "
+    "networks of two layers.",
     "Each site's single round is looked at alone; many rounds together give away more.",
 )
 """What such an attack does not show."""
@@ -76,6 +76,8 @@ class LeakSummary(Part, frozen=True):
     """Names of what the sites send besides, which the attack did not look at."""
     shape: tuple[int, ...] = ()
     """The shape of one row."""
+    dishonest: bool = False
+    """Whether the weights sent were chosen to single out rows."""
     pairs: tuple[RowPair, ...] = ()
     """The best reconstructions."""
 
@@ -118,7 +120,8 @@ class LeakSummary(Part, frozen=True):
         how = f"{steps} local step{'' if steps == '1' else 's'} of up to {numbered(self.batch, 'row')}"
         if steps == "0":
             how = "one gradient over all rows"
-        return f"{how}, model {self.model}, {self.method} on {self.data}, round {self.round}"
+        chosen = " with weights chosen to single out rows" if self.dishonest else ""
+        return f"{how}, model {self.model}{chosen}, {self.method} on {self.data}, round {self.round}"
 
     def sentences(self) -> list[str]:
         """Return the findings, one sentence each."""

@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from imperfed.core.network import Layout, Net, Network
 from imperfed.engine.local_training import Local
+from imperfed.leakage.chosen_weights import between_thresholds, can_single_out, chosen
 from imperfed.leakage.curious import CuriousCoordinator
 from imperfed.leakage.first_layer import input_layers, quotients
 from imperfed.leakage.label_shares import estimated_shares, mean_prediction, whole_numbers, wrong_share
@@ -69,6 +70,28 @@ def test_in_a_batch_a_unit_that_one_row_reaches_gives_it_away_and_where_units_ag
 def test_a_gradient_of_zero_gives_no_rows():
     net = a_net()
     assert quotients(net, torch.zeros_like(net.w), "head.weight", "head.bias").shape == (0, 4)
+
+
+def test_chosen_weights_single_out_the_rows_between_neighbouring_thresholds():
+    net = a_net(nn.Linear(4, 200), nn.ReLU())
+    layer, x = ("rep.0.weight", "rep.0.bias"), torch.randn(12, 4)
+    assert can_single_out(net, layer)
+    assert not can_single_out(a_net(), ("head.weight", "head.bias"))
+    assert not can_single_out(a_net(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5)), layer)
+    assert not can_single_out(a_net(nn.Linear(4, 6), nn.ReLU(), stays=lambda name: name.startswith("head.")), layer)
+    before = net.w.clone()
+    w = chosen(net, net.w, layer, x)
+    assert torch.equal(net.w, before)
+    h = net.layout.view(w, "rep.0.weight")[0]
+    passed = (x @ h)[:, None] + net.layout.view(w, "rep.0.bias") > 0
+    assert (passed.int().diff(dim=1) <= 0).all()  # a row passes the first thresholds, and no later one
+    alone = [i for i in range(12) if (passed.sum(1) == passed[i].sum()).sum() == 1 and passed[i].any()]
+    assert len(alone) > 8
+    net.w.copy_(w)
+    made = between_thresholds(net, gradient(net, x, torch.arange(12) % 3), layer)
+    assert len(made) < 20
+    for i in alone:
+        assert (made - x[i]).norm(dim=1).min() < 1e-3
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------

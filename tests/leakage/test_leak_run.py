@@ -98,6 +98,16 @@ def test_a_search_finds_rows_that_no_quotient_gives():
     assert leak.by_chance == 0
 
 
+def test_a_dishonest_coordinator_finds_rows_of_larger_batches():
+    words = {"method": "fedavg", "data": "digits"} | ONE_ROW | {"model": "mlp", "batch": 16}
+    dishonest = leak_of_settings(resolve(words=words), LeakOptions(sites=1, iterations=1, dishonest=True))
+    assert dishonest.recovered > 3
+    assert "with weights chosen to single out rows" in str(dishonest)
+    assert attacked(model="mlp", batch=16, sites=1, iterations=1).recovered == 0
+    with pytest.raises(UsageError, match="one model of two layers"):
+        leak_of_settings(resolve(words=words | {"model": "logistic"}), LeakOptions(dishonest=True))
+
+
 @pytest.mark.parametrize(
     ("method", "why"),
     [("pooled", "pools the rows of all sites"), ("local-only", "sends nothing of a model")],
