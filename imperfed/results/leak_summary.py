@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-import msgspec
-
-from imperfed.results.part import Part
+from imperfed.results.part import Part, WholeFile
 
 LIMITS = (
     "A failed attack proves nothing: stronger ones exist, and one that knows more about the rows finds more.",
@@ -56,7 +52,7 @@ class SiteLeak(Part, frozen=True):
     """The same for the mix of classes at the other sites."""
 
 
-class LeakSummary(Part, frozen=True):
+class LeakSummary(WholeFile, frozen=True):
     """The result of an attack on one round of a run."""
 
     method: str
@@ -159,20 +155,6 @@ class LeakSummary(Part, frozen=True):
     def __str__(self) -> str:
         """Return the setting and the findings."""
         return "\n".join((*([f"{self.setting()}:"] if self.sites else []), *self.sentences()))
-
-    # -- as a file -----------------------------------------------------------------------------------------------------
-
-    def to_json(self) -> str:
-        """Return the text of `leak.json`."""
-        return json.dumps(msgspec.to_builtins(self), indent=2, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> LeakSummary:
-        """Read the text of `leak.json`; raise `ValueError` if it is cut short or does not hold these fields."""
-        try:
-            return msgspec.json.decode(text, type=cls)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"not a result of this version of imperfed: {error}") from error
 
 
 def numbered(n: int, noun: str) -> str:
