@@ -40,7 +40,7 @@ def coordinator_fails(drill: Consortium) -> None:
     actors = drill.join_all("second", port)
     serving.until(r"^round 3/")
     killed = serving.kill_now()  # its one task is the run itself
-    missed = actors["north"].until(r"^no answer at .*")
+    missed = actors["north"].until(r"^no answer at \S+ any more.*")
     run = drill.folder("second")
     resumed = Actor(drill.home, "resumed", "resume", run)
     code = resumed.ended()

@@ -121,7 +121,8 @@ def unknown_key(drill: Consortium, port: int, serving: Actor) -> None:
     joining = drill.join("third", "north", port, keys=stranger, state="stranger")
     code = joining.ended()
     seen = [line for line in read(serving.out).splitlines() if "north has connected" in line]
-    told = f"{seen or 'nothing'}; still {serving.last()}"
+    refused = serving.said(r"^no connection with .*")
+    told = f"{seen or 'it does not connect'}: “{refused}”"
     drill.tell("an unregistered key", "held as well", told, f"{joining.last()} (code {code})", 0, "none")
 
 
