@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from imperfed.core.errors import UsageError, positive
+from imperfed.core.mechanism import SumMechanism
 from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import called
@@ -31,6 +32,12 @@ PAIRS = 8
 AT_A_SITE = (
     "{}: the rows of a run with real sites are at the sites, so there is nothing to compare a reconstruction with. Any "
     "site can try the same settings on its own rows: imperfed leak {} --data FOLDER{}"
+)
+
+
+SUMMED = (
+    "With privacy={} the coordinator gets the sum of the sites' updates and no single one; this attack is on single "
+    "ones, and what a sum gives away was not tried"
 )
 
 
@@ -95,6 +102,8 @@ def leak_of(
             experiment.engine.state.restore(folder.checkpoint)
         if width(experiment.data.federation.x):
             return nothing(config, "The inputs are sparse (words of a text): this attack reconstructs dense rows only")
+        if isinstance(experiment.engine.population.spec.privacy, SumMechanism):
+            return nothing(config, SUMMED.format(config.run.privacy))
         with one_thread():
             return attack_round(config, experiment.engine, options)
 
@@ -145,7 +154,8 @@ def single_out(engine: Engine) -> tuple[str, str]:
 def nothing(config: Config, why: str) -> LeakSummary:
     """Return a result without an attack, and why there is none."""
     local, run = config.local, config.run
-    what = (run.title, called(run.data), config.model.name)
+    method = f"{run.title} with privacy={run.privacy}" if run.privacy else run.title
+    what = (method, called(run.data), config.model.name)
     return LeakSummary(*what, 0, local.batch, (), local.optimizer, local.lr, (), why)
 
 

@@ -15,8 +15,8 @@ from imperfed.report import sections
 from imperfed.report import validation_section as validation
 from imperfed.report.defence_section import suspicions
 from imperfed.report.fairness_section import fairness
-from imperfed.report.privacy_section import privacy
 from imperfed.report.leak_section import reconstruction
+from imperfed.report.privacy_section import privacy
 from imperfed.report.run_files import Event, RunFiles
 from imperfed.report.sections import Picture
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product

@@ -83,6 +83,12 @@ def test_what_a_site_does_before_it_sends_is_part_of_what_is_attacked():
     assert all(site.distance > 0.5 for site in leak.sites)
 
 
+def test_noise_at_the_sites_is_part_of_what_is_attacked():
+    leak = attacked(privacy="site")
+    assert (leak.recovered, leak.exact) == (0, 0)
+    assert "fedavg with privacy=site" in str(leak)
+
+
 def test_many_steps_on_many_rows_give_less_away():
     leak = attacked(batch=32, steps=3, sites=1)
     assert leak.rows > 60
@@ -110,10 +116,15 @@ def test_a_dishonest_coordinator_finds_rows_of_larger_batches():
 
 @pytest.mark.parametrize(
     ("method", "why"),
-    [("pooled", "pools the rows of all sites"), ("local-only", "sends nothing of a model")],
+    [
+        ("pooled", "pools the rows of all sites"),
+        ("local-only", "sends nothing of a model"),
+        ("fedavg privacy=sum", "gets the sum of the sites' updates and no single one"),
+    ],
 )
 def test_where_nothing_is_sent_there_is_nothing_to_reconstruct(method: str, why: str):
-    leak = attacked(method)
+    name, *settings = method.split()
+    leak = attacked(name, **dict(setting.split("=") for setting in settings))
     assert why in str(leak)
     assert not leak.sites
 
