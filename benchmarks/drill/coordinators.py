@@ -63,7 +63,9 @@ def coordinator_fails(drill: Consortium) -> None:
         "none: all models equal those of an undisturbed run" if same else "LOST",
     )
     told = asked(drill, "evaluate", run)
-    drill.tell("`imperfed evaluate` of a served run", "an error about a missing file", told, "nothing", 0, "none")
+    drill.tell(
+        "`imperfed evaluate` of a served run", "did not say where rows and models are", told, "nothing", 0, "none"
+    )
 
 
 def curious_coordinator(drill: Consortium) -> None:
@@ -88,7 +90,7 @@ def what_cannot_be(drill: Consortium) -> None:
     code = unfit.ended()
     drill.tell(
         "a method for other labels than those declared",
-        "found out once all had joined",
+        "not refused before all had joined",
         f"{unfit.last()} (code {code})",
         "no one had joined",
         0,
