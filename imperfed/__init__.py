@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from imperfed.api.auditing import AuditResult, audit
     from imperfed.api.comparing import Comparison, compare
+    from imperfed.api.leaking import leak
     from imperfed.api.result import RunResult
     from imperfed.api.runs import inspect, load, resume, run
     from imperfed.core.algorithm import Algorithm
@@ -35,6 +36,7 @@ __all__ = [
     "compare",
     "example",
     "inspect",
+    "leak",
     "load",
     "resume",
     "run",
@@ -42,6 +44,7 @@ __all__ = [
 _HOMES = {
     "imperfed.api.auditing": ("AuditResult", "audit"),
     "imperfed.api.comparing": ("Comparison", "compare"),
+    "imperfed.api.leaking": ("leak",),
     "imperfed.api.result": ("RunResult",),
     "imperfed.api.runs": ("inspect", "load", "resume", "run"),
     "imperfed.core.algorithm": ("Algorithm",),

@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "results",
     },
+    "leakage": {"core", "data", "engine", "experiments", "nn", "report", "results"},
     "live": {"core", "data", "report", "results"},
     "export": {"alone", "api", "core", "data", "report", "results"},
     "api": {
@@ -64,6 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "experiments",
         "export",
         "label_audit",
+        "leakage",
         "models",
         "results",
     },

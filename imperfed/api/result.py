@@ -32,6 +32,8 @@ from imperfed.results.summary import Summary
 if TYPE_CHECKING:
     import pyarrow
 
+    from imperfed.results.leak_summary import LeakSummary
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -115,6 +117,19 @@ class RunResult:
         from imperfed.export import export_model
 
         return export_model(self, Path(out), format, site).model
+
+    def leak(self, data: Any = None, **options: Any) -> LeakSummary:
+        """Return what a curious coordinator could reconstruct from a round of this run.
+
+        `data`: the rows, if they were handed over in memory. `options`: `sites`, `trained`, `iterations` and
+        `dishonest`, as `imperfed.leak` takes them.
+        """
+        from imperfed.api.call_rows import again
+        from imperfed.leakage.leak_run import LeakOptions, leak_of_folder
+
+        folder = RunFolder(self.folder)
+        federated = None if data is None else again(folder, data, {}, folder.config(self.objects))
+        return leak_of_folder(folder, LeakOptions(**options), federated, self.objects)
 
     def _repr_html_(self) -> str:
         """Return the figures of the run as a table for notebooks."""

@@ -14,6 +14,7 @@ from imperfed.cli import (
     data_commands,
     folder_commands,
     label_commands,
+    leak_command,
     new_project,
     site_commands,
     training_commands,
@@ -63,6 +64,7 @@ app.command()(data_commands.example)
 app.command()(data_commands.inspect)
 app.command(epilog=SETTINGS)(label_commands.audit)
 app.command(epilog=SETTINGS)(label_commands.repair)
+app.command(epilog=SETTINGS)(leak_command.leak)
 app.command(name="list")(catalogue_commands.list_)
 app.command()(catalogue_commands.show)
 app.command(epilog=SETTINGS)(catalogue_commands.schema)

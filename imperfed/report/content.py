@@ -15,6 +15,7 @@ from imperfed.report import sections
 from imperfed.report import validation_section as validation
 from imperfed.report.defence_section import suspicions
 from imperfed.report.fairness_section import fairness
+from imperfed.report.leak_section import reconstruction
 from imperfed.report.privacy_section import privacy
 from imperfed.report.run_files import Event, RunFiles
 from imperfed.report.sections import Picture
@@ -47,6 +48,7 @@ def content(run: RunFiles) -> dict[str, Any]:
         *own,
         sections.confidence(run),
         sections.data(run),
+        reconstruction(run),
     )
     return {
         "title": f"{settings.method} on {run.summary.data if run.summary else called(settings.data)}",

@@ -12,7 +12,8 @@ import numpy as np
 
 from imperfed.core.errors import DataError
 from imperfed.experiments.config import Config
-from imperfed.results.folder import Record, RunFolder
+from imperfed.results.folder import Record, RunFolder, parse
+from imperfed.results.leak_summary import LeakSummary
 from imperfed.results.metrics import sent
 from imperfed.results.summary import OverSites, ResolvedLabels, Summary
 
@@ -69,6 +70,8 @@ class RunFiles:
     sent: Mapping[str, Sequence[int]]
     labels: LabelFiles | None
     events: Sequence[Event]
+    leak: LeakSummary | None
+    """What a coordinator could reconstruct; None if that was not tried."""
 
     @property
     def round(self) -> int:
@@ -107,7 +110,13 @@ def read_run(folder: RunFolder) -> RunFiles:
         sent=summary.sent if summary else sent(records),
         labels=label_files(folder, sites) if summary and isinstance(summary.labels, ResolvedLabels) else None,
         events=events(_text(folder.path / "log.txt").splitlines()),
+        leak=read_leak(folder.path / "leak.json"),
     )
+
+
+def read_leak(path: Path) -> LeakSummary | None:
+    """Read what `imperfed leak` has written about a run, if it has."""
+    return parse(path, LeakSummary.from_json, "delete it to continue without it") if path.exists() else None
 
 
 def by_metric(records: Iterable[Record]) -> dict[str, Course]:

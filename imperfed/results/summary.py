@@ -7,7 +7,6 @@ undefined, such as the accuracy of a site without test rows, is null.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from msgspec import field
 from imperfed.evaluation.evaluator import RepairFigures
 from imperfed.evaluation.fairness import FairnessSummary
 from imperfed.evaluation.time_to_target import TargetReached
-from imperfed.results.part import Part
+from imperfed.results.part import Part, WholeFile
 from imperfed.results.prediction_figures import CalibrationSummary, PredictionSummary
 from imperfed.results.privacy_summary import PrivacySummary
 
@@ -479,7 +478,7 @@ class AutoSummary(Part, frozen=True):
 # -- the whole ---------------------------------------------------------------------------------------------------------
 
 
-class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
+class Summary(WholeFile, frozen=True, kw_only=True, omit_defaults=True):
     """The summary of a finished run."""
 
     title: str
@@ -541,15 +540,3 @@ class Summary(Part, frozen=True, kw_only=True, omit_defaults=True):
         if self.personal.mean is None and common is not None:
             return common.value
         return self.personal.mean
-
-    def to_json(self) -> str:
-        """Return the text of `summary.json`; raise an error for a number that JSON cannot hold."""
-        return json.dumps(msgspec.to_builtins(self), indent=2, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Summary:
-        """Read the text of `summary.json`; raise `ValueError` if it is cut short or does not hold these fields."""
-        try:
-            return msgspec.json.decode(text, type=cls)
-        except msgspec.ValidationError as error:
-            raise ValueError(f"not a summary of this version of imperfed: {error}") from error

@@ -10,7 +10,7 @@ from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
 from imperfed.core.network import Layout, Net, Network
 from imperfed.defences.fairfedpapl import evidence
-from imperfed.defences.fairfedpapl.inversion import Ensemble, Reconstruction
+from imperfed.nn.inversion import Ensemble, Reconstruction
 from tests.support.transcription import double, near
 
 T, U = 1, 2

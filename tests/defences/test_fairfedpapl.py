@@ -14,7 +14,7 @@ from imperfed.core.exchange import Updates
 from imperfed.core.federation import Attribute
 from imperfed.core.network import Layout, Net
 from imperfed.defences.fairfedpapl import FairFedPAPL, evidence
-from imperfed.defences.fairfedpapl.inversion import Reconstruction
+from imperfed.nn.inversion import Reconstruction
 from imperfed.testing.toy import Watched
 from tests.support.fair_federation import CLASSES, GROUPS, SIZES, T, U, defended, federation, network
 from tests.support.methods import averaging

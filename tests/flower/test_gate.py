@@ -457,3 +457,9 @@ def test_the_log_is_not_flooded() -> None:
 def test_an_address_that_is_taken(door: GatewayServer) -> None:
     with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{door.port}"):
         GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", door.port)
+
+
+def test_a_gate_that_was_never_opened_can_be_closed() -> None:
+    door = GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", 0)
+    door.close()  # as after SuperLink did not start: the reason must not be hidden by another error
+    assert door.socket.fileno() == -1

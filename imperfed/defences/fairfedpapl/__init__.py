@@ -10,7 +10,7 @@ Equation and line numbers: the thesis, chapter 5, Algorithm 8.
     symbol                  where it lives                                  does it travel
     h^r, h_n                sent["w"], updates["w"]                         down, up
     v_n                     fairfedpapl.py, computed from both              never
-    D_rep                   `Reconstruction` of inversion.py                never: computed by the server
+    D_rep                   `Reconstruction` of nn/inversion.py             never: computed by the server
     f_n                     memory["f"], smoothed over rounds               never
     q_n                     memory["q"], confidence in a site               never
     rho, theta, kappa       settings                                        never
@@ -18,7 +18,7 @@ Equation and line numbers: the thesis, chapter 5, Algorithm 8.
 
     file                    part of the thesis
     fairfedpapl.py          Algorithm 8: the settings, the scores, the trust
-    inversion.py            Eq. 5.2, Alg. 8, line 5
+    nn/inversion.py         Eq. 5.2, Alg. 8, line 5
     evidence.py             the scores f_n, Alg. 8, line 6
     splitting.py            2-means, Alg. 8, line 9, and its guards
 

@@ -18,7 +18,7 @@ from imperfed.core.batch import Tree
 from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
 from imperfed.core.network import Net, Network
-from imperfed.defences.fairfedpapl.inversion import Ensemble, Reconstruction
+from imperfed.nn.inversion import Ensemble, Reconstruction
 
 IN_GROUP = 0.5
 """Rows whose column t is above this value belong to the group."""

@@ -15,9 +15,9 @@ from imperfed.core.errors import UsageError, not_negative, positive
 from imperfed.core.exchange import Updates
 from imperfed.core.federation import Federation
 from imperfed.defences.fairfedpapl import evidence
-from imperfed.defences.fairfedpapl.inversion import Dummies, Ensemble, Reconstruction, invert
 from imperfed.defences.fairfedpapl.splitting import GuardSplit, clear, too_near, too_usual, two_means
 from imperfed.defences.protected import ProtectsGroup
+from imperfed.nn.inversion import Dummies, Ensemble, Reconstruction, invert
 
 Guard = Literal["", "gap", "distance", "law", "none"]
 Freeze = Literal["", "low", "both", "clamp"]

@@ -16,8 +16,8 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.exchange import Updates
 from imperfed.core.network import Net
-from imperfed.defences.fairfedpapl.inversion import Ensemble
 from imperfed.defences.fairfedpapl.splitting import most
+from imperfed.nn.inversion import Ensemble
 
 MIDDLE = 0.4
 """The value of all groups' columns at which the level is measured."""

@@ -218,9 +218,10 @@ class GatewayServer:
         return self
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, whether or not it has begun to accept requests."""
         self.server.should_exit = True
-        self.thread.join(timeout=5)
+        if self.thread.ident is not None:
+            self.thread.join(timeout=5)
         self.socket.close()
 
 

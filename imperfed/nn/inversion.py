@@ -1,5 +1,8 @@
 """Gradient inversion: dummy rows whose gradient points in the direction of a site's update (Geiping et al., "Inverting
-gradients", NeurIPS 2020; Eq. 5.2 of the thesis). The inversions of all sites run together as one batched program.
+gradients", NeurIPS 2020). The inversions of all sites run together as one batched program.
+
+The defence `fairfedpapl` inverts updates to see which group they favour (Eq. 5.2 of its thesis), `imperfed leak` to see
+what a setting gives away.
 
     symbol      where it lives                                      shape
     h           weights, the model whose gradient is taken          [K, S]: one row per site
@@ -14,15 +17,19 @@ and neither the order nor the number of sites changes any of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax
+from torch.nn.functional import log_softmax, softplus
 
+from imperfed.core.batch import Tree
 from imperfed.core.network import Net
 from imperfed.nn.optimizers import Adam
 
+Forward = Callable[[Tree, Tensor], Tensor]
+"""A network at named weights."""
 TINY = 1e-12
 """Keeps the cosine of a zero gradient finite."""
 
@@ -68,16 +75,23 @@ class Ensemble:
         self.shared = [name for name, f in layout.fields.items() if f.end <= layout.shared]
         for name in self.shared:
             self.tree[name].requires_grad_()
-        self._forward = torch.func.vmap(lambda tree, x: torch.func.functional_call(net.module, tree, (x,)))
+        self._one: Forward = lambda tree, x: torch.func.functional_call(net.module, tree, (x,))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the logits [K, rows, C] of x [K, rows, ...]."""
-        logits: Tensor = self._forward(self.tree, x)
+        if len(x) == 1:  # not every layer can be mapped over models
+            return self._one({name: t[0] for name, t in self.tree.items()}, x[0]).unsqueeze(0)
+        logits: Tensor = torch.func.vmap(self._one)(self.tree, x)
         return logits
 
-    def gradients(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """Return the gradient of every site's mean soft cross-entropy at its shared weights, itself differentiable."""
-        loss = -(y * log_softmax(self(x), -1)).sum(-1).mean(1).sum()  # a sum over sites keeps their gradients separate
+    def gradients(self, x: Tensor, y: Tensor, several: bool = False) -> list[Tensor]:
+        """Return the gradient of every site's mean soft cross-entropy at its shared weights, itself differentiable.
+
+        `several`: whether rows may have several classes; the cross-entropy is then that of each class by itself.
+        """
+        logits = self(x)
+        of_rows = softplus(logits) - y * logits if several else -y * log_softmax(logits, -1)
+        loss = of_rows.sum(-1).mean(1).sum()  # a sum over sites keeps their gradients separate
         weights = [self.tree[name] for name in self.shared]
         return list(torch.autograd.grad(loss, weights, create_graph=True))
 
@@ -99,20 +113,35 @@ def cosine(a: list[Tensor], b: list[Tensor]) -> Tensor:
 
 
 def invert(
-    net: Net, w: Tensor, buffers: Tensor, v: Tensor, start: Dummies, steps: int, lr: float, mu: float
+    net: Net,
+    w: Tensor,
+    buffers: Tensor,
+    v: Tensor,
+    start: Dummies,
+    steps: int,
+    lr: float,
+    mu: float,
+    labels_known: bool = False,
+    several: bool = False,
 ) -> Reconstruction:
-    """Minimise 1 - cos(gradient of the dummy rows at w, v) + mu TV(X) by Adam, for all sites together."""
+    """Minimise 1 - cos(gradient of the dummy rows at w, v) + mu TV(X) by Adam, for all sites together.
+
+    `labels_known`: keep the labels as they are at the start, and change the rows alone. `several`: whether rows may
+    have several classes.
+    """
     ensemble, K = Ensemble(net, w, buffers), len(v)
+    squash: Callable[[Tensor], Tensor] = torch.sigmoid if several else lambda z: z.softmax(-1)
     targets = [net.layout.view(v, name) for name in ensemble.shared]
     x, z = (t.expand(K, *t.shape).clone().requires_grad_() for t in (start.x, start.z))
     x_adam, z_adam = Adam.of(x), Adam.of(z)
     for step in range(1, steps + 1):
-        match = cosine(ensemble.gradients(x, z.softmax(-1)), targets)
+        match = cosine(ensemble.gradients(x, squash(z), several), targets)
         L_rec = 1 - match + mu * total_variation(x)  # Eq. 5.2
         g_x, g_z = torch.autograd.grad(L_rec.sum(), [x, z])
         with torch.no_grad():
             x -= x_adam.move(g_x, lr, step, rate_first=True)
-            z -= z_adam.move(g_z, lr, step, rate_first=True)
-    y = z.softmax(-1)
-    reached = cosine(ensemble.gradients(x, y), targets)
+            if not labels_known:
+                z -= z_adam.move(g_z, lr, step, rate_first=True)
+    y = squash(z)
+    reached = cosine(ensemble.gradients(x, y, several), targets)
     return Reconstruction(x.detach(), y.detach(), reached.detach())

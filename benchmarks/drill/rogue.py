@@ -1,12 +1,15 @@
-"""A site that answers wrongly on purpose, in another way in every round of `FAULTS`. For `drill.py`."""
+"""A site that answers wrongly on purpose, in another way in every round of `FAULTS`, or with a wrong card."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
 
 from imperfed.flower import apps
 from imperfed.flower.messages.payload import ASKED, WORDS, pack, unpack
@@ -52,20 +55,42 @@ def impossible_figures(reply: Message) -> None:
     words["counts"] = [-5 for _ in words["counts"]]
 
 
-FAULTS: dict[str, tuple[str, Callable[[Message], None]]] = {
-    "round 2": ("NaN in an answer", not_a_number),
-    "round 3": ("an array cut short", cut_short),
-    "round 4": ("100,000 names", many_names),
-    "round 5": ("an answer to another message", another_message),
-    "round 6": ("12,000 characters of text, some of them control characters", control_characters),
-    "round 7": ("400 MB of zeros", many_zeros),
-    "round 8": ("a loss that is no number", loss_that_is_no_number),
+def no_json(reply: Message) -> None:
+    record = reply.content.array_records["up"]
+    record.deflate = lambda: add_header_to_object_body(b"this is not JSON", record)
+
+
+class WrongAnswer(NamedTuple):
+    """How a site answers wrongly, and what that did in the first drill."""
+
+    fault: str
+    before: str
+    make: Callable[[Message], None]
+
+
+FAULTS: dict[str, WrongAnswer] = {
+    "round 2": WrongAnswer("NaN in an answer", "refused as well", not_a_number),
+    "round 3": WrongAnswer("an array cut short", "refused as well", cut_short),
+    "round 4": WrongAnswer("100,000 names", "the coordinator was busy for minutes", many_names),
+    "round 5": WrongAnswer("an answer to another message", "a replayed update was accepted", another_message),
+    "round 6": WrongAnswer(
+        "12,000 characters of text, some of them control characters",
+        "printed as they came, up to 20 MB",
+        control_characters,
+    ),
+    "round 7": WrongAnswer("400 MB of zeros", "2 GB of them took 6 GB at the coordinator", many_zeros),
+    "round 8": WrongAnswer("a loss that is no number", "taken as said", loss_that_is_no_number),
+    "round 9": WrongAnswer(
+        "an answer that is not JSON", "the coordinator crashed, 5 times in a row, and named no site", no_json
+    ),
 }
 
 
 FIGURES = "the end", "figures of 173 % on -5 rows"
 """When a site lies about figures, and how."""
 ROWS = 10**12
+CARD = "DRILL_WRONG_CARD"
+"""The environment variable with which a rogue lies about its classes, and is honest otherwise."""
 
 
 def boast(reply: Message) -> None:
@@ -78,12 +103,23 @@ def boast(reply: Message) -> None:
     reply.content = pack(replace(payload, words={**payload.words, "rows": ROWS}))
 
 
+def other_classes(reply: Message) -> None:
+    """Say that the site has other classes than the others."""
+    payload = unpack(reply.content)
+    reply.content = pack(replace(payload, words={**payload.words, "classes": ["measles", "mumps", "none"]}))
+
+
 def site(message: Message, context: Context) -> Message:
     reply = apps.site(message, context)
-    if message.metadata.message_type == "query.hello":
+    kind, when = message.metadata.message_type, message.metadata.group_id
+    if os.environ.get(CARD):
+        if kind == "query.hello":
+            other_classes(reply)
+        return reply
+    if kind == "query.hello":
         boast(reply)
-    if message.metadata.group_id == FIGURES[0] and message.metadata.message_type == "evaluate":
+    if when == FIGURES[0] and kind == "evaluate":
         impossible_figures(reply)
-    if message.metadata.group_id in FAULTS:
-        FAULTS[message.metadata.group_id][1](reply)
+    if when in FAULTS:
+        FAULTS[when].make(reply)
     return reply

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from imperfed.core.network import Layout, Net, Network
-from imperfed.defences.fairfedpapl.inversion import Dummies, Ensemble, cosine, invert, total_variation
+from imperfed.nn.inversion import Dummies, Ensemble, cosine, invert, total_variation
 from tests.support.transcription import double, near
 
 
@@ -168,3 +168,24 @@ def test_twenty_steps_come_near_the_gradient_of_real_rows():
     assert (made.cosine > 0.9).all()
     assert (made.cosine > before.cosine).all()
     assert made.y.mean(1).argmax(1).tolist() == [0, 2]  # the one class that each site has
+
+
+@double()
+def test_the_gradient_where_rows_may_have_several_classes():
+    net = a_net()
+    x, y = torch.randn(1, 5, 4), torch.rand(1, 5, 3)
+    found = Ensemble(net, net.w[None], net.row[None, :0]).gradients(x, y, several=True)
+    loss = binary_cross_entropy_with_logits(net(x[0]), y[0], reduction="sum") / 5
+    near(
+        torch.cat([g.flatten() for g in found]),
+        torch.cat([g.flatten() for g in torch.autograd.grad(loss, net.parameters)]),
+    )
+
+
+def test_known_labels_stay_as_they_are():
+    net = a_net()
+    w, buffers, v = rows(net, 2)
+    begin = start(net)
+    made = invert(net, w, buffers, v, begin, 5, 0.1, 1e-4, labels_known=True)
+    near(made.y, begin.z.softmax(-1).expand(2, -1, -1), tolerance=1e-6)
+    assert (made.x != begin.x).any()

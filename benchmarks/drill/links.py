@@ -1,0 +1,115 @@
+"""Lines on which nothing arrives, on which a bit is flipped or which are slow, and an executor that hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import socket
+import threading
+import time
+
+from benchmarks.drill.actors import EXECUTOR, Actor, read
+from benchmarks.drill.consortium import SITES, Consortium, failures
+from imperfed.flower.processes.child import free_port
+
+GONE = 45.0
+"""Seconds in which nothing arrives."""
+LAG = 3.0
+"""Seconds that every packet of the slow line takes, in each direction: 6 s for a call that Flower gives 5 s."""
+SLOW = 90.0
+"""Seconds for which the line is slow."""
+
+
+class Forwarder:
+    """A port whose connections end at another one. What is sent can vanish, be damaged once, or take its time."""
+
+    def __init__(self, target: int) -> None:
+        self.target, self.gone, self.damage, self.lag = target, False, False, 0.0
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            near, _ = self.server.accept()
+            threading.Thread(target=self._carry, args=(near,), daemon=True).start()
+
+    def _carry(self, near: socket.socket) -> None:
+        lost = False
+        with contextlib.suppress(OSError), near, socket.create_connection(("127.0.0.1", self.target)) as far:
+            while True:
+                for source in select.select([near, far], [], [], 1.0)[0]:
+                    if not (data := source.recv(65536)):
+                        return
+                    lost = lost or self.gone  # TLS cannot go on after a gap
+                    time.sleep(self.lag)
+                    if not lost:
+                        (far if source is near else near).sendall(self._damaged(data))
+                if lost and not self.gone:
+                    return
+
+    def _damaged(self, data: bytes) -> bytes:
+        if not self.damage or len(data) < 100:
+            return data
+        self.damage = False
+        return data[:-9] + bytes([data[-9] ^ 16]) + data[-8:]
+
+
+def links_fail(drill: Consortium) -> None:
+    """Let nothing arrive at one site for 45 s; damage and slow down another's line; hang the third's executor."""
+    port = free_port()
+    serving = drill.serve("links", port)
+    lines = {name: Forwarder(port) for name in ("north", "west")}
+    actors = {n: drill.join("links", n, lines[n].port if n in lines else port) for n in SITES}
+    serving.until(r"^round 1/")
+    lines["north"].gone = True
+    time.sleep(GONE)
+    lines["north"].gone = False
+    serving.until(r"^round 3/")
+    lines["west"].damage = True
+    stopped = stop_executor(actors["south"])
+    told = actors["south"].until(r"^the executor has not been seen at work.*")
+    serving.until(r"^round 5/")
+    lines["west"].lag = LAG
+    time.sleep(SLOW)
+    lines["west"].lag = 0.0
+    code = serving.ended()
+    for actor in actors.values():
+        actor.ended()
+    messages = read(drill.folder("links") / "messages.txt")
+    for site, fault, before, seen in (
+        (
+            "north",
+            f"{GONE:.0f} s in which nothing arrives at a site",
+            "the site was idle for up to an hour",
+            actors["north"].said("no answer at .*"),
+        ),
+        (
+            "south",
+            f"an executor that hangs (SIGSTOP of {stopped} processes)",
+            "an hour (`--patience`) in every round",
+            told,
+        ),
+        (
+            "west",
+            f"a bit flipped on a site's line; later {SLOW:.0f} s in which every packet takes {LAG:g} s",
+            "SuperNode never came back; uploads began again for ever",
+            f"damage {'not sent' if lines['west'].damage else 'sent'}; its last line: “{actors['west'].last()}”",
+        ),
+    ):
+        again = re.findall(rf"asking [^:]*{site}[^:]* again after .*", messages)
+        lost, whole = len(failures(drill.folder("links"), site)), list(drill.home.glob(f"links-{site}/*/report.html"))
+        told_first = again[0] if again else "nothing"
+        drill.tell(fault, before, f"{told_first}; code {code}", seen, lost, "none" if whole else "LOST")
+
+
+def stop_executor(site: Actor) -> int:
+    """Stop the processes that carry out a site's tasks; they are alive and do nothing."""
+    pids = site.pids(EXECUTOR)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+    return len(pids)

@@ -1,0 +1,164 @@
+"""Whoever has no key, an expired one or someone else's, and other users of a site's machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import ssl
+import time
+
+import httpx
+
+from benchmarks.drill.actors import Actor, command, read
+from benchmarks.drill.consortium import SITES, Consortium
+from imperfed.flower.processes.adapter import (
+    AcquireTaskRequest,
+    RuntimeHttpClient,
+    RuntimeVersionHttpInterceptor,
+    TaskType,
+)
+from imperfed.flower.processes.child import free_port
+from imperfed.flower.processes.keys import make_keys
+
+CONNECTIONS, BODIES, MEGABYTES = 1050, 30, 59
+AHEAD = 60
+"""Seconds by which a site's clock is fast."""
+FAST_CLOCK = f"""
+import datetime, time
+
+real, now = datetime.datetime, time.time
+
+class Kind(type):
+    def __instancecheck__(cls, other):
+        return isinstance(other, real)
+
+class Fast(real, metaclass=Kind):
+    @classmethod
+    def now(cls, tz=None):
+        return real.now(tz) + datetime.timedelta(seconds={AHEAD})
+
+datetime.datetime, time.time = Fast, lambda: now() + {AHEAD}
+"""
+"""A sitecustomize.py: a process cannot have a clock of its own, so its Python has."""
+
+
+def idle_strangers(drill: Consortium, port: int) -> list[socket.socket]:
+    """Open connections and leave them idle; the rounds must go on."""
+    idle = []
+    for _ in range(CONNECTIONS):
+        with contextlib.suppress(OSError):
+            idle.append(socket.create_connection(("localhost", port), timeout=5))
+    drill.tell(
+        f"{CONNECTIONS:,} idle connections of a stranger, kept open",
+        "the run stood still",
+        "the rounds go on",
+        f"{len(idle)} opened",
+        0,
+        "none",
+    )
+    return idle
+
+
+def large_bodies(drill: Consortium, port: int, serving: Actor) -> None:
+    """Send large bodies without a certificate; SuperLink must not grow."""
+    context = ssl.create_default_context(cafile=str(drill.keys / "site-west" / "ca.crt"))
+    before, sent = serving.resident("flower-superlink"), 0
+    head = f"POST /v1/fleet/push-object HTTP/1.1\r\nHost: x\r\nContent-Length: {MEGABYTES * 10**6}\r\n\r\n".encode()
+    for _ in range(BODIES):
+        with contextlib.suppress(OSError):
+            plain = socket.create_connection(("localhost", port), timeout=5)
+            with context.wrap_socket(plain, server_hostname="localhost") as tls:
+                tls.sendall(head)
+                for _ in range(MEGABYTES):
+                    tls.sendall(bytes(10**6))
+                    sent += 10**6
+    drill.tell(
+        f"{BODIES} bodies of {MEGABYTES} MB without a certificate",
+        "SuperLink: 146 MB before, 1,864 MB after",
+        f"SuperLink: {before} MB before, {serving.resident('flower-superlink')} MB after",
+        f"refused after {sent // 10**6} MB in all",
+        0,
+        "none",
+    )
+
+
+def local_user(drill: Consortium, site: Actor) -> None:
+    """Ask a site's SuperNode for a task, and look for files that others may read."""
+    words = command(site.pids("flower-supernode")[0])
+    port = words[words.index("--port") + 1]
+    version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
+    try:
+        with RuntimeHttpClient.from_server_address(f"127.0.0.1:{port}", True, None, [version]) as client:
+            client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+        answer = "A TASK"
+    except httpx.HTTPStatusError as error:
+        answer = f"refused with {error.response.status_code}"
+    state = site.out.with_suffix("")
+    readable = [p for p in (state, *state.rglob("*")) if p.exists() and p.stat().st_mode & 0o077]
+    told = f"{answer}; {len(readable)} files and folders open to others"
+    drill.tell("a local user asks SuperNode for a task", "got it, and the model with it", "nothing", told, 0, "none")
+
+
+def strangers_fail(drill: Consortium) -> None:
+    """Try keys of another consortium, a second process with one key, a fast clock, and expired certificates."""
+    port = free_port()
+    serving = drill.serve("third", port, "--sites", "north,west")
+    serving.until("^serving")
+    unknown_key(drill, port, serving)
+    one_key_twice(drill, port)
+    fast_clock(drill, port, serving)
+    serving.end()
+    expired(drill)
+
+
+def unknown_key(drill: Consortium, port: int, serving: Actor) -> None:
+    """Join with keys that were not made together with the coordinator's."""
+    make_keys(drill.home / "others", ["north"], ["localhost"], days=1)
+    stranger = drill.home / "others" / "site-north"
+    shutil.copy(drill.keys / "site-north" / "ca.crt", stranger)
+    joining = drill.join("third", "north", port, keys=stranger, state="stranger")
+    code = joining.ended()
+    seen = [line for line in read(serving.out).splitlines() if "north has connected" in line]
+    refused = serving.said(r"^no connection with .*")
+    told = f"{seen or 'it does not connect'}: “{refused}”"
+    drill.tell("an unregistered key", "held as well", told, f"{joining.last()} (code {code})", 0, "none")
+
+
+def one_key_twice(drill: Consortium, port: int) -> None:
+    """Join twice with one key, from two state folders."""
+    first = drill.join("third", "north", port)
+    first.until("^joined ")
+    second = drill.join("third", "north", port, state="north-again")
+    told = second.until(r".*(?:another|connected|registered|in use).*")
+    alive = "goes on" if first.popen.poll() is None else "HAS ENDED"
+    drill.tell(
+        "two `imperfed join` with one key", "no reason was given", "nothing", f"{told}; the first {alive}", 0, "none"
+    )
+    for actor in (first, second):
+        actor.kill_now()
+
+
+def fast_clock(drill: Consortium, port: int, serving: Actor) -> None:
+    """Join with a clock that is ahead."""
+    custom = drill.home / "fast-clock"
+    custom.mkdir()
+    (custom / "sitecustomize.py").write_text(FAST_CLOCK)
+    path = {"PYTHONPATH": f"{custom}:{os.environ['PYTHONPATH']}"}
+    late = drill.join("third", "west", port, env=path)
+    told = late.until(r".*clock of this machine.*")
+    late.kill_now()
+    seen = "admitted" if "west has connected" in read(serving.out) else "nothing"
+    drill.tell(f"a clock {AHEAD} s fast", "never joined, and no reason was given", seen, told, 0, "none")
+
+
+def expired(drill: Consortium) -> None:
+    """Serve and join with certificates that are out of date."""
+    make_keys(drill.home / "old", SITES, ["localhost"], days=1e-5)
+    time.sleep(2)
+    site = drill.join("fourth", "north", free_port(), keys=drill.home / "old" / "site-north")
+    server = drill.serve("fourth", free_port(), "--keys", drill.home / "old" / "coordinator")
+    codes = server.ended(), site.ended()
+    words = [f"{actor.last()} (code {code})" for actor, code in zip((server, site), codes, strict=True)]
+    drill.tell("an expired certificate", "held as well", *words, 0, "none")

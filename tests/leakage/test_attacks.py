@@ -1,0 +1,188 @@
+"""The attacks one by one, on numbers that were worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from imperfed.core.network import Layout, Net, Network
+from imperfed.engine.local_training import Local
+from imperfed.leakage.chosen_weights import between_thresholds, can_single_out, chosen
+from imperfed.leakage.curious import CuriousCoordinator
+from imperfed.leakage.first_layer import input_layers, quotients
+from imperfed.leakage.label_shares import estimated_shares, mean_prediction, whole_numbers, wrong_share
+from imperfed.leakage.matching import by_chance, match
+from imperfed.leakage.observed import SeenExchange, attacked
+from tests.support.transcription import near
+
+
+def a_net(*layers: nn.Module, classes: int = 3, stays=lambda name: False) -> Net:
+    torch.manual_seed(3)
+    rep = nn.Sequential(*layers) if layers else nn.Identity()
+    width = [m for m in layers if isinstance(m, nn.Linear)][-1].out_features if layers else 4
+    network = Network(rep, nn.Linear(width, classes))
+    return Net(network, Layout.of(network, stays))
+
+
+def gradient(net: Net, x: Tensor, y: Tensor) -> Tensor:
+    return net.backward(cross_entropy(net(x), y)).clone()
+
+
+# -- rows as quotients -------------------------------------------------------------------------------------------------
+
+
+def test_the_layers_on_the_inputs_are_found_by_a_probe():
+    def layers(net: Net) -> list[tuple[str, str]]:
+        return input_layers(net, net.w, net.layout.buffers(net.row), torch.Size([4]))
+
+    assert layers(a_net()) == [("head.weight", "head.bias")]
+    assert layers(a_net(nn.Linear(4, 4), nn.ReLU())) == [("rep.0.weight", "rep.0.bias")]  # not the head: also 4 wide
+    assert layers(a_net(nn.Linear(4, 6, bias=False), nn.ReLU())) == []
+    assert layers(a_net(nn.Tanh(), nn.Linear(4, 6))) == []
+
+
+def test_the_weights_that_stay_at_a_site_give_no_rows():
+    net = a_net(nn.Linear(4, 6), nn.ReLU(), stays=lambda name: name.startswith("rep."))
+    assert input_layers(net, net.w[: net.layout.shared], net.row[:0], torch.Size([4])) == []
+
+
+def test_one_row_follows_from_its_gradient():
+    x = torch.tensor([[0.5, -1.0, 2.0, 0.0]])
+    for net, layer in ((a_net(), "head"), (a_net(nn.Linear(4, 6), nn.ReLU()), "rep.0")):
+        made = quotients(net, gradient(net, x, torch.tensor([1])), f"{layer}.weight", f"{layer}.bias")
+        near(made, x, tolerance=1e-5)
+
+
+def test_in_a_batch_a_unit_that_one_row_reaches_gives_it_away_and_where_units_agree_comes_first():
+    net = a_net(nn.Linear(2, 4), nn.ReLU())
+    with torch.no_grad():  # units 0 and 1 see the first row alone, unit 2 the second alone, unit 3 both
+        net.module.rep[0].weight.copy_(torch.tensor([[1.0, 0], [2, 0], [0, 1], [1, 1]]))
+        net.module.rep[0].bias.copy_(torch.tensor([-0.5, -0.5, -0.5, 0.0]))
+    x = torch.tensor([[1.0, 0.25], [0.125, 1.0]])
+    made = quotients(net, gradient(net, x, torch.tensor([0, 2])), "rep.0.weight", "rep.0.bias")
+    near(made[0], x[0], tolerance=1e-5)
+    assert len(made) == 3
+    assert min(float((row - x[1]).norm()) for row in made) < 1e-5
+
+
+def test_a_gradient_of_zero_gives_no_rows():
+    net = a_net()
+    assert quotients(net, torch.zeros_like(net.w), "head.weight", "head.bias").shape == (0, 4)
+
+
+def test_chosen_weights_single_out_the_rows_between_neighbouring_thresholds():
+    net = a_net(nn.Linear(4, 200), nn.ReLU())
+    layer, x = ("rep.0.weight", "rep.0.bias"), torch.randn(12, 4)
+    assert can_single_out(net, layer)
+    assert not can_single_out(a_net(), ("head.weight", "head.bias"))
+    assert not can_single_out(a_net(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5)), layer)
+    assert not can_single_out(a_net(nn.Linear(4, 6), nn.ReLU(), stays=lambda name: name.startswith("head.")), layer)
+    before = net.w.clone()
+    w = chosen(net, net.w, layer, x)
+    assert torch.equal(net.w, before)
+    h = net.layout.view(w, "rep.0.weight")[0]
+    passed = (x @ h)[:, None] + net.layout.view(w, "rep.0.bias") > 0
+    assert (passed.int().diff(dim=1) <= 0).all()  # a row passes the first thresholds, and no later one
+    alone = [i for i in range(12) if (passed.sum(1) == passed[i].sum()).sum() == 1 and passed[i].any()]
+    assert len(alone) > 8
+    net.w.copy_(w)
+    made = between_thresholds(net, gradient(net, x, torch.arange(12) % 3), layer)
+    assert len(made) < 20
+    for i in alone:
+        assert (made - x[i]).norm(dim=1).min() < 1e-3
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+def test_shares_are_the_prediction_minus_the_gradient():
+    prediction, labels = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.25, 0.0, 0.75])
+    near(estimated_shares(prediction - labels, prediction), labels)
+    near(estimated_shares(torch.tensor([-0.9, 0.5, 0.4]), prediction), [1.0, 0, 0])  # none is negative
+
+
+def test_whole_numbers_sum_to_the_rows_and_the_largest_remainders_are_rounded_up():
+    assert whole_numbers(torch.tensor([0.36, 0.49, 0.15]), 5).tolist() == [2, 2, 1]
+    assert whole_numbers(torch.tensor([0.4, 0.6]), 1).tolist() == [0, 1]
+    assert wrong_share(torch.tensor([2, 2, 1]), torch.tensor([4.0, 0, 6])) == pytest.approx(0.4)
+
+
+def test_the_mean_prediction_is_over_both_models():
+    net = a_net()
+    certain = net.w.clone()
+    certain[-3:] = torch.tensor([50.0, 0, 0])
+    nothing = torch.zeros_like(net.w)
+    models = [(nothing, net.row[:0]), (certain, net.row[:0])]
+    near(mean_prediction(net, models, torch.Size([4])), [2 / 3, 1 / 6, 1 / 6], tolerance=1e-3)
+
+
+# -- the update as a gradient ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("local", "tolerance"),
+    [
+        (Local(steps=1, batch=2, lr=0.5, momentum=0.9, weight_decay=0.3), 1e-5),
+        (Local(steps=4, batch=2, lr=0.5, momentum=0.9), 1e-5),
+        (Local(steps=4, batch=2, lr=0.5, momentum=0.0), 1e-5),
+        (Local(epochs=2, batch=4, lr=0.5, momentum=0.5), 1e-5),  # 10 rows: 6 steps
+    ],
+)
+def test_a_constant_gradient_is_found_again(local: Local, tolerance: float):
+    w = begin = torch.tensor([1.0, -2.0, 0.5])
+    g, v = torch.tensor([0.2, 0.1, -0.3]), torch.zeros(3)
+    for _ in range(local.steps_of(10)):
+        v = local.momentum * v + g + local.weight_decay * w
+        w = w - local.lr * v
+    seen = SeenExchange("train", True, {"w": begin}, {"w": w})
+    near(CuriousCoordinator(a_net(), seen, local, 10, 8, torch.Size([4]), (0, 1)).gradient(), g, tolerance)
+
+
+def test_a_gradient_that_is_sent_is_taken_as_it_is():
+    g = torch.tensor([0.2, 0.1])
+    seen = SeenExchange("gradient", False, {"w": torch.ones(2)}, {"g": g})
+    assert CuriousCoordinator(a_net(), seen, Local(weight_decay=0.5), 10, 8, torch.Size([4]), (0, 1)).gradient() is g
+
+
+def test_the_exchange_that_trains_is_attacked_and_not_a_question_before_it():
+    question = SeenExchange("losses", False, {"w": torch.ones(2)}, {"losses": torch.ones(2)})
+    training = SeenExchange("train", True, {"w": torch.ones(2)}, {"w": torch.zeros(2)})
+    assert attacked([question, training]) is training
+    whole = SeenExchange("whole gradient", False, {"w": torch.ones(2)}, {"g": torch.ones(2)})
+    assert attacked([whole, training]) is training
+    assert attacked([whole, question]) is whole
+    assert attacked([question]) is None
+    assert attacked([SeenExchange("train", True, {"w": torch.ones(0)}, {"w": torch.ones(0)})]) is None
+
+
+# -- the comparison ----------------------------------------------------------------------------------------------------
+
+
+def test_distances_are_measured_in_those_of_the_average_row_elsewhere():
+    rows, others = torch.tensor([[0.0, 2.0], [4.0, 0.0]]), torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    made = torch.tensor([[3.0, 0.0], [0.0, 1.9]])
+    found = match(made, rows, others)  # the average is 0, 0
+    assert found.row.tolist() == [1, 0] or found.made.tolist() == [1, 0]
+    at = dict(zip(found.row.tolist(), found.distance.tolist(), strict=True))
+    assert at == pytest.approx({0: 0.05, 1: 0.25})
+    assert dict(zip(found.row.tolist(), found.recovered.tolist(), strict=True)) == {0: True, 1: False}
+    assert found.share_closer == 1.0
+
+
+def test_what_is_nearer_to_a_row_elsewhere_is_not_recovered():
+    rows = torch.tensor([[10.0, 0.0]])
+    found = match(torch.tensor([[9.8, 0.0]]), rows, torch.tensor([[9.75, 0.0], [-9.0, 0.0]]))
+    assert found.distance.item() < 0.1
+    assert not found.recovered.any()
+    assert match(torch.tensor([[9.8, 0.0]]), rows, torch.tensor([[9.5, 0.0], [-9.0, 0.0]])).recovered.all()
+
+
+def test_the_same_reconstructions_do_worse_on_rows_that_the_site_never_visited():
+    torch.manual_seed(0)
+    rows, others = torch.randn(5, 8), torch.randn(60, 8)
+    assert match(rows + 0.01, rows, others).recovered.sum() == 5
+    chance = by_chance(rows + 0.01, rows, others)
+    assert chance.recovered.sum() == 0
+    assert chance.share_closer == 0.0
