@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "mlflow": "mlflow-skinny"}
 """Where the name that is installed is not the name that is imported."""
-EXTRAS = {"flower": ["flower"], "algorithms": ["dp"], "results": ["tensorboard", "mlflow"], "export": ["onnx"]}
+EXTRAS = {"flower": ["flower"], "core": ["dp"], "results": ["tensorboard", "mlflow"], "export": ["onnx"]}
 """The packages of imperfed that may import what extras install, and which extras."""
 
 
