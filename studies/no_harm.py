@@ -3,8 +3,8 @@
 Cases are drawn from their numbers: features made up or real, weak or strong, 2 to 16 classes, 3 to 20 sites of 50 to
 1,000 rows, no noise or 5 to 40 % of it. `design`: those by which the check of the features was chosen. `fresh`: other
 numbers and other datasets; by their results the check was made stricter. `again`: still other numbers, looked at once
-after that. `small`: the same for at most 300 rows over all sites. Results are added to `studies/results/no_harm_<which>.jsonl`, and cases
-that are there are not repeated.
+after that. `small`: the same with at most 300 rows over all sites. Results are added to
+`studies/results/no_harm_<which>.jsonl`, and cases that are there are not repeated.
 """
 
 from __future__ import annotations
