@@ -28,6 +28,7 @@ from imperfed.repairs.posterior.set_model import (
     site_misses,
 )
 from tests.support import sets_by_hand
+from tests.support.posterior_by_hand import unit
 
 C = 4
 S = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]], dtype=torch.bool)
@@ -42,7 +43,7 @@ PI = torch.tensor([[0.4, 0.3, 0.2, 0.1]], dtype=torch.float64)
 def test_the_posterior_of_six_sets() -> None:
     Q, likelihood = posterior_of_sets(R[None], E, PI, S)
     found = sets_by_hand.weights(R.numpy(), E[0].numpy(), PI[0].numpy(), S.numpy())
-    assert np.allclose(Q[0], sets_by_hand.unit(found), rtol=1e-12)
+    assert np.allclose(Q[0], unit(found), rtol=1e-12)
     assert np.allclose(likelihood[0], np.log(found.sum(1) + 1e-12), rtol=1e-12)
     # The second row: 0.08 and 0.09 times 0.8 / 2 inside its set, 0.1 and 0.3 times 0.2 / 2 outside.
     assert outside_mass(Q, S)[0, 1] == pytest.approx(0.04 / 0.108)
@@ -71,10 +72,18 @@ def test_a_site_stays_near_the_others() -> None:
     e, pi = site_misses(R[None], E, PI, S, 7)
     own, shares = E[0].numpy(), PI[0].numpy()
     for _ in range(7):
-        Q = sets_by_hand.unit(sets_by_hand.weights(R.numpy(), own, shares, S.numpy()))
+        Q = unit(sets_by_hand.weights(R.numpy(), own, shares, S.numpy()))
         own, shares = sets_by_hand.again(Q, S.numpy(), E[0].numpy())
     assert np.allclose(e[0, 1:], own[1:], rtol=1e-10)
     assert np.allclose(pi[0], shares, rtol=1e-10)
+
+
+def test_the_likelihood_by_which_a_temperature_is_chosen() -> None:
+    down = {"temperatures": torch.ones(1).double(), "mean p": PI, "e": E, "pi": PI}
+    told = SetModel(C).likelihoods(SiteView(0, R, Candidates(S, C), down, {"logits": (R * PI[0]).log()}))
+    ratios = R / (R * PI[0]).sum(1, keepdim=True)
+    _, each = sets_by_hand.at_site(ratios.numpy(), S.numpy(), E[0].numpy(), PI[0].numpy(), 10)
+    assert float(told["log-likelihood"][0]) == pytest.approx(each.sum(), rel=1e-9)
 
 
 def test_the_first_targets_are_equal_shares() -> None:
@@ -127,7 +136,8 @@ def test_sets_without_their_class_come_first_and_none_is_changed() -> None:
     assert torch.equal(Q[worst].argmax(1), Y[worst])
     assert found.reason[0] == "a class outside is more probable; the most probable candidate is b"
     assert found.reason[1] == "the most probable class is a candidate"
-    assert found.noise[0] > 0.05 > 0.02 > found.noise[1]
+    north, south = (decision.noise for decision in found.decisions)
+    assert north > 0.05 > 0.02 > south
 
 
 def test_sets_that_miss_nothing() -> None:

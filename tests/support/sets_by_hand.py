@@ -71,7 +71,7 @@ def whole(x: Array, S: Any, site: Any, fits: int) -> Array:
         for k in range(site.max() + 1):
             Q[site == k] = at_site(R[site == k], S[site == k], e, pi, 30)[0]
         targets = unit(Q**2)
-    return Q
+    return np.asarray(Q)
 
 
 def likelihood(R: Array, S: Any, site: Any) -> float:

@@ -107,7 +107,6 @@ class SetModel(NoiseModel):
     def begin(self, temperatures: int) -> Tree:
         """Return e and pi from which the estimates start, for every temperature."""
         e = torch.full((temperatures, self.classes + 1), MISSING, dtype=torch.float64)
-        e[:, -1] = 0  # a set of all classes misses none
         return {"e": e, "pi": torch.full((temperatures, self.classes), 1 / self.classes, dtype=torch.float64)}
 
     def pool(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
