@@ -75,16 +75,17 @@ def agreement(summary: AuditSummary) -> str:
     return f"Labelled otherwise than by all sites together, in shares of their labels: {named}{more}."
 
 
-def rightness(truth: KnownTruth) -> str:
-    """Compare suspicions with the truth."""
+def rightness(truth: KnownTruth, sets: bool = False) -> str:
+    """Compare suspicions with the truth; `sets`: whether the labels are candidate sets, which may miss it."""
     figures = truth.suspects
     if not figures.wrong:
-        return "Against the truth: no label is wrong."
+        return f"Against the truth: {'no set misses it' if sets else 'no label is wrong'}."
+    labels, wrong = ("sets", "miss it") if sets else ("labels", "are wrong")
     right = "there are no suspects"
     if figures.precision is not None:
-        right = f"{per_cent(figures.precision)} of the suspects are wrong"
+        right = f"{per_cent(figures.precision)} of the suspects {wrong}"
     return (
-        f"Against the truth: {per_cent(figures.wrong)} of the labels are wrong, {per_cent(figures.recall or 0.0)} of "
+        f"Against the truth: {per_cent(figures.wrong)} of the {labels} {wrong}, {per_cent(figures.recall or 0.0)} of "
         f"these are suspects, and {right}; average precision of the ranking {figures.average_precision or 0.0:.3f}."
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from imperfed.label_audit.audit_summary import AuditedSite, AuditOverview, AuditSummary, KnownTruth
+from imperfed.label_audit.audit_summary import AuditedSite, AuditOverview, AuditSummary
 from imperfed.label_audit.cautions import few_rows
-from imperfed.label_audit.sentences import LEAST, PAIRS, per_cent, rows_of
+from imperfed.label_audit.sentences import LEAST, PAIRS, per_cent, rightness, rows_of
 from imperfed.report.words import count, many
 
 ADVICE = (
@@ -24,7 +24,7 @@ def findings_of_sets(summary: AuditSummary) -> Iterator[str]:
     for site in sorted(summary.sites, key=lambda site: -site.noise):
         yield from missed_at(site)
     if summary.truth is not None:
-        yield rightness_of_sets(summary.truth)
+        yield rightness(summary.truth, sets=True)
 
 
 def missed_at(site: AuditedSite) -> Iterator[str]:
@@ -35,20 +35,6 @@ def missed_at(site: AuditedSite) -> Iterator[str]:
     named = sorted(often, key=lambda label: -(label.missed or 0))[:PAIRS]
     classes = "; ".join(f"{per_cent(one.missed or 0)} of its {rows_of(one.label)} lack {one.label}" for one in named)
     yield f"{site.site}: {per_cent(site.noise)} of its sets miss the true class; {classes}."
-
-
-def rightness_of_sets(truth: KnownTruth) -> str:
-    """Compare suspicions with the truth."""
-    figures = truth.suspects
-    if not figures.wrong:
-        return "Against the truth: no set misses it."
-    right = "there are no suspects"
-    if figures.precision is not None:
-        right = f"{per_cent(figures.precision)} of the suspects do"
-    return (
-        f"Against the truth: {per_cent(figures.wrong)} of the sets miss it, {per_cent(figures.recall or 0.0)} of these "
-        f"are suspects, and {right}; average precision of the ranking {figures.average_precision or 0.0:.3f}."
-    )
 
 
 def set_overview(found: AuditOverview) -> Iterator[str]:
