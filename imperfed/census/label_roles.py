@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from imperfed.census.columns import Column
@@ -72,8 +72,18 @@ def _marked(look: Look) -> list[Column]:
 def _last(look: Look, marked: Sequence[Column]) -> list[Column]:
     """Return the column that comes last in every file, after all possible labels and inputs."""
     known = look.columns.keys() | {c.name for c in marked}
+    last = _ending(look, known)
+    if last is None or not is_called_truth(last):
+        return [last] if last else []
+    # The truth of a label that stands before it: what is learned from is the label.
+    label = _ending(look, known - {last.name})
+    return [label if label and label.values and last.values and last.values <= label.values else last]
+
+
+def _ending(look: Look, known: Collection[str]) -> Column | None:
+    """Return the last of these columns, if it is the same in every file."""
     ends = {next((name for name in reversed(columns) if name in known), "") for columns in look.files}
-    return [c for c in look.columns.values() if ends == {c.name}]
+    return next((c for c in look.columns.values() if ends == {c.name}), None)
 
 
 def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:

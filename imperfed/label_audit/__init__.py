@@ -6,6 +6,9 @@ judging.py          the repair's posteriors as a judgement of every label, witho
 audit_summary.py    all findings as types: the keys of `audit.json`
 findings.py         from judgements to findings
 sentences.py        the findings in words
+worst_rows.py       the list of a site's most suspicious rows
+set_findings.py     findings about candidate sets, which are ranked and stay as they are
+set_sentences.py    these in words
 cautions.py         where they cannot be trusted, in words
 thumbnails.py       small pictures of the rows in question
 audit_folder.py     the folder of an audit: label files, JSON, page

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from imperfed.label_audit.audit_summary import AuditedSite, AuditOverview, AuditSummary, LabelNoise
+from imperfed.label_audit.audit_summary import AuditOverview, AuditSummary
 from imperfed.label_audit.sentences import per_cent, site_findings
+from imperfed.label_audit.set_sentences import missed_at
 from imperfed.report import plots, rendered
 from imperfed.report.content import Tile
 from imperfed.report.sections import Picture
@@ -13,6 +14,18 @@ from imperfed.report.words import count, many
 
 OPEN = 3
 """How many sites' lists of suspects are open, the noisiest ones."""
+
+LABELS_PICTURE = (
+    "estimated wrong labels per thousand, by site and label",
+    "given label",
+    "Of a thousand rows that have this label at this site, how many are estimated to be of another class.",
+)
+SETS_PICTURE = (
+    "estimated sets without the true class per thousand, by site and class",
+    "true class",
+    "Of a thousand rows of this class at this site, how many are estimated to have a set without it.",
+)
+"""Title, vertical axis and caption."""
 
 Thumbnails = Mapping[str, Mapping[str, str]]
 """Pictures of suspects as data URIs, by site and id."""
@@ -22,6 +35,7 @@ def page(summary: AuditSummary, thumbnails: Thumbnails) -> str:
     """Return the text of the page."""
     noisiest = sorted(summary.sites, key=lambda site: -site.noise)
     opened = {site.site for site in noisiest[:OPEN] if site.worst}
+    in_words = missed_at if summary.sets else site_findings
     return rendered(
         "imperfed.label_audit",
         "audit.html",
@@ -33,8 +47,8 @@ def page(summary: AuditSummary, thumbnails: Thumbnails) -> str:
             "sites": noisiest,
             "opened": opened,
             "pictures": pictures(summary),
-            "in_words": {site.site: " ".join(site_findings(site)) for site in summary.sites},
-            "noisy": {site.site: noisy_labels(site) for site in summary.sites},
+            "in_words": {site.site: " ".join(in_words(site)) for site in summary.sites},
+            "other": other(summary),
             "thumbnails": thumbnails,
             "per_cent": per_cent,
             "count": count,
@@ -48,20 +62,22 @@ def about(summary: AuditSummary | AuditOverview) -> list[str]:
     clean = f"{many(summary.clean_rows, 'trusted row')} at the server" if summary.clean_rows else "no trusted rows"
     return [
         many(len(summary.sites), "site"),
-        many(summary.rows, "label"),
+        many(summary.rows, "candidate set" if summary.sets else "label"),
         many(len(summary.classes), "class", "classes"),
         f"features {summary.features}",
-        clean,
+        *([] if summary.sets else [clean]),
     ]
 
 
 def tiles(summary: AuditSummary) -> list[Tile]:
     """Return the headline figures."""
     shown = [
-        Tile("wrong labels, estimated", per_cent(summary.noise), f"of {many(summary.rows, 'label')}"),
-        Tile("suspects", count(summary.suspects), "another label is more probable"),
-        Tile("a repair would change", count(summary.changes), f"then {per_cent(summary.noise_after)} wrong, estimated"),
+        wrong_tile(summary),
+        Tile("suspects", count(summary.suspects), f"{other(summary)} is more probable"),
     ]
+    if not summary.sets:
+        then = f"then {per_cent(summary.noise_after)} wrong, estimated"
+        shown.append(Tile("a repair would change", count(summary.changes), then))
     if len(summary.sites) > 1:
         shown.append(noisiest_tile(summary))
     if summary.truth is not None and (score := summary.truth.suspects.average_precision) is not None:
@@ -70,29 +86,33 @@ def tiles(summary: AuditSummary) -> list[Tile]:
     return shown
 
 
+def wrong_tile(summary: AuditSummary | AuditOverview) -> Tile:
+    """Return the share of labels that are wrong, or of sets that miss the true class."""
+    if summary.sets:
+        return Tile("sets without the true class", per_cent(summary.noise), f"estimated, of {count(summary.rows)}")
+    return Tile("wrong labels, estimated", per_cent(summary.noise), f"of {many(summary.rows, 'label')}")
+
+
+def other(summary: AuditSummary) -> str:
+    """Return what a suspect is suspected to be."""
+    return "a class outside the set" if summary.sets else "another label"
+
+
 def noisiest_tile(summary: AuditSummary | AuditOverview) -> Tile:
     """Return which site has the largest share of wrong labels."""
     share, site, rows = max((site.noise, site.site, site.rows) for site in summary.sites)
     return Tile("noisiest site", per_cent(share), f"{site}, n = {count(rows)}")
 
 
-def noisy_labels(site: AuditedSite) -> list[LabelNoise]:
-    """Return the labels that a site has or misses."""
-    return [label for label in site.labels if label.given or label.missed]
-
-
 def pictures(summary: AuditSummary) -> list[Picture]:
-    """Draw the share of wrong labels by site and label."""
-    shares = [[round(1000 * (label.wrong or 0.0)) for label in site.labels] for site in summary.sites]
+    """Draw the share of wrong labels by site and label, or of sets that miss the true class by site and class."""
+    title, axis, caption = SETS_PICTURE if summary.sets else LABELS_PICTURE
+    wrong = [[label.missed if summary.sets else label.wrong for label in site.labels] for site in summary.sites]
     svg = plots.heat_map(
         "noise",
-        "estimated wrong labels per thousand, by site and label",
-        [list(row) for row in zip(*shares, strict=True)],
-        ("given label", summary.classes),
+        title,
+        [[round(1000 * (share or 0.0)) for share in row] for row in zip(*wrong, strict=True)],
+        (axis, summary.classes),
         ("", [site.site for site in summary.sites]),
     )
-    return [
-        Picture(
-            svg, "Of a thousand rows that have this label at this site, how many are estimated to be of another class."
-        )
-    ]
+    return [Picture(svg, caption)]

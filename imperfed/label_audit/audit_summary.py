@@ -55,8 +55,8 @@ class AuditedSite(Part, frozen=True):
     """Rows for which another label is more probable than the given one."""
     changes: int
     """Labels that a repair would change."""
-    unlike: float
-    """The share of its labels that the site gives otherwise than all sites together would, 0 .. 1."""
+    unlike: float | None
+    """The share of its labels that the site gives otherwise than all sites together would, 0 .. 1; None for sets."""
     labels: tuple[LabelNoise, ...]
     mixed_up: tuple[MixUp, ...]
     worst: tuple[Suspect, ...]
@@ -80,12 +80,13 @@ class AuditSummary(Part, frozen=True):
     changes: int
     agreement: float
     """The share of labels that the features predict for rows that the probe did not see."""
-    contradicted: float
-    """The share of labels that the probe contradicts among the surest fifth of the rows."""
+    contradicted: float | None
+    """The share of labels that the probe contradicts among the surest fifth of the rows; None for candidate sets."""
     clear: float
     """The share of the labels held to be right that the features predict, above chance."""
-    level: float
-    """The agreement of features and labels over all rows, as a share of that over the surest, above chance."""
+    level: float | None
+    """The agreement of features and labels over all rows, as a share of that over the surest, above chance; None for
+    candidate sets."""
     left_alone: tuple[str, ...]
     """The sites at which the features do not bear out the estimated noise."""
     trusted: bool
@@ -102,6 +103,8 @@ class AuditSummary(Part, frozen=True):
     truth: KnownTruth | None
     others: int = 0
     """How many other sites were judged together with these: at a real site, all but itself."""
+    sets: bool = False
+    """Whether the labels are candidate sets: then one is wrong if it misses the true class, and none is changed."""
 
     def to_json(self) -> str:
         """Return the text of `audit.json`."""
@@ -136,20 +139,21 @@ class AuditOverview(Part, frozen=True):
     noise: float
     changes: int
     agreement: float
-    contradicted: float
+    contradicted: float | None
     clear: float
-    level: float
+    level: float | None
     left_alone: tuple[str, ...]
     trusted: bool
     support: str
     joint: tuple[tuple[float, ...], ...]
-    """[true class, given class]: the estimated shares of all sites' rows."""
+    """[true class, given class]: the estimated shares of all sites' rows; empty for candidate sets."""
     mixed_up: tuple[MixUp, ...]
     """The classes that all sites together most often take for others."""
     findings: tuple[str, ...]
     advice: str
     cautions: tuple[str, ...]
     sites: tuple[OverviewSite, ...]
+    sets: bool = False
 
     def to_json(self) -> str:
         """Return the text of `audit.json`."""

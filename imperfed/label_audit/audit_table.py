@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
-from imperfed.label_audit.audit_summary import AuditOverview, AuditSummary
+from imperfed.label_audit.audit_summary import AuditedSite, AuditOverview, AuditSummary
 from imperfed.label_audit.sentences import per_cent
 from imperfed.report.words import count, many
 
@@ -20,7 +20,7 @@ MOST_SENTENCES = 8
 
 def print_audit(console: Console, summary: AuditSummary, folder: Path) -> None:
     """Print the figures of every site, the findings, and where everything was written."""
-    console.print(f"{summary.data}: {many(len(summary.sites), 'site')}, {many(summary.rows, 'label')}", style="bold")
+    console.print(title(summary), style="bold")
     print_table(console, site_columns(summary), "share and number of wrong labels at each site")
     if len(summary.sites) > MOST_SITES:
         console.print(f"the {MOST_SITES} noisiest of {len(summary.sites)} sites")
@@ -30,18 +30,24 @@ def print_audit(console: Console, summary: AuditSummary, folder: Path) -> None:
 
 def print_overview(console: Console, found: AuditOverview, folder: Path) -> None:
     """Print what a coordinator may know of an audit over real sites."""
-    console.print(f"{found.data}: {many(len(found.sites), 'site')}, {many(found.rows, 'label')}", style="bold")
+    console.print(title(found), style="bold")
     sites = sorted(found.sites, key=lambda site: -site.noise)[:MOST_SITES]
     columns = [
         TableColumn("site", [site.site for site in sites], words=True),
         TableColumn("rows", [count(site.rows) for site in sites]),
         TableColumn("wrong, estimated", [per_cent(site.noise) for site in sites]),
-        TableColumn("would change", [count(site.changes) for site in sites]),
+        *([] if found.sets else [TableColumn("would change", [count(site.changes) for site in sites])]),
     ]
     print_table(console, columns, "share and number of wrong labels at each site")
     print_sentences(console, found)
     console.print("each site has its own page and its labels in its state folder")
     print_written(console, folder, ("audit.html", "audit.json"))
+
+
+def title(summary: AuditSummary | AuditOverview) -> str:
+    """Return what was judged, in a line."""
+    labels = many(summary.rows, "candidate set" if summary.sets else "label")
+    return f"{summary.data}: {many(len(summary.sites), 'site')}, {labels}"
 
 
 def print_sentences(console: Console, summary: AuditSummary | AuditOverview) -> None:
@@ -74,6 +80,13 @@ def site_columns(summary: AuditSummary) -> list[TableColumn]:
         TableColumn("wrong, estimated", [per_cent(site.noise) for site in sites]),
         *truth,
         TableColumn("suspects", [count(site.suspects) for site in sites]),
+        *([] if summary.sets else repair_columns(sites)),
+    ]
+
+
+def repair_columns(sites: Sequence[AuditedSite]) -> list[TableColumn]:
+    """Return the columns about labels of one class, which a repair may change."""
+    return [
         TableColumn("would change", [count(site.changes) for site in sites]),
-        TableColumn("unlike all sites", [per_cent(site.unlike) for site in sites]),
+        TableColumn("unlike all sites", [per_cent(site.unlike or 0.0) for site in sites]),
     ]

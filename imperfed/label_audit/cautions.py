@@ -28,6 +28,11 @@ def cautions(summary: AuditSummary | AuditOverview, classes: Sequence[str], pool
         yield f"{summary.support[0].upper()}{summary.support[1:]} (features: {summary.features}). {doubtful}"
     if not summary.clean_rows:
         yield from without_clean_rows(summary, classes, pooled)
+    yield from few_rows(summary)
+
+
+def few_rows(summary: AuditSummary | AuditOverview) -> Iterator[str]:
+    """Yield which sites have too few rows to be judged by them."""
     if few := [site.site for site in summary.sites if site.rows < FEW]:
         yield f"{listed(few)}: fewer than {FEW} rows, so that what is said of them comes mostly from other sites."
 

@@ -6,27 +6,30 @@ import torch
 from torch import Tensor
 
 from imperfed.evaluation.evaluator import figure
-from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth, LabelNoise, Suspect
+from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth, LabelNoise
 from imperfed.label_audit.cautions import cautions
 from imperfed.label_audit.judging import Judgement
 from imperfed.label_audit.sentences import advice, findings
+from imperfed.label_audit.set_findings import set_columns, summarise_sets
+from imperfed.label_audit.worst_rows import Columns, worst
 from imperfed.results.repair import mix_ups, repaired_table
 
-MOST = 50
-"""How many suspects are listed for a site."""
 COLUMNS = ("id", "given", "suggested", "probability", "suspicion", "decision", "reason")
 """The columns of a label file."""
-Columns = dict[str, list[object]]
 
 
 def label_columns(judged: Judgement, site: int) -> Columns:
     """Return the columns of a site's label file."""
+    if judged.sets:
+        return set_columns(judged, site)
     table = repaired_table(judged.federation, judged.result, site)
     return {name: table[name] for name in COLUMNS}
 
 
 def summarise(judged: Judgement, method: str, features: str) -> AuditSummary:
     """Return all findings."""
+    if judged.sets:
+        return summarise_sets(judged, method, features)
     federation, result = judged.federation, judged.result
     Q, given, decided = judged.posterior, result.given, result.decided
     pooled = len(given) * judged.joint
@@ -78,7 +81,7 @@ def _site(judged: Judgement, k: int) -> AuditedSite:
         unlike=unlike(joint, judged.joint),
         labels=label_noise(Q, given, federation.classes),
         mixed_up=mix_ups(decision, federation.classes) or (),
-        worst=worst(label_columns(judged, k)),
+        worst=worst(label_columns(judged, k), (Q.argmax(1) != given).tolist()),
         truth=_truth(judged, a, b),
     )
 
@@ -104,13 +107,6 @@ def label_noise(Q: Tensor, given: Tensor, classes: tuple[str, ...]) -> tuple[Lab
         )
         for c, name in enumerate(classes)
     )
-
-
-def worst(columns: Columns) -> tuple[Suspect, ...]:
-    """Return the rows for which another label is more probable, the most suspicious first."""
-    rows = zip(*(columns[name] for name in Suspect.__struct_fields__), strict=True)
-    suspects = [Suspect(*row) for row in rows]
-    return tuple(sorted((s for s in suspects if s.suggested != s.given), key=lambda s: -s.suspicion)[:MOST])
 
 
 def _truth(judged: Judgement, a: int, b: int) -> KnownTruth | None:

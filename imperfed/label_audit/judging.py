@@ -12,12 +12,12 @@ from torch import Tensor
 from imperfed.core.components import LabelDecision, RepairResult, RepairVerdict
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
-from imperfed.core.labels import Labels
+from imperfed.core.labels import Candidates, Labels
 from imperfed.data.federate import FederatedData
 from imperfed.data.sparse import width
 from imperfed.engine.conversation import repair_labels
 from imperfed.evaluation.evaluator import Evaluator
-from imperfed.repairs.posterior import PosteriorRepair
+from imperfed.repairs.posterior import PosteriorRepair, SetPosterior, suited
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Judgement:
         assert self.verdict.joint is not None
         return self.verdict.joint
 
+    @property
+    def sets(self) -> bool:
+        """Whether the labels are candidate sets, which are ranked and stay as they are."""
+        return isinstance(self.federation.labels, Candidates)
+
     def ranges(self) -> Sequence[tuple[int, int]]:
         """Return the first row of every site, and the first after its last."""
         return list(pairwise(self.federation.starts))
@@ -59,8 +64,16 @@ def judge(repair: PosteriorRepair, data: FederatedData) -> Judgement:
     """Let all sites judge their labels; nothing is trained but the repair's own probe."""
     federation = data.federation
     refuse_unjudgeable(repair, federation.name, type(federation.labels), width(federation.x))
-    _, result = repair_labels(repair, federation)
-    return Judgement(federation, result, Evaluator.of(data.oracle, federation), clean_rows(repair, federation))
+    method = judge_of(repair, type(federation.labels))
+    _, result = repair_labels(method, federation)
+    return Judgement(federation, result, Evaluator.of(data.oracle, federation), clean_rows(method, federation))
+
+
+def judge_of(repair: PosteriorRepair, kind: type[Labels]) -> PosteriorRepair:
+    """Return what judges labels of this kind, with the settings of a repair."""
+    found = suited(repair, kind)
+    assert isinstance(found, PosteriorRepair)
+    return found
 
 
 def judge_own(
@@ -86,8 +99,9 @@ def clean_rows(repair: PosteriorRepair, federation: Federation) -> int:
 
 def refuse_unjudgeable(repair: PosteriorRepair, name: str, kind: type[Labels], sparse: int) -> None:
     """Refuse labels and inputs that cannot be judged; `sparse`: the number of features of sparse inputs, else 0."""
-    if kind is not repair.labels:
-        raise UsageError(f"{name}: an audit judges {repair.labels.title}, and these are {kind.title}. {why(kind)}")
+    if kind not in (repair.labels, SetPosterior.labels):
+        judged = f"{repair.labels.title} and {SetPosterior.labels.title}"
+        raise UsageError(f"{name}: an audit judges {judged}, and these are {kind.title}. {why(kind)}")
     if sparse and ":" not in repair.features:
         raise UsageError(
             f"{name}: sparse inputs are no features by which rows can be compared; hand over a function "

@@ -13,6 +13,7 @@ from imperfed.label_audit.audit_summary import AuditOverview, OverviewSite
 from imperfed.label_audit.cautions import cautions
 from imperfed.label_audit.judging import clean_rows
 from imperfed.label_audit.sentences import do_not_repair, per_cent, taken_for, would_change
+from imperfed.label_audit.set_sentences import ADVICE, set_cautions, set_overview
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.report.words import many
@@ -23,7 +24,6 @@ def survey(
     repair: PosteriorRepair, federation: Federation, verdict: RepairVerdict, noise: Sequence[float], changes: list[int]
 ) -> AuditOverview:
     """Return the overview of an audit whose rows are elsewhere; `noise`, `changes`: what every site says of itself."""
-    assert verdict.joint is not None
     told = zip(federation.sites, federation.sizes(), noise, changes, strict=True)
     rows, figures = federation.starts[-1], verdict.figures
     found = AuditOverview(
@@ -33,23 +33,34 @@ def survey(
         clean_rows=clean_rows(repair, federation),
         classes=federation.classes,
         rows=rows,
-        noise=figures["claimed"],
+        noise=figures["claimed"] if "claimed" in figures else weighed(noise, federation.sizes()),
         changes=sum(changes),
         agreement=figures["agreement"],
-        contradicted=figures["contradicted"],
+        contradicted=figures.get("contradicted"),
         clear=figures["clear"],
-        level=figures["level"],
+        level=figures.get("level"),
         left_alone=verdict.alone,
         trusted=len(verdict.alone) < len(federation.sites),
         support=verdict.words,
-        joint=tuple(map(tuple, verdict.joint.tolist())),
-        mixed_up=mixed_up_in(verdict.joint, rows, federation.classes),
+        joint=() if verdict.joint is None else tuple(map(tuple, verdict.joint.tolist())),
+        mixed_up=() if verdict.joint is None else mixed_up_in(verdict.joint, rows, federation.classes),
         findings=(),
         advice="",
         cautions=(),
         sites=tuple(OverviewSite(*site) for site in told),
+        sets=verdict.joint is None,
     )
-    return in_words(found, rows * verdict.joint)
+    return sets_in_words(found) if verdict.joint is None else in_words(found, rows * verdict.joint)
+
+
+def weighed(shares: Sequence[float], rows: Sequence[int]) -> float:
+    """Return the mean of the sites' shares, each weighed by its rows."""
+    return sum(share * n for share, n in zip(shares, rows, strict=True)) / max(1, sum(rows))
+
+
+def sets_in_words(found: AuditOverview) -> AuditOverview:
+    """Return the overview of candidate sets with its sentences."""
+    return replace(found, findings=tuple(set_overview(found)), advice=ADVICE, cautions=tuple(set_cautions(found)))
 
 
 def in_words(found: AuditOverview, pooled: Tensor) -> AuditOverview:

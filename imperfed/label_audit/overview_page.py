@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from imperfed.label_audit.audit_page import about, noisiest_tile
+from imperfed.label_audit.audit_page import about, noisiest_tile, wrong_tile
 from imperfed.label_audit.audit_summary import AuditOverview
 from imperfed.label_audit.sentences import per_cent
 from imperfed.report import plots, rendered
 from imperfed.report.content import Tile
 from imperfed.report.sections import Picture
-from imperfed.report.words import count, many
+from imperfed.report.words import count
 
 
 def overview_page(found: AuditOverview) -> str:
@@ -22,7 +22,7 @@ def overview_page(found: AuditOverview) -> str:
             "tiles": overview_tiles(found),
             "summary": found,
             "sites": sorted(found.sites, key=lambda site: -site.noise),
-            "pictures": [confusion(found)],
+            "pictures": [] if found.sets else [confusion(found)],
             "per_cent": per_cent,
             "count": count,
         },
@@ -31,11 +31,8 @@ def overview_page(found: AuditOverview) -> str:
 
 def overview_tiles(found: AuditOverview) -> list[Tile]:
     """Return the headline figures."""
-    return [
-        Tile("wrong labels, estimated", per_cent(found.noise), f"of {many(found.rows, 'label')}"),
-        Tile("a repair would change", count(found.changes), "labels, each at its own site"),
-        noisiest_tile(found),
-    ]
+    changes = Tile("a repair would change", count(found.changes), "labels, each at its own site")
+    return [wrong_tile(found), *([] if found.sets else [changes]), noisiest_tile(found)]
 
 
 def confusion(found: AuditOverview) -> Picture:

@@ -55,35 +55,37 @@ def rows_of(label: str) -> str:
 
 def agreement(summary: AuditSummary) -> str:
     """Say how far the sites' mistakes are alike."""
+    unlike = {site.site: site.unlike or 0.0 for site in summary.sites}
     if summary.others:
-        (own,) = summary.sites
+        ((own, share),) = unlike.items()
         everyone = f"all {summary.others + 1} sites together"
-        return f"{own.site} gives {per_cent(own.unlike)} of its labels otherwise than {everyone}."
+        return f"{own} gives {per_cent(share)} of its labels otherwise than {everyone}."
     if len(summary.sites) == 1:
         return "There is one site only, so that no sites can be compared."
-    apart = sorted((site for site in summary.sites if site.unlike >= UNLIKE), key=lambda site: -site.unlike)
+    apart = sorted((site for site in unlike if unlike[site] >= UNLIKE), key=lambda site: -unlike[site])
     if not apart:
-        most = max(site.unlike for site in summary.sites)
+        most = max(unlike.values())
         agree = "The sites agree" if most <= ALIKE else "The sites agree roughly"
         return (
             f"{agree} on what a label means: none gives more than {per_cent(most)} of its labels otherwise than all "
             "sites together."
         )
-    named = ", ".join(f"{site.site} ({per_cent(site.unlike)})" for site in apart[:PAIRS])
+    named = ", ".join(f"{site} ({per_cent(unlike[site])})" for site in apart[:PAIRS])
     more = f" and {many(len(apart) - PAIRS, 'further site')}" if len(apart) > PAIRS else ""
     return f"Labelled otherwise than by all sites together, in shares of their labels: {named}{more}."
 
 
-def rightness(truth: KnownTruth) -> str:
-    """Compare suspicions with the truth."""
+def rightness(truth: KnownTruth, sets: bool = False) -> str:
+    """Compare suspicions with the truth; `sets`: whether the labels are candidate sets, which may miss it."""
     figures = truth.suspects
     if not figures.wrong:
-        return "Against the truth: no label is wrong."
+        return f"Against the truth: {'no set misses it' if sets else 'no label is wrong'}."
+    labels, wrong = ("sets", "miss it") if sets else ("labels", "are wrong")
     right = "there are no suspects"
     if figures.precision is not None:
-        right = f"{per_cent(figures.precision)} of the suspects are wrong"
+        right = f"{per_cent(figures.precision)} of the suspects {wrong}"
     return (
-        f"Against the truth: {per_cent(figures.wrong)} of the labels are wrong, {per_cent(figures.recall or 0.0)} of "
+        f"Against the truth: {per_cent(figures.wrong)} of the {labels} {wrong}, {per_cent(figures.recall or 0.0)} of "
         f"these are suspects, and {right}; average precision of the ranking {figures.average_precision or 0.0:.3f}."
     )
 

@@ -413,3 +413,15 @@ def test_one_archive_for_all_is_given_to_a_run_as_it_is(tmp_path: Path) -> None:
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="found no sites"):
         guess(tmp_path)
+
+
+def test_the_truth_of_a_label_is_not_the_label_though_it_comes_last(tmp_path: Path) -> None:
+    rows = "ink,digit,true_digit\n" + "".join(f"{i}.5,{i % 3},{(i + i // 4) % 3}\n" for i in range(12))
+    found = told(guess(write(tmp_path, sites__a=rows, sites__b=rows))).declaration
+    assert found.labels == LabelColumns("exact", ("0", "1", "2"), "digit", truth="true_digit")
+    assert found.inputs == Inputs(("ink",))
+
+
+def test_a_column_called_the_truth_may_be_all_the_labels_there_are(tmp_path: Path) -> None:
+    rows = "ink,true_digit\n" + "".join(f"{i}.5,{i % 3}\n" for i in range(12))
+    assert guess(write(tmp_path, sites__a=rows, sites__b=rows)).declaration.labels.column == "true_digit"

@@ -36,11 +36,11 @@ from imperfed.flower.site.site_data import central_of, read_files
 from imperfed.label_audit.audit_settings import audit_config
 from imperfed.label_audit.audit_summary import AuditOverview
 from imperfed.label_audit.audit_table import print_overview
-from imperfed.repairs.posterior import cross_fit, noise_model, support
+from imperfed.repairs.posterior import cross_fit, noise_model, set_posterior, support
 from tests.support.inspector import assert_nothing_private, letters_from
-from tests.support.mislabelled import SITES, WRONG, birds, in_tables
+from tests.support.mislabelled import SITES, WRONG, birds, in_sets, in_tables
 from tests.support.rehearsal import AT_ONCE, Apart
-from tests.support.small_files import candidates
+from tests.support.small_files import annotated
 from tests.support.terminal import done
 from tests.support.terminal import imperfed as typed
 
@@ -257,17 +257,37 @@ def test_a_site_whose_noise_is_not_borne_out_repairs_nothing(tmp_path: Path) -> 
     assert "nothing written. Do not repair" in said.err
 
 
+def test_candidate_sets_are_ranked_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(set_posterior, "FITS", 2)
+    folder = in_sets(tmp_path / "sets")
+    sites, here = Sites(folder, tmp_path / "apart"), package.audit(folder, tmp_path / "here")
+    found = AuditRun(sites.coordinator()).run()
+    for site in SITES:
+        labels = f"labels/{site}.parquet"
+        assert (sites.own(site) / labels).read_bytes() == (here.folder / labels).read_bytes()
+        assert "Nothing is changed" in (sites.own(site) / "audit.html").read_text()
+    assert found.sets
+    assert found.noise == pytest.approx(here.summary.noise)
+    assert found.clear == here.summary.clear
+    assert found.cautions == here.summary.cautions
+    print_overview(Console(file=(told := io.StringIO()), width=100), found, tmp_path)
+    assert "would change" not in told.getvalue()
+    said = typed("repair", sites.files["north"], "--audit", sites.own("north"), "--out", tmp_path / "out")
+    assert said.code == 2
+    assert "repair changes exact labels" in said.err
+
+
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_serve_refuses_of_an_audit(folder: Path, tmp_path: Path) -> None:
-    file, sets = folder / "federation.toml", candidates(tmp_path / "sets") / "federation.toml"
+    file, marks = folder / "federation.toml", annotated(tmp_path / "marks") / "federation.toml"
     for words, part in (
         ([file, "audit", "--rounds", 3], "an audit trains no model"),
         ([file, "audit", "--budget", 3], "an audit searches for nothing"),
         ([file, "audit", "--features", "hogg"], "features 'hogg'"),
         ([file, "fedavg", "--features", "hog"], "--set repair.features=NAME"),
-        ([sets, "audit"], "an audit judges"),
+        ([marks, "audit"], "an audit judges"),
     ):
         said = typed("serve", *words, "--sites", "north,south", "--out", tmp_path / "runs")
         assert said.code == 2, said.err

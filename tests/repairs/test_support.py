@@ -47,7 +47,7 @@ def judged(*sites: tuple[float, float, float, float], rows: int = 500) -> Tree:
         ((0.75, 0.05, 0.20, 100), False),  # more is claimed than the surest rows show
         ((0.80, 0.15, 0.05, 400), False),  # outliers: more is contradicted where the probe is surest than is claimed
         ((0.47, 0.52, 0.50, 100), False),  # most labels are contradicted, so the probe may be what is wrong
-        ((0.49, 0.52, 0.50, 100), True),
+        ((0.52, 0.52, 0.50, 100), True),
         ((0.25, 0.75, 0.75, 100), False),  # nothing but chance
         ((0.75, 0.20, 0.99, 100), False),  # no label is held to be right
     ],
@@ -73,9 +73,14 @@ def test_a_few_surest_rows_of_a_site_do_not_condemn_it() -> None:
 
 
 def test_a_share_of_few_rows_counts_for_less() -> None:
-    few, many = (below(torch.tensor(0.5), torch.tensor(float(n))) for n in (25, 2500))
-    assert float(few) == pytest.approx(0.5 - 1.2816 * 0.1)
-    assert float(many) == pytest.approx(0.5 - 1.2816 * 0.01)
+    few, many = (below(torch.tensor(0.5), torch.tensor(float(n)), 1.5) for n in (25, 2500))
+    assert float(few) == pytest.approx(0.5 - 1.5 * 0.1)
+    assert float(many) == pytest.approx(0.5 - 1.5 * 0.01)
+
+
+@pytest.mark.parametrize(("rows", "supported"), [(150, False), (200, True)])
+def test_what_is_enough_of_many_rows_may_not_be_of_few(rows: int, supported: bool) -> None:
+    assert judged((0.7, 0.24, 0.2, rows / 5), rows=rows)["borne out"].tolist() == [supported]
 
 
 # -- beside clean rows -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,19 @@ def in_tables(folder: Path, ending: str = "csv", spread: float = 0.3) -> Path:
     for site in SITES:
         write_table(folder / f"sites/{site}.{ending}", birds(site, spread))
     return declare(folder, declared(f"sites/*.{ending}"))
+
+
+def in_sets(folder: Path) -> Path:
+    """One table per site with candidate sets; those of the wrong rows miss the true class."""
+    for site in SITES:
+        columns = birds(site)
+        given = [CLASSES.index(name) for name in columns.pop("bird")]
+        beside = [(CLASSES.index(name) + 2) % 3 for name in columns.pop("true")]
+        sets = [{g, b} if i % 2 else {g} for i, (g, b) in enumerate(zip(given, beside, strict=True))]
+        columns["bird"] = ["|".join(CLASSES[c] for c in sorted(one)) for one in sets]
+        write_table(folder / f"sites/{site}.csv", columns)
+    labels = LabelColumns("candidates", CLASSES, "bird")
+    return declare(folder, replace(declared("sites/*.csv"), labels=labels))
 
 
 def in_arrays(folder: Path) -> Path:

@@ -15,7 +15,7 @@ from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
 from imperfed.flower.coordinator.remote_repair import conduct_at_sites
 from imperfed.label_audit.audit_summary import AuditOverview
-from imperfed.label_audit.judging import refuse_unjudgeable
+from imperfed.label_audit.judging import judge_of, refuse_unjudgeable
 from imperfed.label_audit.overview import survey
 from imperfed.label_audit.overview_page import overview_page
 from imperfed.repairs.posterior import PosteriorRepair
@@ -51,14 +51,15 @@ class AuditRun:
         """Wait for all sites, ask them, and let each write its own page."""
         sites = self.gather()
         federation, told = sites.data().federation, sites.told(self.coordinator.config)
-        server = conduct_at_sites(self.repair, federation, sites.transport, told).server
+        method = judge_of(self.repair, type(federation.labels))
+        server = conduct_at_sites(method, federation, sites.transport, told).server
         refuse_claims(server, federation)
-        verdict = self.repair.verdict(server, federation.sites)
+        verdict = method.verdict(server, federation.sites)
         noise, changes = server["noise"].tolist(), server["changed"].tolist()
-        found = survey(self.repair, federation, verdict, noise, changes)
+        found = survey(method, federation, verdict, noise, changes)
         words = {"clean rows": found.clean_rows, "others": len(federation.sites) - 1}
         ends = {
-            k: run_info.payload({**words}, {"verdict": self.repair.send_verdict(server, k)})
+            k: run_info.payload({**words}, {"verdict": method.send_verdict(server, k)})
             for k, run_info in enumerate(told)
         }
         for k, reply in sites.transport.send("query.audit", ends, "the end").items():

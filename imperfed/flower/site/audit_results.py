@@ -11,7 +11,7 @@ from imperfed.flower.site.rows_cache import forget
 from imperfed.flower.site.runtime import REPAIRED, LocalSite
 from imperfed.label_audit.audit_folder import write_audit
 from imperfed.label_audit.findings import summarise
-from imperfed.label_audit.judging import judge_own
+from imperfed.label_audit.judging import judge_of, judge_own
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.results.folder import RunFolder
@@ -25,6 +25,7 @@ def write_own_audit(place: LocalSite, payload: Payload) -> Payload:
     if kept is None or not isinstance(repair, PosteriorRepair):
         raise UsageError(f"{place.name} has not judged its labels in {run_info.run}")
     data = place.files(config, run_info.declaration).data(run_info.scale)
+    repair = judge_of(repair, type(data.federation.labels))
     verdict = repair.verdict(payload.trees["verdict"], (place.name,))
     clean_rows, others = payload.number("clean rows"), payload.number("others")
     judged = judge_own(repair, data, LabelDecision.of(kept), verdict, clean_rows, others)

@@ -65,6 +65,7 @@ from imperfed.flower.site.site_folder import LOG
 from imperfed.flower.site.site_results import finish
 from imperfed.flower.site.store import key_in
 from imperfed.flower.site.withheld import WithheldError
+from imperfed.repairs.posterior import suited
 from imperfed.results.folder import RunFolder
 from imperfed.results.metrics import metrics
 
@@ -185,9 +186,11 @@ def repair(place: LocalSite, run_info: RunInfo, number: int, trusted: bool, down
     """Answer one exchange of a repair, from the labels as given. What the site computes stays in its store."""
     config, store = run_info.config(), place.store(run_info.run)
     federation = own_files(place, run_info, config).data(run_info.scale).federation
-    if config.repair is None or type(federation.labels) is not config.repair.labels:
-        raise UsageError(f"this repair is not made for {federation.labels.kind} labels, which the site holds")
-    exchanges = config.repair.conversation(federation.classes, trusted)
+    kind = type(federation.labels)
+    method = None if config.repair is None else suited(config.repair, kind)
+    if method is None or kind is not method.labels:
+        raise UsageError(f"this repair is not made for {kind.kind} labels, which the site holds")
+    exchanges = method.conversation(federation.classes, trusted)
     if number == 0:
         store.drop("repair-*")  # of a repair that was broken off
     before = store.latest_before("repair", number) if number else {}

@@ -25,6 +25,7 @@ A method of imperfed's own. With clean rows at the server it is called B1 below,
     likelihoods           noise_model.py, Eq. 17     up, one sum for each of 12 temperatures (B2)
     net_k(h)              gates.py, Eqs. 19-24       up, 41 numbers (B1); before: R of the clean rows down
     labels                posterior.py, Eqs. 24, 26  stay at the site, as given and as decided
+    S, e, e_sk            set_model.py, Eqs. 27-33   S, e_sk stay at the site; e down; expected misses M up
 
     file              part of the method
     posterior.py      the settings, the order of the exchanges, the decision
@@ -33,10 +34,13 @@ A method of imperfed's own. With clean rows at the server it is called B1 below,
     noise_model.py    temperature, noise, posterior
     gates.py          which leads suffice
     support.py        whether features, or clean rows, bear the noise out
+    set_model.py      the same for candidate sets, which may miss the true class
+    set_posterior.py  their exchanges; they are ranked, and stay as they are
 
 Everything is float64, on one thread per site: the same bits in one process and over messages.
 """
 
 from imperfed.repairs.posterior.posterior import PosteriorRepair
+from imperfed.repairs.posterior.set_posterior import SetPosterior, suited
 
-__all__ = ["PosteriorRepair"]
+__all__ = ["PosteriorRepair", "SetPosterior", "suited"]

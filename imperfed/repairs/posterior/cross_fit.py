@@ -22,6 +22,7 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.context import ServerView, SiteView
 from imperfed.core.exchange import Query, Updates
+from imperfed.core.labels import Labels
 from imperfed.repairs.features import phi
 from imperfed.repairs.posterior.axes import ROWS, coordinates, sum_of_squares, total
 
@@ -65,9 +66,13 @@ class CrossFit:
 
     def gradients(self, site: SiteView) -> Tree:
         """Return the sums of Eq. 6 over the site's rows, one for every fold."""
-        targets = site.memory.get("targets", one_hot(site.labels.values, self.classes))
         A = site.memory["A"]
+        targets = site.memory["targets"] if "targets" in site.memory else self.first_targets(site.labels)
         return {"gradients": gradients(A, targets, outside_folds(len(A)), site.down["U"])}
+
+    def first_targets(self, labels: Labels) -> Tensor:
+        """Return the targets of the first fit: the labels as given."""
+        return one_hot(labels.values, self.classes)
 
     # -- the server -----------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -45,8 +46,11 @@ EPS = 1e-12
 class NoiseModel:
     """The exchanges after a fit, which leave the posterior Q and the noise J of the site in every site's memory."""
 
+    estimated: ClassVar[tuple[str, str]] = ("T", "pi")
+    """What all sites together estimate."""
+
     classes: int
-    clean: bool
+    clean: bool = False
     """Whether the temperature is found on clean rows (B1), Eq. 16; else by a search at the sites (B2), Eq. 17."""
 
     def exchanges(self) -> tuple[Query, ...]:
@@ -96,7 +100,8 @@ class NoiseModel:
         """Yield R of Eq. 8 with the pooled noise T and pi, for as many temperatures at once as memory should hold."""
         found, down = site.memory["logits"], site.down
         for m in torch.arange(len(down["temperatures"])).split(at_once(found)):
-            yield ratio(tempered(found, down["temperatures"][m]), down["mean p"][m]), down["T"][m], down["pi"][m]
+            noise, shares = (down[name][m] for name in self.estimated)
+            yield ratio(tempered(found, down["temperatures"][m]), down["mean p"][m]), noise, shares
 
     # -- the server -----------------------------------------------------------------------------------------------
 
@@ -114,11 +119,15 @@ class NoiseModel:
         """Return mean p, and the noise from which the estimates start."""
         temperatures = self.temperatures(server)
         found = {"temperatures": temperatures, "mean p": total(updates, "sum p") / server["n"]}
-        return server | found | start_noise(len(temperatures), self.classes)
+        return server | found | self.begin(len(temperatures))
+
+    def begin(self, temperatures: int) -> Tree:
+        """Return the noise from which the estimates start, for every temperature."""
+        return start_noise(temperatures, self.classes)
 
     def send_noise(self, server: Tree, site: int) -> Tree:
         """Return the temperatures still looked at, with mean p and the pooled noise of each."""
-        return {name: server[name] for name in ("temperatures", "mean p", "T", "pi")}
+        return {name: server[name] for name in ("temperatures", "mean p", *self.estimated)}
 
     def pool(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
         """Return the pooled noise after one more step, Eqs. 10 and 11."""
@@ -128,7 +137,7 @@ class NoiseModel:
         """Keep the temperature of the highest likelihood, Eq. 17, and start again with it alone."""
         best = int(total(updates, "log-likelihood").argmax())
         found = {name: server[name][best : best + 1] for name in ("temperatures", "mean p")}
-        return server | found | start_noise(1, self.classes)
+        return server | found | self.begin(1)
 
 
 def keep(server: Tree, updates: Updates, context: ServerView) -> Tree:

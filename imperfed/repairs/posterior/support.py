@@ -56,11 +56,12 @@ CLEAR, CLEARLY = 0.7, 0.95
 about outliers."""
 CLEAR_BESIDE_CLEAN = 0.6
 """The same where clean rows speak for a repair: if classes are hardly told apart, a few clean rows are too few."""
-LEVEL, LEVEL_OF_MANY = 0.65, 0.7
+LEVEL, LEVEL_OF_MANY = 0.63, 0.7
 """The least agreement of witness and labels over all rows, as a share of that over the surest rows, above chance; and
 where more than half of the labels of the surest rows are contradicted, so that the witness may be what is wrong."""
-SURE = 1.2816
-"""Standard errors by which `LEVEL` is to be exceeded: nine times in ten, chance alone does not help that far."""
+SURE, SURER = 1.2816, 1.6449
+"""Standard errors for which chance is made up nine times in ten, where noise claimed may be too little; and 19 times in
+20, where `LEVEL` is to be exceeded: of a few hundred rows the surest fifth is too small to bear much out."""
 EVEN_LEAST, EVEN, EVEN_AT_SITE = 0.9, 1.5, 2.5
 """The least and the most noise that is claimed, as a multiple of what is contradicted among the surest rows."""
 SHOWN = 2.0
@@ -155,9 +156,10 @@ class Support:
             "contradicted": contradicted.sum() / sure_rows,
         }
         found["clear"] = clarity(found["agreement"], found["claimed"], self.fit.classes)
-        overall, surely = below(found["agreement"], rows), below(found["contradicted"], sure_rows)
+        overall, surely = below(found["agreement"], rows, SURER), below(found["contradicted"], sure_rows, SURER)
         found["level"] = clarity(overall, surely, self.fit.classes)
-        least, most = EVEN_LEAST * surely, EVEN * found["contradicted"]
+        least = EVEN_LEAST * below(found["contradicted"], sure_rows, SURE)
+        most = EVEN * found["contradicted"]
         even = ((least <= found["claimed"]) | (found["clear"] >= CLEARLY)) & (found["claimed"] <= most)
         level = torch.where(found["contradicted"] > 0.5, LEVEL_OF_MANY, LEVEL)
         supported = (found["clear"] >= CLEAR) & (found["level"] >= level) & even
@@ -223,9 +225,9 @@ def clarity(agreement: Tensor, noise: Tensor, classes: int) -> Tensor:
     return torch.where(expected > 0, (agreement - chance) / expected.clamp(min=1e-12), 0.0)
 
 
-def below(share: Tensor, rows: Tensor) -> Tensor:
-    """Return a share of so many rows, less what chance may have added to it."""
-    return (share - SURE * (share * (1 - share) / rows).sqrt()).clamp(min=0)
+def below(share: Tensor, rows: Tensor, errors: float) -> Tensor:
+    """Return a share of so many rows, less what chance may have added to it: so many standard errors."""
+    return (share - errors * (share * (1 - share) / rows).sqrt()).clamp(min=0)
 
 
 def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
