@@ -143,4 +143,5 @@ def half(batch: Batch, first: int) -> Batch:
     """Return every second row: rows are in random order, and padding after them moves no row into the other half."""
     rows = torch.arange(first, len(batch.x), 2, device=batch.x.device)
     memory = {name: t[rows] for name, t in batch.rows.items()}
-    return Batch.of(batch.x[rows], batch.labels.take(rows), batch.real[rows], memory, {}, batch.site_stats)
+    draws = {name: t[rows] if t.ndim else t for name, t in batch.draws.items()}
+    return Batch.of(batch.x[rows], batch.labels.take(rows), batch.real[rows], memory, draws, batch.site_stats)

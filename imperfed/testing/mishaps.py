@@ -116,7 +116,7 @@ def local_steps_are_static(case: Case) -> None:
     """Check one step on tensors with a shape and no values: whatever asks for a value or makes it a shape raises."""
     e = start(case, rounds=1).go()
     spec, site = e.population.spec, e.population.site(0)
-    p = plan(spec.algorithm, spec.local, len(site.data.x), generator(0, 1, 0, "batches"))
+    p = plan(spec.algorithm, spec.objective, spec.local, len(site.data.x), generator(0, 1, 0, "batches"))
     down = e.population.runtime.start(site, received(e, 0), p)
     trash = {name: torch.cat([t, t[:1]]) for name, t in site.data.rows.items()}
     _, real = next(batches(site.data, trash, p, pad=True))
