@@ -16,10 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from imperfed.algorithms.iml import IML
+from imperfed.algorithms.iml import IML, refuse_unannotated
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.errors import UsageError
-from imperfed.core.labels import Annotated
 from imperfed.core.objective import Objective
 
 
@@ -33,5 +31,4 @@ class FullyLabelled(Algorithm):
     objective: Objective | None = field(default=IML())
 
     def __post_init__(self) -> None:
-        if self.objective is None or not self.objective.accepts(Annotated):
-            raise UsageError(f"{self.name} learns from annotated classes, all of them known, and needs their objective")
+        refuse_unannotated(self.name, self.objective)

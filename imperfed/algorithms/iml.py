@@ -31,6 +31,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from imperfed.algorithms.masked_bce import MaskedBCE
 from imperfed.core.batch import Batch
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Annotated
+from imperfed.core.objective import Objective
 from imperfed.nn.losses import mean_over_cells
 
 
@@ -55,3 +58,9 @@ class IML(MaskedBCE):
         """Return -w y log p - (1 - y) log(1 - p) of every cell, for targets y between 0 and 1."""
         w = batch.site_stats["weight"] if self.balance else None
         return binary_cross_entropy_with_logits(z, y, pos_weight=w, reduction="none")
+
+
+def refuse_unannotated(method: str, objective: Objective | None) -> None:
+    """Refuse an objective that does not learn from annotated classes, for which a method is made."""
+    if objective is None or not objective.accepts(Annotated):
+        raise UsageError(f"{method} is for classes that are annotated or not, and needs an objective for them: iml")

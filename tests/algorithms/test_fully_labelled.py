@@ -61,7 +61,7 @@ def test_labels_that_are_really_missing_cannot_be_completed(tmp_path: Path) -> N
 
 
 def test_it_learns_from_annotated_classes_only() -> None:
-    with pytest.raises(UsageError, match="learns from annotated classes"):
+    with pytest.raises(UsageError, match="oracle is for classes that are annotated or not"):
         FullyLabelled(objective=CROSS_ENTROPY)
 
 
