@@ -17,6 +17,7 @@ neither is used after training.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,10 +25,11 @@ from torch.nn.functional import cosine_similarity, normalize
 
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
-from imperfed.core.context import ServerContext, SiteContext
-from imperfed.core.errors import not_negative
+from imperfed.core.context import LocalStep, ServerContext, SiteContext
+from imperfed.core.errors import UsageError, not_negative
 from imperfed.core.exchange import Query, Updates
 from imperfed.core.network import Net, Network
+from imperfed.core.objective import Objective
 from imperfed.nn.views import NUMBERS, strong_view
 
 EPS = 1e-5
@@ -49,7 +51,7 @@ class Standardised(nn.Module):
         x = self.linear(x)
         x = x - share @ x
         x = x * torch.rsqrt(share @ x.square() + EPS)
-        return x if self.scale is None else x * self.scale + self.shift
+        return x if self.scale is None or self.shift is None else x * self.scale + self.shift
 
 
 class Projector(nn.Module):
@@ -89,6 +91,8 @@ class Pretraining(Algorithm):
     def check_pretraining(self) -> None:
         """Refuse invalid settings."""
         not_negative("method", pretrain=self.pretrain, dim=self.dim, pred_dim=self.pred_dim)
+        if self.objective is not None and self.objective.changes_inputs:
+            raise UsageError(f"{self.name} chooses the inputs itself, and so does {self.objective.name}; choose iml")
 
     def build(self, network: Network) -> Network:
         network = super().build(network)
@@ -122,6 +126,16 @@ class Pretraining(Algorithm):
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         return super().merge(server, updates, context) | {"t": server["t"] + 1}
+
+
+def staged_loss(objective: Objective, step: LocalStep, weight: float = 1.0) -> tuple[Tensor, Any]:
+    """Return L of SimSiam and, times a weight, that of labels; L of labels is one of the head alone in pre-training."""
+    net, batch, pretraining = step.net, step.batch, step.down["pretraining"]
+    h1, h2 = (net.features(view) for view in views(batch, pretraining))
+    L_SimSiam = batch.mean(simsiam(net, h1, h2, batch.share))
+    logits = net.module.classify(torch.where(pretraining > 0, h1.detach(), h1))
+    values, out = objective.loss(lambda x: logits, batch)
+    return pretraining * L_SimSiam + weight * batch.mean(values), out
 
 
 def views(batch: Batch, pretraining: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,14 +27,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
-from imperfed.algorithms._simsiam import Pretraining, simsiam, views
+from imperfed.algorithms._simsiam import Pretraining, staged_loss
 from imperfed.algorithms.iml import IML, refuse_unannotated
 from imperfed.core.batch import Tree
 from imperfed.core.context import LocalStep
-from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Exchange, Train
 from imperfed.core.objective import Objective
 
@@ -50,8 +48,6 @@ class FedSSP(Pretraining):
     def __post_init__(self) -> None:
         self.check_pretraining()
         refuse_unannotated(self.name, self.objective)
-        if self.objective is not None and self.objective.changes_inputs:
-            raise UsageError(f"fedssp chooses the inputs itself, and so does {self.objective.name}; choose iml")
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
         return (*self.looks(round), Train(self.merge, send=self.send))
@@ -61,9 +57,4 @@ class FedSSP(Pretraining):
         return self.stage(server)
 
     def step_loss(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
-        net, batch, pretraining = step.net, step.batch, step.down["pretraining"]
-        h1, h2 = (net.features(view) for view in views(batch, pretraining))
-        L_SimSiam = batch.mean(simsiam(net, h1, h2, batch.share))
-        logits = net.module.classify(torch.where(pretraining > 0, h1.detach(), h1))
-        values, out = objective.loss(lambda x: logits, batch)
-        return pretraining * L_SimSiam + batch.mean(values), out
+        return staged_loss(objective, step)

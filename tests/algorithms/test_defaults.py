@@ -35,6 +35,10 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "clpl": {"scores": "logits", "naive": False},
     "masked-bce": {"balance": True},
     "iml": {"balance": True},
+    "fedssp": {"pretrain": 10, "dim": 0, "pred_dim": 0},
+    "fedmatch": {"tau": 0.75, "J": 2, "h_interval": 10, "helpers": "keep", "lambda_s": 10.0, "lambda_i": 0.01}
+    | {"lambda_a": 0.01, "lambda_L1": 1e-4, "lambda_L2": 10.0, "l1_thres": 5e-6},
+    "fedmatch-plus": {"pretrain": 10, "tau": 0.75, "lambda_s": 10.0},
     "fixmatch": {"balance": True, "tau": 0.95, "lambda_u": 1.0, "rule": "cells"},
     "mixup-pme": {"balance": True, "a": 1.0, "counted": "either", "fill": "half", "tau": 0.95},
     "fedpsl": {"tdma": True, "tadl": True, "order": 2, "a": 0.001},
