@@ -34,6 +34,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "abs-gce": {"q": 0.7},
     "clpl": {"scores": "logits", "naive": False},
     "masked-bce": {"balance": True},
+    "fedmlh": {"tables": 4, "buckets": 500},
+    "flag": {"adapt": "rows"},
     "iml": {"balance": True},
     "fedssp": {"pretrain": 10, "dim": 0, "pred_dim": 0},
     "fedmatch": {"tau": 0.75, "J": 2, "h_interval": 10, "helpers": "keep", "lambda_s": 10.0, "lambda_i": 0.01}
