@@ -31,6 +31,7 @@ strong view is `strong_view`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -58,6 +59,7 @@ class FedMatch(Algorithm):
     """For missing labels: labelled and unlabelled cells train two parts of the weights; sites like this one help."""
 
     name: ClassVar[str] = "fedmatch"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lambda_L2": (10.0, 1.0, 0.0)}
     changes_inputs: ClassVar[bool] = True
     objective: Objective | None = field(default=IML())
     tau: float = 0.75  # tau, how sure the model must be of a cell

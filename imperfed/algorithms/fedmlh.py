@@ -22,6 +22,7 @@ hidden layers of 400; the head takes C R B numbers of memory at every site, whic
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -62,6 +63,7 @@ class FedMLH(Algorithm):
     """For very many classes: they share the buckets of a few hash tables, each with a network of its own."""
 
     name: ClassVar[str] = "fedmlh"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"buckets": (500, 100, 50)}
     objective: Objective | None = field(default=AssumeNegative())
     tables: int = 4  # R
     buckets: int = 500  # B

@@ -24,6 +24,7 @@ networks: with few features or rows do not expect it to help.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -42,6 +43,7 @@ class FedSSP(Pretraining):
     """For missing labels: rounds of self-supervised pre-training, which need no label, then IML."""
 
     name: ClassVar[str] = "fedssp"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"pretrain": (10, 2, 5)}
     changes_inputs: ClassVar[bool] = True
     objective: Objective | None = field(default=IML())
 

@@ -25,7 +25,7 @@ shaken and a quarter of their numbers is hidden. No moving average of the weight
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -45,6 +45,7 @@ class FixMatch(IML):
     """Annotated cells by IML; cells without annotation by what the model is sure of in a weak view of the row."""
 
     name: ClassVar[str] = "fixmatch"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"tau": (0.95, 0.75, 0.99)}
     changes_inputs: ClassVar[bool] = True
     tau: float = 0.95  # tau, how sure the model must be
     lambda_u: float = 1.0  # lambda_u, the weight of pseudo-labels

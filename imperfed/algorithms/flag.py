@@ -21,8 +21,9 @@ Sites make the run's steps on the objective, by default with all classes that ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -41,6 +42,7 @@ class FLAG(Algorithm):
     """For several classes per row: a site counts for a class by its share of the rows that have it."""
 
     name: ClassVar[str] = "flag"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"adapt": ("rows", "both", "whole")}
     objective: Objective | None = field(default=AssumeNegative())
     adapt: Literal["rows", "whole", "both"] = "rows"  # what is merged by q: the head's rows, the whole model, or both
 

@@ -24,7 +24,7 @@ that weight acts on the part y~.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -43,6 +43,7 @@ class MixUpPME(IML):
     """Mixtures of two rows; in the mixture of their labels, a label that is not annotated counts as one half."""
 
     name: ClassVar[str] = "mixup-pme"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"a": (1.0, 0.2, 0.4)}
     changes_inputs: ClassVar[bool] = True
     a: float = 1.0  # of Beta(a, a), from which lambda is drawn
     counted: Literal["either", "both", "all", "split"] = "either"  # cells annotated in x_i or x_j, in both; all
