@@ -42,6 +42,7 @@ from imperfed.core.errors import UsageError, fraction, not_negative, positive
 from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels import Exact
 from imperfed.core.objective import Objective
+from imperfed.nn.pairs import draw_pairs, partners
 
 NEVER_REACHED = 3e38
 """A loss above all losses."""
@@ -73,6 +74,7 @@ class FedCorr(Algorithm):
     """For noisy labels: find noisy sites by their outputs' dimension, correct labels the model is sure of, train on."""
 
     name: ClassVar[str] = "fedcorr"
+    changes_inputs: ClassVar[bool] = True
     objective: Objective | None = CorrectedCE()
     stage1: int = 5  # T1, rounds in which noise is estimated and corrected
     stage2: int = 50  # T2, rounds in which clean sites alone are merged; the paper's 500 of 955 is for CIFAR-10
@@ -103,7 +105,7 @@ class FedCorr(Algorithm):
         return {"pull": torch.where(t < self.stage1, self.beta * mu, 0.0), "share": share}
 
     def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
-        return {"lam": torch.rand(steps, generator=generator), "keys": torch.rand(steps, batch, generator=generator)}
+        return {"lam": torch.rand(steps, generator=generator), **draw_pairs(steps, batch, generator)}
 
     @torch.no_grad()
     def prepare(self, site: SiteContext) -> Tree:
@@ -121,8 +123,7 @@ class FedCorr(Algorithm):
     def step_loss(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
         batch, lam = step.batch, step.batch.draws["lam"]
         y = self.corrected(step)
-        # Padding gets the largest keys, so that the real rows, which come first, have the same partners without it.
-        pi = (batch.draws["keys"] + 2 * (1 - batch.real)).argsort(stable=True)
+        pi = partners(batch)
         z = step.net(lam * batch.x + (1 - lam) * batch.x[pi])
         mixed = lam * cross_entropy(z, y, reduction="none") + (1 - lam) * cross_entropy(z, y[pi], reduction="none")
         return batch.mean(mixed), y  # lambda CE(f(x~), y) + (1 - lambda) CE(f(x~), y_pi)

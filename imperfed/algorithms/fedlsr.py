@@ -21,7 +21,6 @@ rounds (`warmup`, in rounds).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,6 +36,7 @@ from imperfed.core.errors import not_negative, positive
 from imperfed.core.exchange import Exchange, Train, Updates
 from imperfed.core.objective import Objective
 from imperfed.nn.augment import crop, flip
+from imperfed.nn.views import shake
 
 SMALLEST = 1e-6
 """The least probability in the divergence."""
@@ -47,6 +47,7 @@ class FedLSR(Algorithm):
     """For noisy labels: sharpened predictions mixed over two views of every example, which are kept alike."""
 
     name: ClassVar[str] = "fedlsr"
+    changes_inputs: ClassVar[bool] = True
     objective: Objective | None = CROSS_ENTROPY
     gamma: float = 0.4  # gamma, the weight of the self-distillation after the warm-up
     warmup: int = 20  # t_w, the rounds over which gamma rises from 0
@@ -116,6 +117,4 @@ def second_view(x: Tensor, u: Tensor, jitter: float) -> Tensor:
     """Return another view of the inputs, from three random numbers per row."""
     if x.ndim == 4:
         return flip(crop(x, u[:, :2]), u[:, 2])
-    flat = x.flatten(1)
-    phase = u[:, :1] * torch.arange(1, flat.shape[1] + 1, device=x.device) + u[:, 1:2]
-    return (flat + jitter * math.sqrt(2) * torch.cos(2 * math.pi * phase)).view_as(x)
+    return shake(x, u, jitter)

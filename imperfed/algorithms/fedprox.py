@@ -9,8 +9,9 @@ Source: the update rule is well known and from memory, unverified, as is the ran
     p_k       FedProx.aggregation         n_k is the site's claim
 
 The proximal term is mu/2 |w - w_t|^2, so its gradient is mu (w - w_t). It is added to the gradient after weight decay
-and before the run's `local.momentum`, which applies as under FedAvg. The first local step is FedAvg's, since w = w_t
-there. Personal weights have no proximal term.
+and before the run's optimizer takes it in: `local.momentum` applies as under FedAvg, and with `local.optimizer=adam`
+the term passes through Adam's moments. FedPSL's tables train it so, with `mu` 0.001. The first local step is FedAvg's,
+since w = w_t there. Personal weights have no proximal term.
 
 Departs from the paper in: sites are sampled uniformly and weighted by n_k, as most libraries do (the paper samples by
 n_k and averages uniformly: `aggregation=uniform` is that mean); every site makes all its local steps, so there are no

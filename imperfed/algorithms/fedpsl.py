@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from imperfed.algorithms._head_rows import merged_rows
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
 from imperfed.core.context import LocalResult, LocalStep, ServerContext, SiteSetup
@@ -128,12 +129,9 @@ class FedPSL(Algorithm):
         """Write phi of Eq. 9 into the new weights; a personal head is not merged."""
         n_kc = torch.minimum(updates["annotated"].clamp(min=0), updates.n.unsqueeze(1))
         n_c, layout = n_kc.sum(0), context.net.layout
-        for name in ("head.weight", "head.bias"):
-            if name in layout.fields and layout.fields[name].end <= layout.shared:
-                phi_k, phi = layout.view(updates["w"], name), layout.view(old, name)
-                merged = torch.einsum("kc,kc...->c...", n_kc / n_c.clamp(min=1), phi_k)
-                known = (n_c > 0).view(-1, *[1] * (phi.ndim - 1))
-                layout.view(new, name).copy_(torch.where(known, merged, phi))
+        for name, merged in merged_rows(updates["w"], n_kc / n_c.clamp(min=1), layout):
+            known = (n_c > 0).view(-1, *[1] * (merged.ndim - 1))
+            layout.view(new, name).copy_(torch.where(known, merged, layout.view(old, name)))
         if context.round == 0 and (missing := (n_c == 0).nonzero().flatten().tolist()):
             names = ", ".join(context.classes[c] for c in missing)
             context.notes.append(f"fedpsl: no site that answered annotates {names}: the head's rows are unchanged")
@@ -143,4 +141,5 @@ def half(batch: Batch, first: int) -> Batch:
     """Return every second row: rows are in random order, and padding after them moves no row into the other half."""
     rows = torch.arange(first, len(batch.x), 2, device=batch.x.device)
     memory = {name: t[rows] for name, t in batch.rows.items()}
-    return Batch.of(batch.x[rows], batch.labels.take(rows), batch.real[rows], memory, {}, batch.site_stats)
+    draws = {name: t[rows] if t.ndim else t for name, t in batch.draws.items()}
+    return Batch.of(batch.x[rows], batch.labels.take(rows), batch.real[rows], memory, draws, batch.site_stats)

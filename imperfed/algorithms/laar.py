@@ -39,6 +39,7 @@ from imperfed.core.labels import Candidates
 from imperfed.core.objective import Objective
 from imperfed.nn.double_backward import DoubleBackward
 from imperfed.nn.losses import masked_best, weighted_ce
+from imperfed.nn.pairs import draw_pairs, draw_shares, partners
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class LAAR(Algorithm):
 
     name: ClassVar[str] = "laar"
     tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lambda_ga": (1.0, 0.1, 0.01)}
+    changes_inputs: ClassVar[bool] = True
     objective: Objective | None = Disambiguation()
     alpha: float = 0.2  # alpha of Beta(alpha, alpha), from which gamma is drawn
     lambda_mix: float = 1.0  # weight of L_mix
@@ -87,9 +89,8 @@ class LAAR(Algorithm):
             raise UsageError("laar mixes the labels inferred by its own objective, laar-disambiguation, and needs it")
 
     def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
-        a, b = torch._standard_gamma(torch.full((2, steps), self.alpha, dtype=torch.float64), generator)
-        gamma = (a / (a + b)).to(torch.get_default_dtype())  # Beta(alpha, alpha)
-        return {"gamma": gamma, "keys": torch.rand(steps, batch, generator=generator)}
+        gamma = draw_shares(self.alpha, steps, generator)
+        return {"gamma": gamma, **draw_pairs(steps, batch, generator)}
 
     def step_loss(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
         with DoubleBackward():  # L_ga contains the gradient of L_c
@@ -137,9 +138,7 @@ class LAAR(Algorithm):
 def mixup(q: Tensor, step: LocalStep) -> Tensor:
     """Return L_mix of every example (part 2), weighted by the global model's confidence before and after mixing."""
     batch, gamma = step.batch, step.batch.draws["gamma"]
-    # Padding gets the largest keys, so that the real rows, which come first, have the same partners without it.
-    keys = batch.draws["keys"] + 2 * (1 - batch.real)
-    pi = keys.argsort(stable=True)
+    pi = partners(batch)
     x = gamma * batch.x + (1 - gamma) * batch.x[pi]  # x~ = gamma x + (1 - gamma) x_pi
     q = gamma * q + (1 - gamma) * q[pi]  # q~ = gamma q + (1 - gamma) q_pi
     with torch.no_grad():

@@ -30,7 +30,7 @@ class PositiveHinge(Objective):
 
     name: ClassVar[str] = "positive-hinge"
     labels: ClassVar[type[Positive]] = Positive
-    row_independent: ClassVar[bool] = False  # it reads the class matrix, which stacked networks do not expose
+    reads_network: ClassVar[bool] = True  # the class matrix
     threshold: float = 0.9  # Eq. 14
 
     def loss(self, net: Any, batch: Batch) -> tuple[Tensor, Any]:

@@ -173,7 +173,7 @@ class NetworkAlone(AloneModel):
         net = make_net(self.model, tuple(x.shape[1:]), labels.classes, seed_of(seed, 0, 0, "alone"))
         rows, stats = objective.init_rows(labels), objective.site_stats(labels)
         for round in range(rounds):
-            batches = plan(alone, self.local, len(x), generator(seed, round, 0, "alone"))
+            batches = plan(alone, objective, self.local, len(x), generator(seed, round, 0, "alone"))
             with seeded(seed, round, 0, "alone layers"):
                 data = SiteData(x, labels, rows, stats)
                 _, _, rows = train_locally(alone, objective, net, data, batches, {}, {}, self.local)

@@ -33,6 +33,10 @@ class Algorithm:
     name: ClassVar[str]
     pools_data: ClassVar[bool] = False
     """Whether all sites' rows are pooled before training: a reference that is out of reach in practice."""
+    complete_labels: ClassVar[bool] = False
+    """Whether no label is kept from it that a simulation keeps from sites: a reference that is out of reach as well."""
+    changes_inputs: ClassVar[bool] = False
+    """Whether it trains on changed or mixed inputs, which sparse features, stored by their numbers, do not allow."""
     made_for: ClassVar[type[Labels] | None] = None
     """The kind of labels the method was designed for, where its objective does not say so."""
     auto: ClassVar[Mapping[str, tuple[Any, ...]] | None] = None

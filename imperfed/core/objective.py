@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from imperfed.core.batch import Batch, Tree
@@ -28,8 +29,12 @@ class Objective(ABC):
     """The setting of its own that a fair comparison tries beside the learning rate, and its values; {}: none."""
     resolves: ClassVar[bool] = True
     """Whether it decides between the classes that a label leaves open, rather than counting each by its share."""
+    changes_inputs: ClassVar[bool] = False
+    """Whether it trains on changed or mixed inputs, which sparse features, stored by their numbers, do not allow."""
     row_independent: ClassVar[bool] = True
-    """Whether an example's loss and memory depend on the network's output for it alone, not on its batch."""
+    """Whether an example's loss and memory depend on that example alone, not on its batch."""
+    reads_network: ClassVar[bool] = False
+    """Whether it looks inside the network, such as at the head, which several networks in one program do not show."""
 
     overridden: ClassVar[frozenset[str]] = frozenset()
     """The hooks that the class overrides."""
@@ -47,6 +52,13 @@ class Objective(ABC):
     def accepts(cls, kind: type[Labels]) -> bool:
         """Return whether it learns from this kind of labels."""
         return kind is cls.labels
+
+    def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
+        """Return the random numbers of a round's local steps: [steps], or [steps, batch, ...] for numbers per row.
+
+        `loss` finds them in `batch.draws`, which is empty where a loss is asked for and nothing is trained.
+        """
+        return {}
 
     def init_rows(self, labels: Any) -> Tree:
         """Return the memory of each example before the first round, [n, ...]."""

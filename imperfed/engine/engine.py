@@ -70,7 +70,7 @@ class Engine:
         with seeded(seed, 0, SERVER, "build"):
             network = algorithm.build(copy.deepcopy(network))
             layout = Layout.of(network, algorithm.is_personal)
-            refuse_misfits(algorithm, local, layout, federation, defence, self.on_duty, adversaries)
+            refuse_misfits(algorithm, objective, local, layout, federation, defence, self.on_duty, adversaries)
             row = layout.row(network)
             state = State.fresh(algorithm, objective, federation, layout, row, defence_memory(defence))
         if federation.validation is not None:
@@ -364,6 +364,7 @@ class Engine:
 
 def refuse_misfits(
     algorithm: Algorithm,
+    objective: Objective,
     local: Local,
     layout: Layout,
     federation: Federation,
@@ -382,6 +383,11 @@ def refuse_misfits(
     if adversaries is not None and (algorithm.pools_data or layout.shared == 0 or sums):
         attack = adversaries.attack.name
         raise UsageError(f"{attack} falsifies the updates that sites send; under {algorithm.name} they send none")
+    if sums and not objective.row_independent:
+        raise UsageError(
+            f"here {algorithm.name} makes one pass over the rows of all sites, and the loss of {objective.name} "
+            "depends on which rows are together; choose another objective"
+        )
     if local.weight_decay and sums:
         raise UsageError(f"local.weight_decay acts in local steps, and here {algorithm.name} makes none; set it to 0")
 

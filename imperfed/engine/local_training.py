@@ -127,7 +127,7 @@ class Plan:
     """The number of sites whose batches lie side by side in a row, with B / sites slots each."""
 
 
-def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator) -> Plan:
+def plan(algorithm: Algorithm, objective: Objective, local: Local, n: int, generator: torch.Generator) -> Plan:
     """Plan passes over the rows in random order, each cut into the fewest batches, whose sizes differ by one at most.
 
     Cut this way, no batch is left with a single row, on which batch normalisation would fail.
@@ -137,7 +137,8 @@ def plan(algorithm: Algorithm, local: Local, n: int, generator: torch.Generator)
     passes = torch.full((-(-steps // cuts), cuts * size), n)
     for one_pass in passes:
         one_pass[filled_slots(n, size)] = torch.randperm(n, generator=generator)
-    draws = algorithm.draws(steps, size, generator)  # first: augmentation must not change what a method draws
+    # First what the method draws: nothing that is added to it may change that.
+    draws = algorithm.draws(steps, size, generator) | objective.draws(steps, size, generator)
     draws |= draw_augmentations(local.augmentations, steps, size, generator)
     return Plan(passes.view(-1, size)[:steps], draws)
 

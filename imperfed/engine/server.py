@@ -71,7 +71,8 @@ class Server:
             objective, labels = spec.objective, trusted.labels.as_kind(spec.objective.labels)
             rows = {name: t.to(trusted.x.device) for name, t in objective.init_rows(labels).items()}
             data = SiteData(trusted.x, labels, rows, objective.site_stats(labels))
-            steps = plan(spec.algorithm, local, len(trusted.x), generator(spec.seed, round, SERVER, "batches"))
+            draw = generator(spec.seed, round, SERVER, "batches")
+            steps = plan(spec.algorithm, objective, local, len(trusted.x), draw)
             self.net.load(spec.layout.join(down["w"], down["buffers"], self.population.state.personal[0]))
             with seeded(spec.seed, round, SERVER, "layers train"):
                 return train_locally(spec.algorithm, objective, self.net, data, steps, down, {}, local)[0]

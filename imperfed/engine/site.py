@@ -181,7 +181,7 @@ class SiteRuntime:
     def train(self, site: Site, down: Tree, round: int) -> SiteUpdate:
         """Make a site's local steps of one round."""
         spec, n = self.spec, len(site.data.x)
-        steps = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, site.index, "batches"))
+        steps = plan(spec.algorithm, spec.objective, spec.local, n, generator(spec.seed, round, site.index, "batches"))
         memory, sent, down = self.memory(site), down, self.start(site, down, steps)
         net = self.load(site, down["w"], down["buffers"])
         local = spec.local_in(round)
@@ -214,7 +214,7 @@ class SiteRuntime:
         """Return a site's answer to a query; it keeps nothing. `net`: one that already holds the site's numbers."""
         spec = self.spec
         draw = generator(spec.seed, round, site.index, query.name)
-        one_step = plan(spec.algorithm, Local(steps=1, batch=spec.local.batch), len(site.data.x), draw)
+        one_step = plan(spec.algorithm, spec.objective, Local(steps=1, batch=spec.local.batch), len(site.data.x), draw)
         up = query.respond(self.context(site, down, one_step, net))
         return SiteUpdate(up, 0.0, site.personal, {}, {})
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from imperfed.algorithms import objectives, reference
+from imperfed.core.algorithm import Algorithm
 from imperfed.core.components import Adversaries, RepairResult, UpdateAttack, apply_attack, draw_adversaries
 from imperfed.core.errors import DataError, DiskFullError, DivergedError, ImperfedError, UsageError
 from imperfed.core.federation import TO_TRUST, Federation
@@ -23,6 +24,7 @@ from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
 from imperfed.data.bins import with_bins
+from imperfed.data.corruption.annotations.full import FullAnnotation
 from imperfed.data.federate import FederatedData, federate
 from imperfed.data.files.declaration import FILE, Declaration, is_federation, read_declaration
 from imperfed.data.files.memory import IN_MEMORY
@@ -99,6 +101,7 @@ class Experiment:
             raise UsageError(f"{config.run.method} needs labelled rows at the server: {TO_TRUST}")
         self.objective = choose_objective(config, self.data)
         federation = self.data.federation
+        refuse_misfit_data(config.method, self.objective, federation)
         self.evaluator = make_evaluator(config, self.data)
         network = network_for(config, self.data)
         self.initial = weights_of(network) if config.model.handed_over is not None else None
@@ -218,6 +221,9 @@ def same_data(one: Config, other: Config) -> bool:
 
 def _labelling(config: Config) -> LabelConfig:
     labelling = config.labels
+    if config.method.complete_labels:
+        classes = labelling.classes or ",".join(labelling.annotates.named_classes())
+        labelling = replace(labelling, annotates=FullAnnotation(), classes=classes)
     wanted = config.repair or config.method.objective  # a repair sees the labels first
     # The two kinds besides candidate sets that can be simulated; any other kind is refused by `choose_objective`.
     if labelling.kind == "auto" and wanted is not None and wanted.labels in (Exact, Annotated):
@@ -295,6 +301,21 @@ def choose_objective(config: Config, data: FederatedData) -> Objective:
             f"{', '.join(able)}"
         )
     return objective
+
+
+def refuse_misfit_data(method: Algorithm, objective: Objective, federation: Federation) -> None:
+    """Refuse rows that a method or its objective cannot change, and labels that nobody can complete."""
+    if (method.changes_inputs or objective.changes_inputs) and width(federation.x):
+        name = method.name if method.changes_inputs else objective.name
+        raise UsageError(
+            f"{name} trains on changed inputs, but those of {federation.name} are sparse features, which are stored by "
+            "their numbers and cannot be mixed or shaken; choose another method"
+        )
+    if method.complete_labels and (blank := int(federation.labels.unknown().sum())):
+        raise UsageError(
+            f"{method.name} learns from complete labels, but {blank} cells of {federation.name} are not annotated and "
+            "no simulation has hidden them; choose pooled, which learns from the labels there are"
+        )
 
 
 def refuse_other_labels(config: Config, data: FederatedData) -> None:

@@ -46,7 +46,9 @@ def visited_rows(engine: Engine, round: int, k: int, n: int) -> Tensor:
     if is_gradient(engine, round):
         return torch.arange(n)
     spec = engine.population.spec
-    slots = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, k, "batches")).rows.flatten()
+    slots = plan(
+        spec.algorithm, spec.objective, spec.local, n, generator(spec.seed, round, k, "batches")
+    ).rows.flatten()
     return slots[slots < n]
 
 

@@ -72,9 +72,15 @@ class SparseLinear(nn.Module):
 
     def __init__(self, features: int, outputs: int) -> None:
         super().__init__()
-        bound = features**-0.5  # the initialisation of nn.Linear; l2-normalised inputs would not train from it
-        self.weight = nn.Parameter(torch.empty(features + 1, outputs).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+        self.weight = nn.Parameter(torch.empty(features + 1, outputs))
+        self.bias = nn.Parameter(torch.empty(outputs))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights as nn.Linear draws its own; l2-normalised inputs would not train from them."""
+        bound = (len(self.weight) - 1) ** -0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
         at, values = x.unbind(1)

@@ -25,6 +25,13 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     return (values * mask).sum(-1) / mask.sum(-1).clamp(min=1)
 
 
+def mean_over_cells(values: Tensor, weights: Tensor, real: Tensor) -> Tensor:
+    """Return one number per row, whose mean over the real rows is the weighted mean of a batch's cells [n, C]."""
+    weights = weights * real.unsqueeze(-1)
+    total = weights.sum()
+    return (values * weights).sum(-1) * real.sum() / torch.where(total > 0, total, 1.0)
+
+
 def masked_best(values: Tensor, mask: Tensor) -> Tensor:
     """Return the largest value inside the mask as one-hot, ties to the lowest class; even -inf stays inside it."""
     inside = values.clamp(min=torch.finfo(values.dtype).min).masked_fill(~mask, -torch.inf)

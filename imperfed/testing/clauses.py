@@ -147,7 +147,7 @@ def padding_makes_no_difference(case: Case) -> None:
     e = start(case, rounds=1).go()
     spec, runtime, site = e.population.spec, e.population.runtime, e.population.site(0)
     n = len(site.data.x)
-    exact = plan(spec.algorithm, spec.local, n, generator(0, 1, 0, "batches"))
+    exact = plan(spec.algorithm, spec.objective, spec.local, n, generator(0, 1, 0, "batches"))
     assert n % spec.local.batch
     ends = []
     for p, pad in ((exact, False), (exact, True), (widen(exact, n, 3), True)):
@@ -223,7 +223,8 @@ RUN = 8
 def private_pieces(e: Watched, site: int, round: int) -> list[Tensor]:
     """Return what must not be found in an answer: inputs; runs of labels and row memory, as stored and as visited."""
     spec, data = e.population.spec, e.population.site(site).data
-    visited = plan(spec.algorithm, spec.local, len(data.x), generator(spec.seed, round, site, "batches")).rows[0]
+    draw = generator(spec.seed, round, site, "batches")
+    visited = plan(spec.algorithm, spec.objective, spec.local, len(data.x), draw).rows[0]
     visited = visited[visited < len(data.x)]
     pieces = [data.x]
     for t in (data.labels.values, *data.rows.values()):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensor, FakeTensorMode
 
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
@@ -116,16 +117,18 @@ def local_steps_are_static(case: Case) -> None:
     """Check one step on tensors with a shape and no values: whatever asks for a value or makes it a shape raises."""
     e = start(case, rounds=1).go()
     spec, site = e.population.spec, e.population.site(0)
-    p = plan(spec.algorithm, spec.local, len(site.data.x), generator(0, 1, 0, "batches"))
+    p = plan(spec.algorithm, spec.objective, spec.local, len(site.data.x), generator(0, 1, 0, "batches"))
     down = e.population.runtime.start(site, received(e, 0), p)
     trash = {name: torch.cat([t, t[:1]]) for name, t in site.data.rows.items()}
     _, real = next(batches(site.data, trash, p, pad=True))
-    with FakeTensorMode() as mode:
+    mode = FakeTensorMode()
+    with FakeCopyMode(mode):
+        module = copy.deepcopy(spec.algorithm.build(network()))
+    with mode:
 
         def fake(tree: Tree) -> Tree:
             return {name: mode.from_tensor(t) for name, t in tree.items()}
 
-        module = spec.algorithm.build(network())
         net = Net(module, Layout.of(module, spec.algorithm.is_personal))
         labels = type(real.labels)(mode.from_tensor(real.labels.values), real.labels.classes)
         x, there = mode.from_tensor(real.x), mode.from_tensor(real.real)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
 from imperfed.algorithms.fedlsr import FedLSR, divergence, entropy, second_view, sharpened
 from imperfed.algorithms.mse import MSE
 from imperfed.core.errors import UsageError
@@ -45,7 +46,7 @@ def test_a_step_adds_all_three_terms() -> None:
     assert e.state.server["t"] == 1
     site, runtime = e.population.site(0), e.population.runtime
     down = e.population.down(0, method.exchanges(1)[0])
-    steps = plan(method, e.population.spec.local, 9, generator(0, 1, 0, "batches"))
+    steps = plan(method, CROSS_ENTROPY, e.population.spec.local, 9, generator(0, 1, 0, "batches"))
     net = runtime.load(site, down["w"], down["buffers"])
     _, batch = next(batches(site.data, {}, steps, pad=False))
     step = e.population.spec.local.step(net, batch, down, {}, {}, 0.1)

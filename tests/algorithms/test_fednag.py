@@ -111,7 +111,8 @@ def test_the_servers_rows_are_one_more_worker(public: float):
         for k in (*who, 3):
             y, u = x.copy(), v.copy()
             draw = generator(0, t, k if k < 3 else SERVER, "batches")
-            for at in plan(e.population.spec.algorithm, BATCHES, len(hand.rows[k]), draw).rows.numpy():
+            method = e.population.spec.algorithm
+            for at in plan(method, e.population.spec.objective, BATCHES, len(hand.rows[k]), draw).rows.numpy():
                 g = hand.g(k, y, at[at < len(hand.rows[k])]) + BATCHES.weight_decay * y
                 u = 0.6 * u - BATCHES.lr * g
                 y = y + 0.6 * u - BATCHES.lr * g

@@ -14,7 +14,7 @@ from tests.support.averaging import (
     assert_same_models,
     learn,
 )
-from tests.support.bowls import Hand, keeping_the_head, path, three
+from tests.support.bowls import BATCHES, Hand, keeping_the_head, path, three
 from tests.support.transcription import double, near
 
 UNEQUAL = ([[1.0, 1.0]], [[3.0, -1.0]] * 3)
@@ -57,6 +57,24 @@ def test_three_rounds_of_unequal_clients_with_one_absent(personal: bool):
     near(e.state.server["w"], hand.x, tolerance=1e-12)
     near(e.state.personal, np.stack(list(hand.own.values())), tolerance=1e-12)
     assert np.abs(hand.x - transcription(Hand(e), mu=0.35).x).max() > 1e-3  # the square must not lose its 2
+
+
+@double()
+def test_under_adam_the_term_passes_through_the_moments():
+    local = replace(BATCHES, optimizer="adam", weight_decay=0.0)
+    e = three(FedProx(mu=0.7), local)
+    hand = Hand(e)
+    for t, who in hand.rounds:
+        ends = []
+        for k in who:
+            w, m, v = hand.x, 0.0, 0.0
+            for s, xi in enumerate(hand.batches(t, k), 1):
+                g = hand.g(k, w, xi) + 0.7 * (w - hand.x)
+                m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+                w = w - local.lr * (m / (1 - 0.9**s)) / (np.sqrt(v / (1 - 0.999**s)) + 1e-8)
+            ends.append(w)
+        hand.x = hand.p(who) @ np.array(ends)
+    near(e.state.server["w"], hand.x, tolerance=1e-12)
 
 
 def test_without_its_term_it_is_fedavg():

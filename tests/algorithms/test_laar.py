@@ -128,7 +128,7 @@ def test_padding_is_invisible_in_a_whole_round():
     for pad in (False, True):
         net = tiny_net(method)
         down = {"w": net.w.clone(), "buffers": net.w[:0], "g": torch.linspace(-1, 2, len(net.w))}
-        draws = plan(method, Local(epochs=2, batch=3), 5, torch.Generator().manual_seed(3))
+        draws = plan(method, Disambiguation(), Local(epochs=2, batch=3), 5, torch.Generator().manual_seed(3))
         data = SiteData(x, labels, Disambiguation().init_rows(labels))
         _, loss, rows = train_locally(method, Disambiguation(), net, data, draws, down, {}, Local(batch=3), pad)
         ends.append((net.w.clone(), loss, rows["q"]))

@@ -18,7 +18,7 @@ def answers(seed: int = 0, hashed: str = "embedding") -> list[dict[str, torch.Te
     spec, population = e.population.spec, e.population
     replies = []
     for k in range(len(HELD)):
-        p = plan(spec.algorithm, spec.local, len(HELD[k][1]), generator(0, 0, k, "x"))
+        p = plan(spec.algorithm, spec.objective, spec.local, len(HELD[k][1]), generator(0, 0, k, "x"))
         down = population.down(k, spec.algorithm.opening()[0])
         replies.append(spec.algorithm.collect(population.runtime.context(population.site(k), down, p)))
     return replies

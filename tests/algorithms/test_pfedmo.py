@@ -115,7 +115,8 @@ def transcription(hand: Hand, method: Fixed) -> dict[str, np.ndarray]:
 def server_batches(hand: Hand, round: int) -> list[np.ndarray]:
     """The rows of each of the server's own steps."""
     n = len(PUBLIC)
-    rows = plan(hand.spec.algorithm, hand.spec.local, n, generator(0, round, SERVER, "batches")).rows.numpy()
+    spec = hand.spec
+    rows = plan(spec.algorithm, spec.objective, spec.local, n, generator(0, round, SERVER, "batches")).rows.numpy()
     return [at[at < n] for at in rows]
 
 

@@ -18,7 +18,8 @@ from imperfed.testing.toy import Plain, Watched, engine, network, world
 
 def batches_of(e: Watched, round: int, site: int, n: int) -> list[Tensor]:
     """The rows of each of a site's local batches, the padding cut off."""
-    p: Plan = plan(e.population.spec.algorithm, e.population.spec.local, n, generator(0, round, site, "batches"))
+    spec = e.population.spec
+    p: Plan = plan(spec.algorithm, spec.objective, spec.local, n, generator(0, round, site, "batches"))
     return [index[index < n] for index in p.rows]
 
 

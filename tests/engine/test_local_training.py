@@ -31,7 +31,7 @@ class Drawing(Algorithm):
 
 
 def make(n: int, seed: int = 0, algorithm: Algorithm | None = None, **local: int) -> Plan:
-    return plan(algorithm or Algorithm(), Local(**local), n, generator(seed, 0, 0, "batches"))
+    return plan(algorithm or Algorithm(), Plain(), Local(**local), n, generator(seed, 0, 0, "batches"))
 
 
 def test_seeds_depend_on_every_part_and_on_nothing_else() -> None:

@@ -38,7 +38,7 @@ def rows_of(n: int = 20, images: bool = False) -> SiteData:
 
 
 def planned(local: Local, n: int = 20) -> Plan:
-    return plan(Algorithm(), local, n, generator(0, 0, 0, "batches"))
+    return plan(Algorithm(), Plain(), local, n, generator(0, 0, 0, "batches"))
 
 
 def trained(local: Local) -> Tensor:

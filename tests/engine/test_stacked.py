@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.batch import Batch
+from imperfed.core.batch import Batch, Tree
 from imperfed.core.exchange import Train
 from imperfed.core.labels import Exact
 from imperfed.core.network import Network
@@ -44,7 +44,8 @@ def answers_alike(e: Watched, sites: list[int]) -> None:
 
 def stacks(case: Case) -> bool:
     """Whether several sites of this case can be trained in one program."""
-    by_rows = case.objective.row_independent and not case.objective.has_site_stats
+    one = case.objective
+    by_rows = one.row_independent and not (one.reads_network or one.has_site_stats)
     return case.algorithm.has_plain_steps and by_rows and not shares_nothing(case.algorithm)
 
 
@@ -111,6 +112,17 @@ class Crowded(Plain):
     row_independent: ClassVar[bool] = False
 
 
+@dataclass(frozen=True)
+class Looking(Plain):
+    reads_network: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Shaken(Plain):
+    def draws(self, steps: int, batch: int, generator: torch.Generator) -> Tree:
+        return {"shaken": torch.rand(steps, batch, generator=generator)}
+
+
 class Doubling(Network):
     def forward(self, x: Tensor, features: bool = False) -> Tensor:
         return super().forward(2 * x, features)
@@ -152,6 +164,8 @@ CORRECTING = overriding("correct", kind=Exact)[0]
     [
         (CORRECTING, CORRECTING.objective or Plain(), network(), LOCAL),
         (Algorithm(), Crowded(), network(), LOCAL),
+        (Algorithm(), Looking(), network(), LOCAL),
+        (Algorithm(), Shaken(), network(), LOCAL),
         (Algorithm(), Plain(), conv(), LOCAL),
         (Algorithm(), Plain(), network(nn.Dropout()), LOCAL),
         (Algorithm(), Plain(), network(nn.BatchNorm1d(8)), LOCAL),
@@ -164,8 +178,8 @@ CORRECTING = overriding("correct", kind=Exact)[0]
         (Algorithm(), Plain(), halved(), LOCAL),
     ],
     ids=[
-        *("own gradient", "crowded", "convolution", "dropout", "buffers", "own forward", "large", "epochs"),
-        *("own layer", "hook", "frozen", "half precision"),
+        *("own gradient", "crowded", "looking", "drawing", "convolution", "dropout", "buffers", "own forward"),
+        *("large", "epochs", "own layer", "hook", "frozen", "half precision"),
     ],
 )
 def test_what_cannot_be_stacked_is_trained_one_by_one(
@@ -207,7 +221,10 @@ def test_neither_cores_nor_workers_change_a_bit(monkeypatch: pytest.MonkeyPatch)
     assert not [differences(runs[0], run) for run in runs[1:] if differences(runs[0], run)]
 
 
-@pytest.mark.parametrize("objective", [o for o in objectives() if o.row_independent], ids=lambda o: o.name)
+BY_ITSELF = [o for o in objectives() if o.row_independent and not o.reads_network]
+
+
+@pytest.mark.parametrize("objective", BY_ITSELF, ids=lambda o: o.name)
 def test_an_objective_that_says_so_takes_every_example_by_itself(objective: Objective) -> None:
     federation, _ = world(objective.labels)
     memory, site_stats = objective.init_rows(federation.labels), objective.site_stats(federation.labels)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from imperfed.core.labels import Exact
+from imperfed.algorithms.iml import IML
+from imperfed.core.errors import UsageError
+from imperfed.core.labels import Annotated, Exact
 from imperfed.engine.backends import weighted_gradient as module
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.local_training import Local
@@ -35,3 +37,8 @@ def test_parts_of_any_size_give_one_gradient(monkeypatch: pytest.MonkeyPatch) ->
     for g, losses in results[1:]:
         torch.testing.assert_close(g, results[0][0])
         torch.testing.assert_close(losses, results[0][1])
+
+
+def test_a_loss_that_depends_on_its_batch_has_none() -> None:
+    with pytest.raises(UsageError, match="the loss of iml depends on which rows are together"):
+        engine(OneStep(), IML(), world(Annotated), Local())

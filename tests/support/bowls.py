@@ -29,7 +29,7 @@ class Bowl(Objective):
 
     name: ClassVar[str] = "bowl"
     labels: ClassVar[type[Labels]] = Exact
-    row_independent: ClassVar[bool] = False  # it asks the network about no example at all
+    reads_network: ClassVar[bool] = True  # it asks the network about no example at all
 
     def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
         a, b = batch.x[:, 0], batch.x[:, 1:]
@@ -154,7 +154,8 @@ class Hand:
     def batches(self, round: int, k: int) -> list[np.ndarray]:
         """The rows of each of a site's local steps."""
         n = len(self.rows[k])
-        rows = plan(self.spec.algorithm, self.spec.local, n, generator(0, round, k, "batches")).rows.numpy()
+        spec = self.spec
+        rows = plan(spec.algorithm, spec.objective, spec.local, n, generator(0, round, k, "batches")).rows.numpy()
         return [at[at < n] for at in rows]
 
     def g(self, k: int, w: np.ndarray, rows: Any = slice(None)) -> np.ndarray:

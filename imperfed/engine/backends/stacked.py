@@ -34,7 +34,8 @@ def stackable(spec: RunSpec, network: Network) -> bool:
     """Return whether several sites of this run can be trained in one program."""
     same_steps = spec.local.epochs == 0
     small = spec.layout.trainable == spec.layout.size <= SMALL
-    by_rows = spec.objective.row_independent and not spec.objective.has_site_stats
+    one = spec.objective
+    by_rows = one.row_independent and not (one.reads_network or one.has_site_stats or "draws" in one.overridden)
     return spec.algorithm.has_plain_steps and same_steps and small and by_rows and known(network)
 
 
@@ -156,7 +157,7 @@ def side_by_side(spec: RunSpec, starts: Sequence[int], round: int, sites: Sequen
     parts, drawn = [], []
     for k in sites:
         n = starts[k + 1] - starts[k]
-        one = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, k, "batches"))
+        one = plan(spec.algorithm, spec.objective, spec.local, n, generator(spec.seed, round, k, "batches"))
         parts.append(torch.where(one.rows < n, one.rows + (starts[k] - first), end - first))
         drawn.append(one.draws)
     # A plain step draws nothing for itself, so all numbers are those of augmentation: one or more per row.

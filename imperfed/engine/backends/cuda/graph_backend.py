@@ -81,7 +81,7 @@ class CudaGraphBackend(SequentialBackend):
         spec, starts, work = self.population.spec, self.population.federation.starts, []
         for k in sites:
             n = starts[k + 1] - starts[k]
-            steps = plan(spec.algorithm, spec.local, n, generator(spec.seed, round, k, "batches"))
+            steps = plan(spec.algorithm, spec.objective, spec.local, n, generator(spec.seed, round, k, "batches"))
             work.append(Assignment.of(steps, n, starts[k]))
         return work
 
