@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -81,10 +82,9 @@ class Actor:
 
     all: ClassVar[list[Actor]] = []
 
-    def __init__(self, home: Path, name: str, *words: object, rogue: bool = False) -> None:
+    def __init__(self, home: Path, name: str, *words: object, start: Sequence[str] = ("-m", "imperfed")) -> None:
         Actor.all.append(self)
         self.out, self.mark = home / f"{name}.out", f"DRILL={home}/{name}/{time.monotonic_ns()}"
-        start = ["-c", JOIN_AS_ROGUE] if rogue else ["-m", "imperfed"]
         key, value = self.mark.split("=")
         with self.out.open("ab") as out:
             self.popen = subprocess.Popen(
@@ -153,8 +153,9 @@ class Drill:
     def join(self, run: str, site: str, port: int, keys: Path | None = None, rogue: bool = False) -> Actor:
         own = ["--data", self.data / "sites" / f"{site}.csv", "--test", self.data / "test" / f"{site}.csv"]
         own += ["--state", self.home / f"{run}-{site}", "--keys", keys or self.keys / f"site-{site}"]
+        start = ("-c", JOIN_AS_ROGUE) if rogue else ("-m", "imperfed")
         return Actor(
-            self.home, f"{run}-{site}", "join", f"localhost:{port}", *own, "--policy", self.policy, rogue=rogue
+            self.home, f"{run}-{site}", "join", f"localhost:{port}", *own, "--policy", self.policy, start=start
         )
 
     def tell(self, fault: str, coordinator: str, site: str, rounds: object, state: str) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx
 
+from imperfed.flower.processes.bell import Bell
 from imperfed.flower.processes.coordinator_address import CLOCK
 
 Scope = MutableMapping[str, Any]
@@ -43,12 +44,16 @@ OPEN = frozenset(
 )
 SELF_REGISTRATION = frozenset({b"/v1/fleet/register-node", b"/v1/fleet/unregister-node"})  # for sites without keys
 HEADERS = frozenset({b"content-type", b"accept", b"content-length"})
+NOTHING = [(b"content-type", b"application/protobuf"), (b"content-length", b"0")]
 PEER = "site"
 """In a request's scope: the name in the certificate of the site that asks; absent without keys."""
 LONGEST_BODY = 16 * 2**20  # arrays travel in pieces of 5 MiB
 LONGEST_HEAD = 16 * 2**10
 OF_ONE_SITE, IN_ALL = 4 * LONGEST_BODY, 32 * LONGEST_BODY  # bytes of bodies on their way at the same time
 SECONDS = 60.0  # without a byte from either side
+PULL, PUSHES = b"/v1/fleet/pull-messages", (b"/v1/fleet/push-messages", b"/v1/fleet/push-object")
+HOLD = 15.0  # seconds for which the answer that there is no message is held back
+KEPT, KEPT_FOR = 128, 4.0  # connections to SuperLink, and seconds; it closes them itself after 5
 LINES, MINUTE = 30, 60.0  # in the log
 
 log = logging.getLogger("imperfed.gate")
@@ -78,17 +83,26 @@ log.addFilter(Seldom())
 class Gate:
     """The rules, as an ASGI application before an upstream address (`https://127.0.0.1:PORT`)."""
 
-    def __init__(self, upstream: str, ca: Path | None, keyless: bool = False) -> None:
-        self.upstream = upstream
+    def __init__(
+        self,
+        upstream: str,
+        ca: Path | None,
+        keyless: bool = False,
+        sent: Bell | None = None,
+        answered: Bell | None = None,
+    ) -> None:
+        self.upstream, self.sent, self.answered = upstream, sent, answered
         self.paths = OPEN | SELF_REGISTRATION if keyless else OPEN
         verify = ssl.create_default_context(cafile=str(ca)) if ca else False
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=KEPT, keepalive_expiry=KEPT_FOR)
         # trust_env: a proxy named in the environment must not see traffic meant for loopback
         self.client = httpx.AsyncClient(
             verify=verify, timeout=SECONDS, limits=limits, trust_env=False, headers={"accept-encoding": "identity"}
         )
         self.on_the_way = Counter[str]()
         """The bytes of bodies that are being passed on, by site."""
+        self.told = dict[str, int]()
+        """By site: how often `sent` had been rung when SuperLink last had nothing for it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request and forward it."""
@@ -123,7 +137,12 @@ class Gate:
             await send(message)
 
         try:
+            if scope["raw_path"] == PULL and self.sent is not None:
+                await self._pull(scope, receive, pass_back, self.sent)
+                return
             await self.forward(scope, receive, pass_back)
+            if scope["raw_path"] in PUSHES and self.answered is not None:
+                self.answered.ring()
             return
         except httpx.HTTPError as error:
             log.warning("no answer behind the gate: %r", error)
@@ -132,6 +151,36 @@ class Gate:
             failure = 408, "the request did not arrive in time"
         if not started:  # otherwise the caller sees the answer cut short, since the connection is closed
             await answer(send, *failure)
+
+    async def _pull(self, scope: Scope, receive: Receive, send: Send, sent: Bell) -> None:
+        """Answer a site that asks for a message; hold back the answer that there is none until one is sent.
+
+        It is then asked to ask again, rather than given the message: SuperLink takes a message that was fetched for
+        delivered, and the site may be gone meanwhile.
+        """
+        site, heard = scope.get(PEER, ""), sent.rung()
+        if site and self.told.pop(site, None) == heard:
+            async for _ in body(receive):
+                pass
+            await self._hold(receive, sent, heard)
+            await send({"type": "http.response.start", "status": 200, "headers": NOTHING})
+            await send({"type": "http.response.body", "body": b""})
+            return
+
+        async def unless_empty(message: Scope) -> None:
+            if is_empty(message):
+                self.told[site] = heard
+                await self._hold(receive, sent, heard)
+            await send(message)
+
+        await self.forward(scope, receive, unless_empty)
+
+    async def _hold(self, receive: Receive, sent: Bell, heard: int) -> None:
+        """Wait until messages are sent, the caller has gone, or it has taken long enough."""
+        gone, ring = asyncio.ensure_future(receive()), sent.next_ring(heard)
+        await asyncio.wait({gone, ring}, timeout=HOLD, return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        ring.cancel()
 
     def refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Return status and reason if a request may not pass."""
@@ -160,6 +209,12 @@ class Gate:
             async for piece in reply.aiter_raw():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+
+def is_empty(message: Scope) -> bool:
+    """Return whether this begins an answer without a body, which is how SuperLink says that it has no message."""
+    start = message["type"] == "http.response.start" and message["status"] == 200
+    return start and (b"content-length", b"0") in message["headers"]
 
 
 async def body(receive: Receive) -> AsyncIterator[bytes]:
