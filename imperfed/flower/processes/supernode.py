@@ -21,6 +21,7 @@ NODE = re.compile(r"SuperNode ID: (\d+)")
 HUNG = 90.0  # seconds after which a process that was not seen at work is taken for dead
 HANGS = "the process that answers messages"
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+LOOK, DATE = 0.5, 60.0  # seconds between two looks at the process, and at the dates of the keys
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
 
 
@@ -38,6 +39,7 @@ class SuperNode:
         self.contact = Contact(way, tell)
         self.pause = FIRST_PAUSE
         self.joined, self.joined_at = False, 0.0
+        self.next_date = 0.0
         self.hung = False  # whether it was ended because it hung
         self.refused = 0.0  # when the refusals began; 0: not refused
 
@@ -61,7 +63,7 @@ class SuperNode:
             while self.node.alive and not ended():
                 self._look()
                 self.contact.listen()
-                time.sleep(0.2)
+                time.sleep(LOOK)
             if ended():
                 return
             if time.monotonic() - began > LONGEST_PAUSE:
@@ -89,7 +91,8 @@ class SuperNode:
             self.tell(f"{HANGS} has not been seen at work for {self._unseen():.0f} s; starting it again")
             self.node.stop()
             self.hung = True
-        if self.way.keys is not None:
+        if self.way.keys is not None and time.monotonic() > self.next_date:
+            self.next_date = time.monotonic() + DATE
             in_date(self.way.keys.ca)
 
     def _unseen(self) -> float:

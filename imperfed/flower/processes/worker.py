@@ -7,6 +7,7 @@ application is this package's own, as installed here: a coordinator cannot send 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -68,6 +69,8 @@ class Worker:
 def work(pipe: Connection, app: Application, home: Path) -> None:
     """Answer messages until the other end of the pipe is closed."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.collect()
+    gc.freeze()  # a collection in a fork would look at, and so copy, everything that is loaded: 0.2 s of a message
     warmup, beat = ImportWarmup(home / "imported"), home / BEAT
     while True:
         while not pipe.poll(LOOK):
