@@ -24,6 +24,7 @@ import httpx
 from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.flower.processes import contact, gateway, supernode
 from imperfed.flower.processes import gate as gate_module
+from imperfed.flower.processes.bell import Bell
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.gate import Gate, Scope, Seldom
 from imperfed.flower.processes.gateway import GatewayServer
@@ -457,3 +458,72 @@ def test_the_log_is_not_flooded() -> None:
 def test_an_address_that_is_taken(door: GatewayServer) -> None:
     with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{door.port}"):
         GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", door.port)
+
+
+@pytest.fixture
+def patient(upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GatewayServer]:
+    """A gate that holds back the answer that there is no message."""
+    monkeypatch.setattr(gate_module, "HOLD", 20.0)
+    bells = Bell(tmp_path / "sent"), Bell(tmp_path / "answered")
+    gate = Gate(f"http://127.0.0.1:{upstream.server_port}", None, True, *bells)
+    opened = GatewayServer(gate, "127.0.0.1", 0).open()
+    yield opened
+    opened.close()
+
+
+def bells(tmp_path: Path) -> tuple[Bell, Bell]:
+    return Bell(tmp_path / "sent"), Bell(tmp_path / "answered")
+
+
+def asking(door: GatewayServer, body: bytes = b"") -> socket.socket:
+    """A site that has asked; an upstream that echoes has no message for one that says nothing."""
+    connection = socket.create_connection(("127.0.0.1", door.port), timeout=10)
+    connection.sendall(post(PULL, body))
+    return connection
+
+
+def test_a_site_without_a_message_is_answered_when_one_is_sent(patient: GatewayServer, tmp_path: Path) -> None:
+    with asking(patient) as site:
+        site.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            site.recv(100)
+        bells(tmp_path)[0].ring()
+        site.settimeout(10)
+        assert site.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_message_is_not_held_back(patient: GatewayServer) -> None:
+    with asking(patient, b"message") as site:
+        assert site.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_a_site_without_a_message_is_answered_in_the_end(
+    patient: GatewayServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate_module, "HOLD", 0.2)
+    with asking(patient) as site:
+        assert site.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_site_that_has_gone_is_not_waited_for(patient: GatewayServer) -> None:
+    asking(patient).close()
+    deadline = time.monotonic() + 10
+    while patient.server.server_state.tasks:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_an_answer_rings_for_the_run(patient: GatewayServer, tmp_path: Path) -> None:
+    for path, times in ((PULL, 0), ("/v1/fleet/push-messages", 1), ("/v1/fleet/push-object", 2)):
+        speak(patient, post(path))
+        assert bells(tmp_path)[1].rung() == times
+
+
+def test_a_bell_that_was_rung_meanwhile_is_not_waited_for(tmp_path: Path) -> None:
+    bell = Bell(tmp_path / "bell")
+    bell.ring()
+    began = time.monotonic()
+    bell.wait(0, 20)
+    assert time.monotonic() - began < 10
+    bell.wait(1, 0.05)
+    assert time.monotonic() - began >= 0.05

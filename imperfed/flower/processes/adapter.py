@@ -7,7 +7,6 @@ module only then, which keeps a site's own process light. A test tries every nam
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from flwr.app import Message
@@ -34,7 +33,6 @@ NAMES = {
     "ConfirmMessageReceivedRequest": "flwr.proto.message_pb2",
     "ObjectTree": "flwr.proto.message_pb2",
     "PullObjectRequest": "flwr.proto.message_pb2",
-    "PushObjectRequest": "flwr.proto.message_pb2",
     "Node": "flwr.proto.node_pb2",
     "AcquireTaskRequest": "flwr.proto.runtime_pb2",
     "PullAppMessagesRequest": "flwr.proto.runtime_pb2",
@@ -73,24 +71,11 @@ NAMES = {
     "inflate_object_from_contents": "flwr.supercore.inflatable.inflatable_utils",
 }
 """The module in which Flower keeps each name."""
-MODULES = {
-    "fleet_http_client": "flwr.supernode.fleet_http_client",
-    "inflatable_utils": "flwr.supercore.inflatable.inflatable_utils",
-    "run_clientapp": "flwr.supernode.runtime.run_clientapp",  # its package has a function of this name
-    "start_client_internal": "flwr.supernode.start_client_internal",
-}
-"""Modules that `flower_patches`, `pulse` and the executor change."""
-
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
         raise AttributeError(f"{__name__} has no {name!r}")
     return getattr(import_module(NAMES[name]), name)
-
-
-def home(name: str) -> ModuleType:
-    """Return a module of Flower that is to be changed."""
-    return import_module(MODULES[name])
 
 
 def identify(run: int, node: int) -> None:
