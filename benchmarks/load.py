@@ -66,9 +66,7 @@ def write_federation(folder: Path, sites: list[str], rows: int) -> None:
     for name in sites:
         y = draw.integers(0, 3, rows)
         x = centres[y] + draw.normal(size=(rows, len(columns)))
-        lines = [
-            ",".join([*(f"{v:.3f}" for v in values), "abc"[label]]) for values, label in zip(x, y, strict=True)
-        ]
+        lines = [",".join([*(f"{v:.3f}" for v in values), "abc"[label]]) for values, label in zip(x, y, strict=True)]
         (folder / "sites" / f"{name}.csv").write_text("\n".join([",".join([*columns, "label"]), *lines]) + "\n")
     (folder / "federation.toml").write_text(
         f'name = "load"\nsites = "sites/*.csv"\n[inputs]\nnumeric = {json.dumps(columns)}\n[labels]\n'
@@ -84,7 +82,6 @@ def kind_of(words: list[str]) -> str:
         ("processes.executor", "coordinator: the run"),
         (START[:20], "coordinator: serve, gate"),
         ("flower-supernode", "site: SuperNode"),
-        
         ("processes.site_node", "site: node, tasks"),
         ("imperfed join", "site: join"),
     ):
@@ -185,9 +182,7 @@ class Load:
         thread.join()
         self.tell(walls, wall, used, asked, watched)
 
-    def tell(
-        self, walls: list[float], wall: float, used: Counter[str], asked: Counter[str], watched: Memory
-    ) -> None:
+    def tell(self, walls: list[float], wall: float, used: Counter[str], asked: Counter[str], watched: Memory) -> None:
         """Print the figures."""
         rounds, exchanges = len(walls), len(walls) * len(self.names)
         print(

@@ -110,7 +110,9 @@ def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str,
     central, declared = central_of(declaration), declaration.toml()
     request = read_request(folder)
     config = folder.config() if request is None else searched_settings(request)
-    coordinator = Aloud(SuperLinkMailbox(grid, home_of(folder)), config, central, service.sites, folder, declared, timeouts)
+    coordinator = Aloud(
+        SuperLinkMailbox(grid, home_of(folder)), config, central, service.sites, folder, declared, timeouts
+    )
     coordinator.transport.admitted = admitted or None
     if service.audit:
         AuditRun(coordinator).run()

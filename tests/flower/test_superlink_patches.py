@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,7 +21,7 @@ SUPERLINK, SITE, RUN = 1, 7, 3
 
 
 @pytest.fixture(autouse=True)
-def patched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def patched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patch Flower for one test."""
     store, state = adapter.InMemoryObjectStore, adapter.InMemoryLinkState
     for owner, name in (
@@ -32,7 +31,6 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     superlink_patches.guard_trees()
     superlink_patches.take_whole_messages()
     adapter.identify(RUN, SUPERLINK)
-    yield
 
 
 def named(text: str) -> str:

@@ -72,6 +72,7 @@ NAMES = {
 }
 """The module in which Flower keeps each name."""
 
+
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
         raise AttributeError(f"{__name__} has no {name!r}")

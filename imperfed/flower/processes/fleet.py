@@ -29,7 +29,7 @@ AWAY = (502, 503, 504)
 SOON = {"initial_backoff": 0.1, "backoff_cap": 2.0}  # seconds between two tries to fetch an object; in Flower 1 to 10
 
 
-class FleetClient(FleetHttpClient):  # type: ignore[misc, valid-type]
+class FleetClient(FleetHttpClient):  # type: ignore[misc]
     """Flower's client of SuperLink; its calls show that the site is alive, and wait as long as the link needs."""
 
     def __init__(

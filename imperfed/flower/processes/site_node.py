@@ -24,12 +24,12 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from imperfed.core.errors import ImperfedError
 from imperfed.flower.messages.parcel import Parcel
 from imperfed.flower.processes import adapter
+from imperfed.flower.processes.answering import AnsweringProcess
 from imperfed.flower.processes.fleet import Fleet, FleetClient, session
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.parent_watch import end_with
 from imperfed.flower.processes.pulse import LinkSpeed, Pulse, end_without
 from imperfed.flower.processes.session import sign_off
-from imperfed.flower.processes.worker import Worker
 
 QUICK = 0.1  # seconds; an empty answer that came sooner was not held back by the gate
 PAUSE = 0.5  # seconds after several of them
@@ -60,7 +60,7 @@ class Identity:
         return known
 
 
-def converse(fleet: Fleet, worker: Worker, pulse: Pulse) -> None:
+def converse(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse) -> None:
     """Answer message after message."""
     quick = 0
     while True:
@@ -72,17 +72,17 @@ def converse(fleet: Fleet, worker: Worker, pulse: Pulse) -> None:
             continue
         if parcel is not None:
             quick = 0
-            reply(fleet, worker, pulse, parcel)
+            reply(fleet, answering, pulse, parcel)
             continue
         quick = quick + 1 if time.monotonic() - began < QUICK else 0
         if quick > 1:
             time.sleep(PAUSE)
 
 
-def reply(fleet: Fleet, worker: Worker, pulse: Pulse, parcel: Parcel) -> None:
+def reply(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse, parcel: Parcel) -> None:
     """Answer one message; if the answer is not taken, say so in the log and go on."""
     began = time.monotonic()
-    answer = worker.answer(parcel, fleet.node.node_id, pulse.tick)
+    answer = answering.answer(parcel, fleet.node.node_id, pulse.tick)
     try:
         fleet.send(answer, time.monotonic() - began)
     except (httpx.HTTPStatusError, adapter.RunNotRunningException, adapter.ObjectPushError) as error:
@@ -113,7 +113,7 @@ def main() -> None:
     path, _, name = args.app.partition(":")
     module = importlib.import_module(path)
     getattr(module, "prepare", lambda: None)()
-    worker = Worker.start(getattr(module, name), Path(os.environ["FLWR_HOME"]))
+    answering = AnsweringProcess.start(getattr(module, name), Path(os.environ["FLWR_HOME"]))
     end_with(os.getppid())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
@@ -125,7 +125,7 @@ def main() -> None:
         end_without(pulse)
         with session(client, identity.public, identity.registers) as fleet:
             print(f"SuperNode ID: {fleet.node.node_id}", flush=True)
-            converse(fleet, worker, pulse)
+            converse(fleet, answering, pulse)
     except (ImperfedError, httpx.HTTPError) as error:
         give_up(str(error) or repr(error))
 

@@ -1,4 +1,4 @@
-"""A site's node as `imperfed join` sees it: kept running, and started again when the connection or a process is lost."""
+"""A site's node as `imperfed join` sees it: kept running, and started again when it was cut off or hangs."""
 
 from __future__ import annotations
 

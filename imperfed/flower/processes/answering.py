@@ -35,13 +35,13 @@ APP_FAILED = 2
 
 
 @dataclass
-class Worker:
+class AnsweringProcess:
     """The process that forks, as seen from the one that talks to the coordinator."""
 
     pipe: Connection
 
     @classmethod
-    def start(cls, app: Application, home: Path) -> Worker:
+    def start(cls, app: Application, home: Path) -> AnsweringProcess:
         """Fork it from this process, which must have no threads yet."""
         ours, theirs = Pipe()
         if os.fork() == 0:
@@ -82,9 +82,7 @@ def work(pipe: Connection, app: Application, home: Path) -> None:
         pipe.send(in_a_fork(app, parcel, node, warmup, beat.touch))
 
 
-def in_a_fork(
-    app: Application, parcel: Parcel, node: int, warmup: ImportWarmup, tick: Callable[[], None]
-) -> Parcel:
+def in_a_fork(app: Application, parcel: Parcel, node: int, warmup: ImportWarmup, tick: Callable[[], None]) -> Parcel:
     """Return the answer of an application in a process of its own, or an error that says how this ended."""
     there, here = Pipe(duplex=False)
     if (child := os.fork()) == 0:

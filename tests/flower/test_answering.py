@@ -19,10 +19,10 @@ from flwr.app import Context, Message, RecordDict
 from imperfed.core.errors import ImperfedError
 from imperfed.flower.messages.parcel import Parcel
 from imperfed.flower.messages.payload import Payload, pack, unpack
-from imperfed.flower.processes import adapter, worker
+from imperfed.flower.processes import adapter, answering
+from imperfed.flower.processes.answering import AnsweringProcess
 from imperfed.flower.processes.child import BEAT
 from imperfed.flower.processes.import_warmup import ImportWarmup
-from imperfed.flower.processes.worker import Worker
 
 NODE, SEEN = 7, list[str]()
 
@@ -46,7 +46,7 @@ def asking(wish: str, ttl: float = 60.0) -> Parcel:
 
 
 def test_every_message_has_a_process_of_its_own(tmp_path: Path) -> None:
-    made, ticks = Worker.start(application, tmp_path), list[int]()
+    made, ticks = AnsweringProcess.start(application, tmp_path), list[int]()
 
     def answer(wish: str, ttl: float = 60.0) -> Message:
         return made.answer(asking(wish, ttl), NODE, lambda: ticks.append(1)).message()
@@ -67,8 +67,8 @@ def test_every_message_has_a_process_of_its_own(tmp_path: Path) -> None:
 def test_signs_of_life_while_there_is_nothing_to_do_and_while_a_task_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "LOOK", 0.02)
-    made, ticks = Worker.start(lambda message, context: time.sleep(0.3), tmp_path), list[int]()  # type: ignore[arg-type, return-value, func-returns-value]
+    monkeypatch.setattr(answering, "LOOK", 0.02)
+    made, ticks = AnsweringProcess.start(lambda message, context: time.sleep(0.3), tmp_path), list[int]()  # type: ignore[arg-type, return-value, func-returns-value]
     deadline = time.monotonic() + 60
     while not (tmp_path / BEAT).exists():
         assert time.monotonic() < deadline
@@ -84,7 +84,7 @@ def test_the_first_message_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(signal, "setitimer", lambda which, seconds: timers.append(seconds))
     adapter.identify(run=3, node=1)
     for kind in ("query.hello", "train"):
-        worker.end_in_time(Message(RecordDict(), NODE, kind, ttl=5.0))
+        answering.end_in_time(Message(RecordDict(), NODE, kind, ttl=5.0))
     assert timers == [5.0]
 
 
