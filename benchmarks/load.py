@@ -81,9 +81,9 @@ def kind_of(words: list[str]) -> str:
         ("flower-superlink", "coordinator: SuperLink"),
         ("processes.executor", "coordinator: the run"),
         (START[:20], "coordinator: serve, gate"),
-        ("flower-supernode", "site: SuperNode"),
         ("processes.site_node", "site: node, tasks"),
         ("imperfed join", "site: join"),
+        ("benchmarks.light_sites", "sites, all processes"),
     ):
         if part in line:
             return kind
@@ -131,8 +131,8 @@ class Memory:
 class Load:
     """One run with many sites."""
 
-    def __init__(self, home: Path, sites: int, rounds: int, rows: int) -> None:
-        self.home, self.rounds, self.counts = home, rounds, home / "counts.json"
+    def __init__(self, home: Path, sites: int, rounds: int, rows: int, light: bool) -> None:
+        self.home, self.rounds, self.light, self.counts = home, rounds, light, home / "counts.json"
         self.names = [f"s{k:03}" for k in range(sites)]
         write_federation(home / "data", self.names, rows)
         make_keys(home / "keys", self.names, ["localhost"], days=1)
@@ -145,15 +145,20 @@ class Load:
         words = ["serve", self.home / "data" / "federation.toml", "fedavg", *settings, *where]
         self.serving = Actor(self.home, "serve", *words, "--out", self.home / "run", start=["-c", START])
         until(self.serving.out, "^serving")
-        self.actors = [
-            Actor(
-                self.home,
-                name,
-                *["join", f"localhost:{port}", "--data", self.home / "data" / "sites" / f"{name}.csv", "--accept"],
-                *["--state", self.home / "state" / name, "--keys", self.home / "keys" / f"site-{name}"],
-            )
-            for name in self.names
-        ]
+        joins = [self.join(name, port) for name in self.names]
+        if not self.light:
+            self.actors = [Actor(self.home, name, *words) for name, words in zip(self.names, joins, strict=True)]
+            return
+        lines = self.home / "light.jsonl"
+        outs = [str(self.home / f"{name}.out") for name in self.names]
+        lines.write_text("".join(json.dumps(one) + "\n" for one in zip(joins, outs, strict=True)))
+        self.actors = [Actor(self.home, "sites", lines, start=["-m", "benchmarks.light_sites"])]
+
+    def join(self, name: str, port: int) -> list[str]:
+        """Return the words of a site's command."""
+        own = ["--data", self.home / "data" / "sites" / f"{name}.csv", "--state", self.home / "state" / name]
+        own += ["--keys", self.home / "keys" / f"site-{name}", "--accept"]
+        return ["join", f"localhost:{port}", *map(str, own)]
 
     def pids(self) -> list[int]:
         """Return all processes of the coordinator and the sites."""
@@ -165,7 +170,7 @@ class Load:
 
     def measure(self, seconds: float) -> None:
         """Wait for the rounds, and print what they cost from the second on."""
-        began, watched = time.monotonic(), Memory(self.actors[:OBSERVED])
+        began, watched = time.monotonic(), Memory([] if self.light else self.actors[:OBSERVED])
         until(self.serving.out, r"^round 1/", seconds)
         print(f"{len(self.names)} sites: first round done {time.monotonic() - began:.0f} s after the start", flush=True)
         at, cpu, passed = time.monotonic(), spent(self.pids()), self.passed()
@@ -192,7 +197,8 @@ class Load:
         print(f"CPU seconds per exchange with one site: {used.total() / exchanges:.3f}")
         for kind, seconds in sorted(used.items()):
             print(f"  {kind:26} {seconds / exchanges:.3f}   {seconds / rounds:8.2f} in a round")
-        print(f"memory of a site: {watched.site:.0f} MB (PSS of all its processes)")
+        if watched.site:
+            print(f"memory of a site: {watched.site:.0f} MB (PSS of all its processes)")
         for kind, (pss, rss) in sorted(watched.processes.items()):
             print(f"  {kind:26} {pss:.0f} MB PSS, {rss:.0f} MB RSS")
         print(f"requests through the gate per exchange: {asked.total() / exchanges:.1f}")
@@ -225,13 +231,14 @@ def main() -> None:
     parser.add_argument("--sites", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--rows", type=int, default=40, help="rows of a site")
+    parser.add_argument("--light", action="store_true", help="fork all sites from one process")
     parser.add_argument("--longest", type=float, default=900.0, help="seconds to wait for a round")
     parser.add_argument("--keep", action="store_true", help="keep the files")
     args = parser.parse_args()
     os.environ["PYTHONPATH"] = str(ROOT)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with cleaned_up(args.keep) as home:
-        load = Load(home, args.sites, args.rounds, args.rows)
+        load = Load(home, args.sites, args.rounds, args.rows, args.light)
         load.start()
         load.measure(args.longest)
         load.end()

@@ -95,7 +95,7 @@ def test_a_slow_link_is_given_more_time() -> None:
 
 
 def test_calls_count_and_wait_as_long_as_the_link_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
+    waited, heard = list[float](), list[int]()
 
     def call(self: object, *, path: str, request: object, timeout: float) -> str:
         waited.append(timeout)
@@ -105,12 +105,16 @@ def test_calls_count_and_wait_as_long_as_the_link_needs(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(adapter.ProtobufClient, "_unary_unary", call)
     key = adapter.generate_key_pairs()[0]
-    client = FleetClient("127.0.0.1:1", None, key, Pulse(), LinkSpeed())
+    client = FleetClient("127.0.0.1:1", None, key, Pulse(), LinkSpeed(), lambda: heard.append(1))
     request = SimpleNamespace(ByteSize=lambda: 5 * 2**20)
     with pytest.raises(httpx.ReadTimeout):
         client._unary_unary(path=PULL, request=request)
+    assert heard == []
     assert client._unary_unary(path=PULL, request=request) == "answer"
     assert client._unary_unary(path=HEARTBEAT, request=SimpleNamespace(ByteSize=lambda: 9), timeout=5) == "answer"
+    assert len(heard) == 2
+    usual = adapter.FleetHttpClient("http://127.0.0.1:1", interceptors=[])
+    assert isinstance(usual._client, httpx.Client)  # in whose place ours stands
     assert waited[0] == 30.0
     assert waited[1] >= 60.0
     assert waited[2] == 20.0  # in Flower 5, which an upload on the same link easily delays

@@ -22,9 +22,10 @@ from imperfed.core.errors import ImperfedError
 from imperfed.flower.messages.parcel import Parcel
 from imperfed.flower.processes import adapter
 from imperfed.flower.processes.adapter import FleetHttpClient, NodeAuthHttpInterceptor, RuntimeVersionHttpInterceptor
-from imperfed.flower.processes.pulse import HEARTBEAT, LinkSpeed, Pulse
+from imperfed.flower.processes.pulse import HEARTBEAT, SHORTEST, LinkSpeed, Pulse
 
 HEARTBEAT_TIMEOUT = 20.0  # seconds; in Flower 5, which an upload on the same link easily delays
+KEPT_FOR = 60.0  # seconds that a connection may be idle; the gate ends it after 75
 AWAY = (502, 503, 504)
 SOON = {"initial_backoff": 0.1, "backoff_cap": 2.0}  # seconds between two tries to fetch an object; in Flower 1 to 10
 
@@ -33,15 +34,25 @@ class FleetClient(FleetHttpClient):  # type: ignore[misc]
     """Flower's client of SuperLink; its calls show that the site is alive, and wait as long as the link needs."""
 
     def __init__(
-        self, address: str, tls: ssl.SSLContext | None, key: EllipticCurvePrivateKey, pulse: Pulse, link: LinkSpeed
+        self,
+        address: str,
+        tls: ssl.SSLContext | None,
+        key: EllipticCurvePrivateKey,
+        pulse: Pulse,
+        link: LinkSpeed,
+        heard: Callable[[], object] = lambda: None,
     ) -> None:
-        self.pulse, self.link = pulse, link
+        self.pulse, self.link, self.heard = pulse, link, heard
+        verify = True if tls is None else tls
         signature = NodeAuthHttpInterceptor(key, key.public_key())
         super().__init__(
             f"{'http' if tls is None else 'https'}://{address}",
             interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperNode"), signature],
-            verify=True if tls is None else tls,
+            verify=verify,
         )
+        usual: httpx.Client = vars(self)["_client"]
+        usual.close()  # it would make a new connection, with TLS, for every heartbeat
+        self._client = httpx.Client(verify=verify, timeout=SHORTEST, limits=httpx.Limits(keepalive_expiry=KEPT_FOR))
 
     def _unary_unary(self, *, path: str, request: Any, timeout: float | None = None, **words: Any) -> Any:
         size, began = request.ByteSize(), time.monotonic()
@@ -52,6 +63,7 @@ class FleetClient(FleetHttpClient):  # type: ignore[misc]
             except httpx.TimeoutException:
                 self.link.was_too_slow(size, max(seconds, time.monotonic() - began))
                 raise
+        self.heard()
         self.link.took(size, time.monotonic() - began)
         return reply
 

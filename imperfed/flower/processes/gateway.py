@@ -30,7 +30,7 @@ from imperfed.flower.processes.keys import CoordinatorKeys
 
 HANDSHAKE = 10.0  # seconds for TLS
 HEAD = 10.0  # seconds for the first request to begin, and for every head of a request to arrive whole
-IDLE = 75  # seconds between two requests; a site asks every 15 s at least
+IDLE = 75  # seconds between two requests; a site asks every 10 s at least
 NEW_PER_ADDRESS, NEW_IN_ALL = 32, 256  # connections that have not asked for anything yet
 PER_SITE = 32  # connections of one certificate
 CONNECTIONS = 1000

@@ -16,7 +16,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 
-LONGEST_HOLD = 15.0  # seconds
+LONGEST_HOLD = 10.0  # seconds
 NOTHING = [(b"content-type", b"application/protobuf"), (b"content-length", b"0")]
 
 

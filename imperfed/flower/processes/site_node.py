@@ -13,6 +13,7 @@ import signal
 import ssl
 import sys
 import time
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,6 +26,7 @@ from imperfed.core.errors import ImperfedError
 from imperfed.flower.messages.parcel import Parcel
 from imperfed.flower.processes import adapter
 from imperfed.flower.processes.answering import AnsweringProcess
+from imperfed.flower.processes.child import HEARD
 from imperfed.flower.processes.fleet import Fleet, FleetClient, session
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.parent_watch import end_with
@@ -113,12 +115,13 @@ def main() -> None:
     path, _, name = args.app.partition(":")
     module = importlib.import_module(path)
     getattr(module, "prepare", lambda: None)()
-    answering = AnsweringProcess.start(getattr(module, name), Path(os.environ["FLWR_HOME"]))
+    home = Path(os.environ["FLWR_HOME"])
+    answering = AnsweringProcess.start(getattr(module, name), home)
     end_with(os.getppid())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     identity, pulse = Identity.of(SiteKeys.read(args.keys) if args.keys else None), Pulse()
-    client = FleetClient(args.superlink, identity.tls, identity.key, pulse, LinkSpeed())
+    client = FleetClient(args.superlink, identity.tls, identity.key, pulse, LinkSpeed(), (home / HEARD).touch)
     try:
         sign_off(client)
         pulse.tick()
@@ -131,8 +134,14 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    code = 1
     try:
         main()
     except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
         sys.stdout.flush()
-        os._exit(end.code if isinstance(end.code, int) else 1)  # a thread of its own would keep the process
+        sys.stderr.flush()
+        os._exit(code)  # a thread of its own would keep the process

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from imperfed.core.errors import ImperfedError
-from imperfed.flower.processes.child import BEAT, CUT_OFF, Child, module
+from imperfed.flower.processes.child import BEAT, CUT_OFF, HEARD, Child, module
 from imperfed.flower.processes.contact import Contact
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import in_date
@@ -21,6 +21,7 @@ NODE = re.compile(r"SuperNode ID: (\d+)")
 HUNG = 90.0  # seconds after which a process that was not seen at work is taken for dead
 HANGS = "the process that answers messages"
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+QUIET = 30.0  # seconds without an answer of the coordinator after which it is asked whether it is there
 LOOK, DATE = 0.5, 60.0  # seconds between two looks at the process, and at the dates of the keys
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
 
@@ -62,7 +63,8 @@ class SuperNode:
             began = time.monotonic()
             while self.node.alive and not ended():
                 self._look()
-                self.contact.listen()
+                if self.contact.lost is not None or self._age(HEARD) > QUIET:
+                    self.contact.listen()
                 time.sleep(LOOK)
             if ended():
                 return
@@ -97,9 +99,12 @@ class SuperNode:
 
     def _unseen(self) -> float:
         """Return for how many seconds the process that answers messages has not shown that it is at work."""
-        beat = self.home / BEAT
-        last = beat.stat().st_mtime if beat.exists() else 0.0
-        return time.time() - max(last, self.joined_at)
+        return min(self._age(BEAT), time.time() - self.joined_at)
+
+    def _age(self, name: str) -> float:
+        """Return how many seconds ago a file was touched."""
+        path = self.home / name
+        return time.time() - (path.stat().st_mtime if path.exists() else 0.0)
 
     def _explain(self) -> None:
         """Report why SuperNode ended. A refusal has several possible causes, one of which passes after a while."""
