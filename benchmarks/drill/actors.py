@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,7 +18,9 @@ JOIN_AS_ROGUE = (
     "import imperfed.flower.site.joining as j; j.APP = 'benchmarks.drill.rogue:site'; "
     "from imperfed.cli.app import main; main()"
 )
-EXECUTOR = "imperfed.flower.processes.executor"
+ROOT = Path(__file__).parents[2]
+SITE_NODE = "imperfed.flower.processes.site_node"
+"""A site's node, the process that answers for it, and the fork of this one that works on a message."""
 
 
 class Actor:
@@ -27,11 +29,15 @@ class Actor:
     all: ClassVar[list[Actor]] = []
 
     def __init__(
-        self, home: Path, name: str, *words: object, rogue: bool = False, env: Mapping[str, str] | None = None
+        self,
+        home: Path,
+        name: str,
+        *words: object,
+        start: Sequence[str] = ("-m", "imperfed"),
+        env: Mapping[str, str] | None = None,
     ) -> None:
         Actor.all.append(self)
         self.out, self.mark = home / f"{name}.out", f"DRILL={home}/{name}/{time.monotonic_ns()}"
-        start = ["-c", JOIN_AS_ROGUE] if rogue else ["-m", "imperfed"]
         key, value = self.mark.split("=")
         command = [sys.executable, *start, *map(str, words)]
         with self.out.open("ab") as out:
@@ -45,8 +51,8 @@ class Actor:
         return [pid for pid in own if program in " ".join(command(pid))] if program else own
 
     def at_work(self) -> bool:
-        """Return whether a task is running: a process forked from the task executor."""
-        return len(self.pids(EXECUTOR)) > 1
+        """Return whether a site is working on a message, in a fork of the process that answers."""
+        return len(self.pids(SITE_NODE)) > 2
 
     def kill(self) -> int:
         """Kill everything it has started at once (kill -9), as a power cut would, just after a task has begun."""
@@ -75,12 +81,7 @@ class Actor:
 
     def until(self, pattern: str, seconds: float = PATIENCE) -> str:
         """Wait for a line of its output, and return what matched."""
-        deadline = time.monotonic() + seconds
-        while not (found := re.search(pattern, read(self.out), re.MULTILINE)):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"no {pattern!r} within {seconds:.0f} s in {self.out}:\n{read(self.out)[-3000:]}")
-            time.sleep(0.1)
-        return found[0]
+        return until(self.out, pattern, seconds)
 
     def said(self, pattern: str) -> str:
         """Return the last part of its output that matches."""
@@ -94,6 +95,16 @@ class Actor:
         """Return the memory of a process that it has started, in MB."""
         found = re.search(r"VmRSS:\s+(\d+) kB", read(Path(f"/proc/{self.pids(program)[0]}/status")))
         return int(found[1]) // 1024 if found else 0
+
+
+def until(file: Path, pattern: str, seconds: float = PATIENCE) -> str:
+    """Wait for a line of a file, and return what matched."""
+    deadline = time.monotonic() + seconds
+    while not (found := re.search(pattern, read(file), re.MULTILINE)):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"no {pattern!r} within {seconds:.0f} s in {file}:\n{read(file)[-3000:]}")
+        time.sleep(0.1)
+    return found[0]
 
 
 def read(path: Path) -> str:

@@ -74,7 +74,13 @@ class Consortium:
         own = ["--data", self.data / "sites" / f"{site}.csv", "--test", self.data / "test" / f"{site}.csv"]
         own += ["--state", self.home / f"{run}-{state or site}", "--keys", keys or self.keys / f"site-{site}"]
         words = ["join", f"localhost:{port}", *own, "--policy", policy or self.policy]
-        return Actor(self.home, f"{run}-{state or site}", *words, rogue=rogue, env=env)
+        return Actor(
+            self.home,
+            f"{run}-{state or site}",
+            *words,
+            start=("-c", JOIN_AS_ROGUE) if rogue else ("-m", "imperfed"),
+            env=env,
+        )
 
     def join_all(self, run: str, port: int) -> dict[str, Actor]:
         return {name: self.join(run, name, port) for name in SITES}

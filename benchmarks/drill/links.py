@@ -1,4 +1,4 @@
-"""Lines on which nothing arrives, on which a bit is flipped or which are slow, and an executor that hangs."""
+"""Lines on which nothing arrives, on which a bit is flipped or which are slow, and a process that hangs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
-from benchmarks.drill.actors import EXECUTOR, Actor, read
+from benchmarks.drill.actors import SITE_NODE, Actor, read
 from benchmarks.drill.consortium import SITES, Consortium, failures
 from imperfed.flower.processes.child import free_port
 
@@ -59,7 +60,7 @@ class Forwarder:
 
 
 def links_fail(drill: Consortium) -> None:
-    """Let nothing arrive at one site for 45 s; damage and slow down another's line; hang the third's executor."""
+    """Let nothing arrive at one site for 45 s; damage and slow down another's line; hang the process that answers for the third."""
     port = free_port()
     serving = drill.serve("links", port)
     lines = {name: Forwarder(port) for name in ("north", "west")}
@@ -70,8 +71,8 @@ def links_fail(drill: Consortium) -> None:
     lines["north"].gone = False
     serving.until(r"^round 3/")
     lines["west"].damage = True
-    stopped = stop_executor(actors["south"])
-    told = actors["south"].until(r"^the executor has not been seen at work.*")
+    stopped = stop_answering(actors["south"])
+    told = actors["south"].until(r"^.* has not been seen at work.*")
     serving.until(r"^round 5/")
     lines["west"].lag = LAG
     time.sleep(SLOW)
@@ -89,7 +90,7 @@ def links_fail(drill: Consortium) -> None:
         ),
         (
             "south",
-            f"an executor that hangs (SIGSTOP of {stopped} processes)",
+            f"the process that answers for a site hangs (SIGSTOP of {stopped} processes)",
             "an hour (`--patience`) in every round",
             told,
         ),
@@ -106,10 +107,17 @@ def links_fail(drill: Consortium) -> None:
         drill.tell(fault, before, f"{told_first}; code {code}", seen, lost, "none" if whole else "LOST")
 
 
-def stop_executor(site: Actor) -> int:
-    """Stop the processes that carry out a site's tasks; they are alive and do nothing."""
-    pids = site.pids(EXECUTOR)
+def stop_answering(site: Actor) -> int:
+    """Stop the process that answers for a site, and its fork if there is one; they are alive and do nothing."""
+    nodes = site.pids(SITE_NODE)
+    pids = [pid for pid in nodes if parent(pid) in nodes]
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
     return len(pids)
+
+
+def parent(pid: int) -> int:
+    """Return a process's parent; 0 if it has ended."""
+    found = re.search(r"^PPid:\s+(\d+)", read(Path(f"/proc/{pid}/status")), re.MULTILINE)
+    return int(found[1]) if found else 0

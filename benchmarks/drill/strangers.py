@@ -8,20 +8,17 @@ import shutil
 import socket
 import ssl
 import time
+from pathlib import Path
 
 import httpx
 
-from benchmarks.drill.actors import Actor, command, read
+from benchmarks.drill.actors import Actor, read
 from benchmarks.drill.consortium import SITES, Consortium
-from imperfed.flower.processes.adapter import (
-    AcquireTaskRequest,
-    RuntimeHttpClient,
-    RuntimeVersionHttpInterceptor,
-    TaskType,
-)
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.keys import make_keys
 
+LISTENS = "0A"
+"""The state of a socket that listens, in /proc/net/tcp."""
 CONNECTIONS, BODIES, MEGABYTES = 1050, 30, 59
 AHEAD = 60
 """Seconds by which a site's clock is fast."""
@@ -85,20 +82,23 @@ def large_bodies(drill: Consortium, port: int, serving: Actor) -> None:
 
 
 def local_user(drill: Consortium, site: Actor) -> None:
-    """Ask a site's SuperNode for a task, and look for files that others may read."""
-    words = command(site.pids("flower-supernode")[0])
-    port = words[words.index("--port") + 1]
-    version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
-    try:
-        with RuntimeHttpClient.from_server_address(f"127.0.0.1:{port}", True, None, [version]) as client:
-            client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
-        answer = "A TASK"
-    except httpx.HTTPStatusError as error:
-        answer = f"refused with {error.response.status_code}"
+    """Look for ports on which a site's processes listen, and for files that others may read."""
+    lines = [line.split() for name in ("tcp", "tcp6") for line in read(Path(f"/proc/net/{name}")).splitlines()[1:]]
+    listening = {words[9] for words in lines if words[3] == LISTENS}
+    ports = {inode for pid in site.pids() for inode in sockets(pid) if inode in listening}
     state = site.out.with_suffix("")
     readable = [p for p in (state, *state.rglob("*")) if p.exists() and p.stat().st_mode & 0o077]
-    told = f"{answer}; {len(readable)} files and folders open to others"
-    drill.tell("a local user asks SuperNode for a task", "got it, and the model with it", "nothing", told, 0, "none")
+    told = f"{len(ports)} ports to ask at; {len(readable)} files and folders open to others"
+    before = "SuperNode's port gave out tasks, and the model with them"
+    drill.tell("a local user looks for a way to a site's tasks", before, "nothing", told, 0, "none")
+
+
+def sockets(pid: int) -> list[str]:
+    """Return the inodes of a process's sockets."""
+    with contextlib.suppress(OSError):
+        held = [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir()]
+        return [name.removeprefix("socket:[").removesuffix("]") for name in held if name.startswith("socket:[")]
+    return []
 
 
 def strangers_fail(drill: Consortium) -> None:

@@ -190,13 +190,13 @@ def options(schema: type[Any]) -> Mapping[str, Any]:
 
 
 def _is_generator(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, DataGenerator)
+    return isinstance(kind, type) and DataGenerator in kind.__mro__  # `issubclass` looks at every generator there is
 
 
 def settings_of(part: Any) -> dict[str, Scalar]:
     """Return the settings of a part; a generator is given by its name."""
     values = {key: getattr(part, key) for key in options(type(part))}
-    return {key: _name_of(value) if isinstance(value, DataGenerator) else value for key, value in values.items()}
+    return {key: _name_of(value) if _is_generator(type(value)) else value for key, value in values.items()}
 
 
 def _name_of(generator: DataGenerator) -> str:

@@ -18,7 +18,7 @@ from rich.console import Console
 from imperfed.core.errors import ImperfedError
 from imperfed.data.site_files import SiteFiles
 from imperfed.experiments.auto.run import read_request
-from imperfed.experiments.config import Config
+from imperfed.experiments.config import Config, resolve
 from imperfed.experiments.progress import Show
 from imperfed.flower.coordinator.audit_run import AuditRun
 from imperfed.flower.coordinator.auto_run import AutoRun
@@ -55,6 +55,11 @@ def place_of(node: Mapping[str, object]) -> LocalSite:
 
     policy = SitePolicy.read(Path(described["policy"])) if described["policy"] else SitePolicy()
     return LocalSite(name, files, state, secret, described["device"], policy, bool(described["accepts"]))
+
+
+def prepare() -> None:
+    """Find all parts that settings can name, once for all processes that are forked from this one."""
+    resolve(words={"method": "fedavg", "data": "digits"})
 
 
 site = make_app(place_of)
@@ -105,7 +110,9 @@ def conduct(grid: Grid, folder: RunFolder, service: Service, admitted: dict[str,
     central, declared = central_of(declaration), declaration.toml()
     request = read_request(folder)
     config = folder.config() if request is None else searched_settings(request)
-    coordinator = Aloud(SuperLinkMailbox(grid), config, central, service.sites, folder, declared, timeouts)
+    coordinator = Aloud(
+        SuperLinkMailbox(grid, home_of(folder)), config, central, service.sites, folder, declared, timeouts
+    )
     coordinator.transport.admitted = admitted or None
     if service.audit:
         AuditRun(coordinator).run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from flwr.app import Error, Message
+from flwr.app import Error, Message, MetricRecord, RecordDict
 from flwr.supercore.inflatable.inflatable_object import get_object_tree
 from flwr.supercore.object_store.sql_object_store import SqlObjectStore
 
@@ -29,7 +30,9 @@ from imperfed.engine.validate import LARGEST, largest_answer
 from imperfed.experiments.config import resolve
 from imperfed.flower.coordinator.mailbox import SuperLinkMailbox
 from imperfed.flower.coordinator.remote_search import SitesElsewhere
+from imperfed.flower.messages import stored_reply
 from imperfed.flower.messages.local_grid import Forged
+from imperfed.flower.messages.parcel import Parcel
 from imperfed.flower.messages.payload import ASKED, FAILED, Payload, RefusedError, pack, scores_of, unpack
 from imperfed.flower.messages.stored_reply import MOST_NAMES, StoredReply, head
 from imperfed.flower.processes import adapter
@@ -395,11 +398,64 @@ def test_a_piece_is_one_object_of_flower() -> None:
     assert FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE == PIECE
 
 
-def test_the_grid_of_flower_has_what_the_mailbox_uses() -> None:
+def test_the_grid_of_flower_has_what_the_mailbox_uses(tmp_path: Path) -> None:
     from flwr.superlink.grid.http_grid import HttpGrid
 
     grid = HttpGrid(token="x", insecure=True)
     assert {"node", "get_node_ids", "push_messages"} <= set(dir(grid))
     assert isinstance(HttpGrid.run, property)
-    client = SuperLinkMailbox(grid).grid._runtime_client
-    assert all(hasattr(client, call) for call in ("PullMessages", "PullObject", "ConfirmMessageReceived"))
+    client = SuperLinkMailbox(grid, tmp_path).grid._runtime_client
+    assert all(
+        hasattr(client, call) for call in ("PushMessages", "PullMessages", "PullObject", "ConfirmMessageReceived")
+    )
+
+
+def in_one_piece(payload: Payload) -> StoredReply:
+    """A reply as it comes from SuperLink if it is small."""
+    adapter.identify(run=1, node=5)
+    record = Parcel.of(Message(pack(payload), 1, "train")).record
+    return StoredReply("asked", "root", [], lambda name: None, record=record)
+
+
+def test_a_reply_in_one_piece_is_measured_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    trees = {"up": {f"w{k}": torch.arange(5.0) for k in range(3)}}
+    read = in_one_piece(Payload({"loss": 0.5}, trees)).read(10_000)
+    assert isinstance(read, Message)
+    assert torch.equal(unpack(read.content).trees["up"]["w2"], torch.arange(5.0))
+    for name, most, said in (
+        ("MOST_NAMES", 3, "it has more than 3 names"),
+        ("LONGEST_WORDS", 10, "its words take .* bytes, and at most 10 are read"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(stored_reply, name, most)
+            refused = in_one_piece(Payload({"loss": 0.5}, trees)).read(10_000)
+        assert isinstance(refused, Failure)
+        assert re.search(said, refused.reason)
+    refused = in_one_piece(Payload({"loss": 0.5}, trees)).read(50)
+    assert isinstance(refused, Failure)
+    assert "it takes more than 50 bytes" in refused.reason
+
+
+def test_a_reply_in_one_piece_holds_arrays_and_words_only() -> None:
+    adapter.identify(run=1, node=5)
+    record = Parcel.of(Message(RecordDict({"figures": MetricRecord({"loss": 0.5})}), 1, "train")).record
+    refused = StoredReply("asked", "root", [], lambda name: None, record=record).read(10_000)
+    assert isinstance(refused, Failure)
+    assert "an object of type metric_record" in refused.reason
+
+
+def test_sites_are_told_of_messages_once_they_are_there(tmp_path: Path) -> None:
+    mailbox, order = SuperLinkMailbox(None, tmp_path), list[str]()  # type: ignore[arg-type]
+
+    class Client:
+        def PushMessages(self, request: Any) -> Any:
+            order.append(f"{len(request.messages_list)} sent, rung {mailbox.sent.rung()} times")
+            return SimpleNamespace(message_ids=[m.metadata.message_id for m in request.messages_list])
+
+    mailbox.grid = SimpleNamespace(_runtime_client=Client())
+    adapter.identify(run=1, node=1)
+    messages = [Message(pack(Payload({"k": k})), 5, "train") for k in range(3)]
+    ids = mailbox.push_messages(messages)
+    assert ids == [m.metadata.message_id for m in messages]
+    assert order == ["3 sent, rung 0 times"]
+    assert mailbox.sent.rung() == 1

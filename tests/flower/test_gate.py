@@ -22,11 +22,13 @@ pytest.importorskip("flwr")
 import httpx
 
 from imperfed.core.errors import ImperfedError, UsageError
-from imperfed.flower.processes import contact, gateway, supernode
+from imperfed.flower.processes import allowance, contact, gateway, holding, supernode
 from imperfed.flower.processes import gate as gate_module
+from imperfed.flower.processes.bell import Bell
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
-from imperfed.flower.processes.gate import Gate, Scope, Seldom
-from imperfed.flower.processes.gateway import GatewayServer
+from imperfed.flower.processes.gate import Gate, Seldom
+from imperfed.flower.processes.gateway import GatewayServer, hang_up
+from imperfed.flower.processes.holding import Scope
 from imperfed.flower.processes.keys import CoordinatorKeys, SiteKeys, make_keys
 
 PULL = "/v1/fleet/pull-messages"
@@ -428,7 +430,7 @@ def test_one_site_has_few_connections(guarded: GatewayServer, keys: Path, monkey
 def test_bodies_on_their_way_are_limited(
     guarded: GatewayServer, upstream: Upstream, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate_module, "OF_ONE_SITE", 2000)
+    monkeypatch.setattr(allowance, "OF_ONE_SITE", 2000)
     tls = SiteKeys.read(keys / "site-a").tls()
     half = f"POST {PULL} HTTP/1.1\r\nHost: g\r\nContent-Length: 1500\r\n\r\nhalf".encode()
     plain = socket.create_connection(("127.0.0.1", guarded.port), timeout=5)
@@ -463,3 +465,117 @@ def test_a_gate_that_was_never_opened_can_be_closed() -> None:
     door = GatewayServer(Gate("http://127.0.0.1:1", ca=None), "127.0.0.1", 0)
     door.close()  # as after SuperLink did not start: the reason must not be hidden by another error
     assert door.socket.fileno() == -1
+
+
+@pytest.fixture
+def patient(upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GatewayServer]:
+    """A gate that holds back the answer that there is no message."""
+    monkeypatch.setattr(holding, "LONGEST_HOLD", 20.0)
+    bells = Bell(tmp_path / "sent"), Bell(tmp_path / "answered")
+    gate = Gate(f"http://127.0.0.1:{upstream.server_port}", None, True, *bells)
+    opened = GatewayServer(gate, "127.0.0.1", 0).open()
+    yield opened
+    opened.close()
+
+
+def bells(tmp_path: Path) -> tuple[Bell, Bell]:
+    return Bell(tmp_path / "sent"), Bell(tmp_path / "answered")
+
+
+def asking(door: GatewayServer, body: bytes = b"") -> socket.socket:
+    """A site that has asked; an upstream that echoes has no message for one that says nothing."""
+    connection = socket.create_connection(("127.0.0.1", door.port), timeout=10)
+    connection.sendall(post(PULL, body))
+    return connection
+
+
+def test_a_site_without_a_message_is_answered_when_one_is_sent(patient: GatewayServer, tmp_path: Path) -> None:
+    with asking(patient) as site:
+        site.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            site.recv(100)
+        bells(tmp_path)[0].ring()
+        site.settimeout(10)
+        assert site.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_message_is_not_held_back(patient: GatewayServer) -> None:
+    with asking(patient, b"message") as site:
+        assert site.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_a_site_without_a_message_is_answered_in_the_end(
+    patient: GatewayServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "LONGEST_HOLD", 0.2)
+    with asking(patient) as site:
+        assert site.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_site_that_has_gone_is_not_waited_for(patient: GatewayServer) -> None:
+    asking(patient).close()
+    deadline = time.monotonic() + 10
+    while patient.server.server_state.tasks:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_an_answer_rings_for_the_run(patient: GatewayServer, tmp_path: Path) -> None:
+    for path, times in ((PULL, 0), ("/v1/fleet/push-messages", 1), ("/v1/fleet/push-object", 2)):
+        speak(patient, post(path))
+        assert bells(tmp_path)[1].rung() == times
+
+
+def test_a_bell_that_was_rung_meanwhile_is_not_waited_for(tmp_path: Path) -> None:
+    bell = Bell(tmp_path / "bell")
+    bell.ring()
+    began = time.monotonic()
+    bell.wait(0, 20)
+    assert time.monotonic() - began < 10
+    bell.wait(1, 0.05)
+    assert time.monotonic() - began >= 0.05
+
+
+def test_a_connection_that_is_ended_keeps_its_descriptor() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        hang_up(ours)
+        assert ours.fileno() >= 0  # asyncio may still use it
+        assert theirs.recv(1) == b""
+        theirs.close()
+        hang_up(ours)
+
+
+def test_a_site_pushes_no_more_than_an_answer_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "ANSWER", 100)
+    allowed = allowance.Allowance()
+
+    def push(length: int, site: str = "north") -> int:
+        if refusal := allowed.refusal(site, length, True):
+            return refusal[0]
+        with allowed.passing(site, length, True):
+            return 200
+
+    assert [push(60), push(60), push(40), push(1)] == [200, 413, 200, 413]
+    assert push(100, "south") == 200
+    assert allowed.refusal("north", 1, False) is None  # only what is pushed stays
+    allowed.given("north", 2)
+    assert [push(2 * allowance.TIMES), push(1)] == [200, 413]
+    allowed.message("north")
+    assert [push(101), push(100)] == [413, 200]
+    assert [push(10**6, ""), push(10**6, "")] == [200, 200]  # without keys
+    assert not +allowed.on_the_way
+
+
+def test_a_message_gives_leave_to_answer(guarded: GatewayServer, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "ANSWER", 100)
+    monkeypatch.setattr(allowance, "TIMES", 0)
+    tls, large = SiteKeys.read(keys / "site-a").tls(), post("/v1/fleet/push-object", b"x" * 80)
+    told = [speak(guarded, words, tls)[9:12] for words in (large, large, post(PULL, b"a message"), large)]
+    assert told == [b"200", b"413", b"200", b"200"]
+
+
+def test_the_record_of_a_message_is_short(door: GatewayServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_module, "LONGEST_RECORD", 10)
+    told = [speak(door, post(f"/v1/fleet/push-{what}", b"x" * 11))[9:12] for what in ("messages", "object")]
+    assert told == [b"413", b"200"]

@@ -30,12 +30,6 @@ from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import evaluate
 from imperfed.flower.coordinator.serving import Service, begin
-from imperfed.flower.processes.adapter import (
-    AcquireTaskRequest,
-    RuntimeHttpClient,
-    RuntimeVersionHttpInterceptor,
-    TaskType,
-)
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.control import Control
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
@@ -49,6 +43,8 @@ SITES = ("north", "south")
 SETTINGS = ["--rounds", "2", "--model", "tests.support.rehearsal:normalised"]  # one that is not stacked in one process
 WORDS = ["local.steps=3", "batch=8"]
 HERE = Path(__file__).parent
+LISTENS = "0A"
+"""The state of a socket that listens, in /proc/net/tcp."""
 
 
 def write_federation(folder: Path) -> Path:
@@ -97,7 +93,7 @@ def started(out: Path, *words: object) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(30)
 
 
-def with_mark(mark: str) -> list[str]:
+def with_mark(mark: str) -> list[tuple[int, str]]:
     """All processes of this test, by a variable that their environment has."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
@@ -106,7 +102,7 @@ def with_mark(mark: str) -> list[str]:
         except OSError:
             continue
         if mark.encode() in environ and int(path.name) != os.getpid() and line:
-            found.append(line.replace(b"\0", b" ").decode())
+            found.append((int(path.name), line.replace(b"\0", b" ").decode()))
     return found
 
 
@@ -135,16 +131,19 @@ def refused_at(port: int, keys: Path) -> None:
     control.client.close()
 
 
-def no_task_for_others(mark: str) -> None:
-    """Another user of a site's machine gets no task from SuperNode, and with it the model."""
-    commands = [line.split() for line in with_mark(mark)]
-    ports = {words[words.index("--port") + 1] for words in commands if "flower-supernode" in words}
-    assert len(ports) == len(SITES)
-    for port in ports:
-        version = RuntimeVersionHttpInterceptor(component_name="SuperExec")
-        client = RuntimeHttpClient.from_server_address(f"127.0.0.1:{port}", True, None, [version])
-        with client, pytest.raises(httpx.HTTPStatusError, match="401"):
-            client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+def no_port_at_a_site(mark: str) -> None:
+    """Another user of a site's machine finds no port there from which a task, and with it the model, could be had."""
+    words = ("imperfed.flower.processes.site_node", "imperfed join")
+    pids = [pid for pid, line in with_mark(mark) if any(word in line for word in words)]
+    assert len(pids) >= 3 * len(SITES)
+    for pid in pids:
+        sockets = {os.readlink(path)[8:-1] for path in Path(f"/proc/{pid}/fd").iterdir() if is_socket(path)}
+        lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+        assert not [line for line in lines if line[9] in sockets and line[3] == LISTENS]
+
+
+def is_socket(path: Path) -> bool:
+    return path.is_symlink() and os.readlink(path).startswith("socket:[")
 
 
 def open_to_others(*folders: Path) -> list[str]:
@@ -177,7 +176,7 @@ def test_the_run_of_one_process_by_two_sites_with_keys(tmp_path: Path, monkeypat
             CoordinatorAddress("127.0.0.1", port, SiteKeys.read(tmp_path / "others" / "site-north")).knock()
         alone = run_alone(data, tmp_path / "one")
         wait_for(tmp_path / "serve.out", "round 1: north answered after", 300)
-        no_task_for_others(mark)
+        no_port_at_a_site(mark)
         assert serving.wait(300) == 0, (tmp_path / "serve.out").read_text()
         assert (north.wait(300), south.wait(300)) == (0, 0)
     for one in idle:

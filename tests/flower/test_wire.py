@@ -119,8 +119,6 @@ def test_without_flower_one_sentence_says_so(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_flower_does_not_promise_to_keep_is_where_it_was() -> None:
     for name in adapter.NAMES:
         assert getattr(adapter, name) is not None
-    for name in adapter.MODULES:
-        assert adapter.home(name).__name__ == adapter.MODULES[name]
 
 
 def test_no_other_module_knows_where_flower_keeps_it() -> None:

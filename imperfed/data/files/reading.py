@@ -23,7 +23,7 @@ from imperfed.data.files.labelled import scattered_columns
 from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.rows import CLEAN, PUBLIC, SITE, FileRows, read_rows
-from imperfed.data.files.rules import name_trouble
+from imperfed.data.files.site_names import name_trouble
 from imperfed.data.files.table import FileTable
 from imperfed.data.files.undeclared import UndeclaredText
 

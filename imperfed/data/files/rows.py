@@ -29,7 +29,7 @@ from imperfed.data.files.labelled import (
 )
 from imperfed.data.files.memory import Source
 from imperfed.data.files.problems import LINED, Problems, shown
-from imperfed.data.files.rules import name_trouble
+from imperfed.data.files.site_names import name_trouble
 from imperfed.data.files.table import IMAGE, FileTable, Role, Wanted, read_table
 from imperfed.data.files.undeclared import UndeclaredText
 

@@ -11,9 +11,7 @@ from imperfed.core.labels import KINDS, Exact, Labels
 from imperfed.data.files.blanks import ANY, fill_of, matches
 from imperfed.data.files.declaration import POLICIES, Declaration, Inputs, LabelColumns, SensitiveColumn
 from imperfed.data.files.problems import Problems, listed, nearest, shown
-
-RESERVED = ("global", "scale", "pooled")
-"""Names of other files in a run's folder, and of all sites together."""
+from imperfed.data.files.site_names import name_trouble
 
 Note = Callable[[str, str, str, str], None]
 """Called with the key, what was found, what was expected, and the fix."""
@@ -29,17 +27,6 @@ def note_broken(declaration: Declaration, path: Path, problems: Problems) -> Non
     _labels(declaration, note)
     if declaration.attribute is not None:
         _attribute(declaration.attribute, declaration.inputs, note)
-
-
-def name_trouble(name: str) -> str:
-    """Return what rules this out as a site name, after which files are named; empty if nothing does."""
-    if not name.strip() or not name.isprintable():
-        return "a name that is blank or has unprintable characters"
-    if name in RESERVED:
-        return f"{shown(name)}, which is the name of another file of a run"
-    if name.startswith(".") or any(mark in name for mark in '/\\:*?"<>|'):
-        return f"{shown(name)}, which cannot be the name of a file"
-    return f"a name of {len(name)} characters" if len(name.encode()) > 200 else ""
 
 
 def _places(declaration: Declaration, note: Note) -> None:

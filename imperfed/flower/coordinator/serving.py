@@ -10,7 +10,7 @@ from pathlib import Path
 from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.core.labels import KINDS
 from imperfed.data.files.declaration import Declaration, parse, read_declaration
-from imperfed.data.files.rules import name_trouble
+from imperfed.data.files.site_names import name_trouble
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.run import REQUEST, read_request, refuse_unsearchable
 from imperfed.experiments.config import AUTO, Config

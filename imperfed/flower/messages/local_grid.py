@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -73,6 +74,10 @@ class LocalGrid:
             if reply is not None:
                 replies.append(StoredReply(number, reply.root, list(reply.objects), reply.objects.get))
         return replies
+
+    def wait(self, seconds: float) -> None:
+        """Wait: a reply may be missing at first where a test lets it."""
+        time.sleep(seconds)
 
     def _answer(self, message: Message) -> Forged | None:
         """Return the objects of the reply that a site's app gives."""

@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 from flwr.app import Message
 
 from imperfed.core.foreign_text import printable
 from imperfed.engine.failures import Failure, Misshapen
 from imperfed.engine.validate import REFUSED
+from imperfed.flower.messages.parcel import opened
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.processes import adapter
 
@@ -48,6 +49,9 @@ class Mailbox(Protocol):
     def new_replies(self, message_ids: Sequence[str]) -> Iterable[StoredReply]:
         """Return the replies to these messages that were not returned before; their objects may still be on the way."""
 
+    def wait(self, seconds: float) -> None:
+        """Wait for further replies, at most so long."""
+
 
 @dataclass
 class StoredReply:
@@ -64,10 +68,15 @@ class StoredReply:
     release: Callable[[], None] = lambda: None
     """Lets the store forget the reply."""
     contents: dict[str, bytes] = field(default_factory=dict)
+    record: Any = None
+    """Flower's record of the reply, if that holds all of it."""
 
     def read(self, limit: int) -> Message | Failure | None:
         """Return the reply, or why it is refused; None while objects are missing. `limit`: in bytes."""
         try:
+            if self.record is not None:
+                measure_record(self.record, limit)
+                return opened(self.record)
             if len(self.missing) > MOST_OBJECTS:
                 raise RefusedError(f"it has {len(self.missing)} parts, and at most {MOST_OBJECTS} are read")
             self._fetch(limit)
@@ -93,6 +102,25 @@ class StoredReply:
                 taken = sum(map(len, self.contents.values()))
                 if taken > limit:
                     raise RefusedError(f"it takes more than {limit} bytes")
+
+
+def measure_record(record: Any, limit: int) -> None:
+    """Refuse a reply in one piece that holds too much, or what no answer holds; nothing in it is named twice."""
+    if record.ByteSize() > limit:
+        raise RefusedError(f"it takes more than {limit} bytes")
+    names = 0
+    for item in record.content.items:
+        kind = item.WhichOneof("value")
+        if kind == "array_record":
+            names += len(item.array_record.items)
+        elif kind == "config_record":
+            names, length = names + 1, item.config_record.ByteSize()
+            if length > LONGEST_WORDS:
+                raise RefusedError(f"its words take {length} bytes, and at most {LONGEST_WORDS} are read")
+        else:
+            raise RefusedError(f"it holds an object of type {kind}")
+    if names > MOST_NAMES:
+        raise RefusedError(f"it has more than {MOST_NAMES} names")
 
 
 @dataclass

@@ -183,7 +183,7 @@ class Transport:
                 self.tell(f"{about}: asking {', '.join(map(self._name, again))} again after {now - began:.1f} s")
                 sent |= self._push(kind, {node: payloads[node] for node in again}, about, timeout)
             if waiting.until:
-                time.sleep(self.timeouts.poll)
+                self.grid.wait(self.timeouts.poll)
         for stored in arriving.values():
             stored.release()
         return answers

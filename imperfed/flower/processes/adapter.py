@@ -7,7 +7,6 @@ module only then, which keeps a site's own process light. A test tries every nam
 from __future__ import annotations
 
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from flwr.app import Message
@@ -17,18 +16,44 @@ NAMES = {
     "install_from_fab": "flwr.cli.install",
     "fab_to_proto": "flwr.common.serde",
     "user_config_to_proto": "flwr.common.serde",
+    "message_from_proto": "flwr.common.serde",
+    "message_to_proto": "flwr.common.serde",
+    "HEARTBEAT_DEFAULT_INTERVAL": "flwr.common.constant",
     "ListNodesRequest": "flwr.proto.control_pb2",
     "ListRunsRequest": "flwr.proto.control_pb2",
     "RegisterNodeRequest": "flwr.proto.control_pb2",
     "StartRunRequest": "flwr.proto.control_pb2",
+    "ActivateNodeRequest": "flwr.proto.fleet_pb2",
     "DeactivateNodeRequest": "flwr.proto.fleet_pb2",
+    "PullMessagesRequest": "flwr.proto.fleet_pb2",
+    "PushMessagesRequest": "flwr.proto.fleet_pb2",
+    "RegisterNodeFleetRequest": "flwr.proto.fleet_pb2",
+    "UnregisterNodeFleetRequest": "flwr.proto.fleet_pb2",
+    "SendNodeHeartbeatRequest": "flwr.proto.heartbeat_pb2",
     "ConfirmMessageReceivedRequest": "flwr.proto.message_pb2",
+    "ObjectTree": "flwr.proto.message_pb2",
     "PullObjectRequest": "flwr.proto.message_pb2",
+    "Node": "flwr.proto.node_pb2",
     "AcquireTaskRequest": "flwr.proto.runtime_pb2",
     "PullAppMessagesRequest": "flwr.proto.runtime_pb2",
+    "PushAppMessagesRequest": "flwr.proto.runtime_pb2",
     "TaskType": "flwr.supercore.constant",
     "ControlHttpClient": "flwr.supercore.control",
+    "FlowerError": "flwr.supercore.error",
     "Fab": "flwr.supercore.fab",
+    "HeartbeatSender": "flwr.supercore.heartbeat",
+    "remove_content_from_message": "flwr.app.message",
+    "InMemoryObjectStore": "flwr.supercore.object_store.in_memory_object_store",
+    "InMemoryLinkState": "flwr.server.superlink.linkstate.in_memory_linkstate",
+    "generate_key_pairs": "flwr.supercore.primitives.asymmetric",
+    "RunNotRunningException": "flwr.supercore.run",
+    "get_object_id": "flwr.supercore.inflatable.inflatable_object",
+    "get_object_tree": "flwr.supercore.inflatable.inflatable_object",
+    "pull_objects": "flwr.supercore.inflatable.inflatable_utils",
+    "ObjectPushError": "flwr.supercore.inflatable.inflatable_utils",
+    "push_object_contents_from_iterable": "flwr.supercore.inflatable.inflatable_utils",
+    "make_pull_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
+    "make_push_object_fn_protobuf": "flwr.supercore.inflatable.inflatable_protobuf_utils",
     "SuperExecAuthHttpInterceptor": "flwr.supercore.interceptors.http",
     "RuntimeVersionHttpInterceptor": "flwr.supercore.interceptors",
     "public_key_to_bytes": "flwr.supercore.primitives.asymmetric",
@@ -46,24 +71,12 @@ NAMES = {
     "inflate_object_from_contents": "flwr.supercore.inflatable.inflatable_utils",
 }
 """The module in which Flower keeps each name."""
-MODULES = {
-    "fleet_http_client": "flwr.supernode.fleet_http_client",
-    "inflatable_utils": "flwr.supercore.inflatable.inflatable_utils",
-    "run_clientapp": "flwr.supernode.runtime.run_clientapp",  # its package has a function of this name
-    "start_client_internal": "flwr.supernode.start_client_internal",
-}
-"""Modules that `flower_patches`, `pulse` and the executor change."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in NAMES:
         raise AttributeError(f"{__name__} has no {name!r}")
     return getattr(import_module(NAMES[name]), name)
-
-
-def home(name: str) -> ModuleType:
-    """Return a module of Flower that is to be changed."""
-    return import_module(MODULES[name])
 
 
 def identify(run: int, node: int) -> None:
@@ -84,8 +97,12 @@ def inflated(root: str, objects: dict[str, bytes]) -> Message:
     return message
 
 
+def numbered(message: Message, number: str) -> Message:
+    """Return the same message with this number, which is not among the objects into which it is cut."""
+    message.metadata.__dict__["_message_id"] = number
+    return message
+
+
 def delivered(message: Message, number: str) -> Message:
     """Return a message as the other end receives it: split into the objects Flower sends, reassembled and numbered."""
-    received = inflated(message.object_id, objects_of(message))
-    received.metadata.__dict__["_message_id"] = number
-    return received
+    return numbered(inflated(message.object_id, objects_of(message)), number)

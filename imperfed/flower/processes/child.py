@@ -26,7 +26,9 @@ NEAR = ("localhost", LOOPBACK, "::1")
 CUT_OFF = "IMPERFED_CUT_OFF"
 """The environment variable that tells a SuperNode which earlier session of its site was cut off."""
 BEAT = "executor.beat"
-"""The file in FLWR_HOME whose time says when the executor was last seen at work; `imperfed join` looks at it."""
+"""The file in FLWR_HOME whose time says when the process that answers messages was last seen at work."""
+HEARD = "coordinator.heard"
+"""The file beside it whose time says when the coordinator last answered."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 EXIT = re.compile(r"Exit Code: \d+\n(.*?)(?:\n\n|\Z)", re.DOTALL)  # how Flower reports why it ended
 

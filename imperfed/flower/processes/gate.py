@@ -13,19 +13,18 @@ import asyncio
 import logging
 import ssl
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 
+from imperfed.flower.processes.allowance import LONGEST_BODY, Allowance
+from imperfed.flower.processes.bell import Bell
 from imperfed.flower.processes.coordinator_address import CLOCK
+from imperfed.flower.processes.holding import Holding, Receive, Scope, Send, is_empty
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
-
+PULL, PUSH = b"/v1/fleet/pull-messages", b"/v1/fleet/push-messages"
+PUSHES = (PUSH, b"/v1/fleet/push-object")
 OPEN = frozenset(
     f"/v1/fleet/{call}".encode()
     for call in (
@@ -34,8 +33,6 @@ OPEN = frozenset(
         "send-node-heartbeat",
         "pull-messages",
         "push-messages",
-        "get-run",
-        "get-fab",
         "push-object",
         "pull-object",
         "confirm-message-received",
@@ -45,10 +42,10 @@ SELF_REGISTRATION = frozenset({b"/v1/fleet/register-node", b"/v1/fleet/unregiste
 HEADERS = frozenset({b"content-type", b"accept", b"content-length"})
 PEER = "site"
 """In a request's scope: the name in the certificate of the site that asks; absent without keys."""
-LONGEST_BODY = 16 * 2**20  # arrays travel in pieces of 5 MiB
+LONGEST_RECORD = 2**20  # the record of one message, which SuperLink unfolds
 LONGEST_HEAD = 16 * 2**10
-OF_ONE_SITE, IN_ALL = 4 * LONGEST_BODY, 32 * LONGEST_BODY  # bytes of bodies on their way at the same time
 SECONDS = 60.0  # without a byte from either side
+KEPT, KEPT_FOR = 128, 4.0  # connections to SuperLink, and seconds; it closes them itself after 5
 LINES, MINUTE = 30, 60.0  # in the log
 
 log = logging.getLogger("imperfed.gate")
@@ -78,17 +75,24 @@ log.addFilter(Seldom())
 class Gate:
     """The rules, as an ASGI application before an upstream address (`https://127.0.0.1:PORT`)."""
 
-    def __init__(self, upstream: str, ca: Path | None, keyless: bool = False) -> None:
-        self.upstream = upstream
+    def __init__(
+        self,
+        upstream: str,
+        ca: Path | None,
+        keyless: bool = False,
+        sent: Bell | None = None,
+        answered: Bell | None = None,
+    ) -> None:
+        self.upstream, self.answered = upstream, answered
+        self.holding = None if sent is None else Holding(sent)
+        self.allowance = Allowance()
         self.paths = OPEN | SELF_REGISTRATION if keyless else OPEN
         verify = ssl.create_default_context(cafile=str(ca)) if ca else False
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=KEPT, keepalive_expiry=KEPT_FOR)
         # trust_env: a proxy named in the environment must not see traffic meant for loopback
         self.client = httpx.AsyncClient(
             verify=verify, timeout=SECONDS, limits=limits, trust_env=False, headers={"accept-encoding": "identity"}
         )
-        self.on_the_way = Counter[str]()
-        """The bytes of bodies that are being passed on, by site."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check one request and forward it."""
@@ -102,28 +106,31 @@ class Gate:
             log.warning("refused %s %s from %s: %s", scope["method"], printable(scope["raw_path"]), who, refusal[1])
             await answer(send, *refusal)
             return
-        site, length = scope.get(PEER, ""), stated_length(scope)
-        if self.on_the_way.total() + length > IN_ALL or (site and self.on_the_way[site] + length > OF_ONE_SITE):
-            log.warning("too much at once from %s", site or (scope.get("client") or ("?",))[0])
-            await answer(send, 503, "too much at once")  # SuperNode tries again
+        site, length, pushes = scope.get(PEER, ""), stated_length(scope), scope["raw_path"] in PUSHES
+        if too_much := self.allowance.refusal(site, length, pushes):
+            log.warning("%s from %s", too_much[1], site or (scope.get("client") or ("?",))[0])
+            await answer(send, *too_much)
             return
-        self.on_the_way[site] += length
-        try:
+        with self.allowance.passing(site, length, pushes):
             await self._pass_on(scope, receive, send)
-        finally:
-            self.on_the_way[site] -= length
+        if pushes and self.answered is not None:
+            self.answered.ring()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request that may pass; say so if there is no answer."""
-        started = False
+        site, started = scope.get(PEER, ""), False
 
         async def pass_back(message: Scope) -> None:
             nonlocal started
             started = True
+            self.allowance.given(site, len(message.get("body", b"")))
             await send(message)
 
         try:
-            await self.forward(scope, receive, pass_back)
+            if scope["raw_path"] == PULL:
+                await self._pull(site, scope, receive, pass_back)
+            else:
+                await self.forward(scope, receive, pass_back)
             return
         except httpx.HTTPError as error:
             log.warning("no answer behind the gate: %r", error)
@@ -132,6 +139,19 @@ class Gate:
             failure = 408, "the request did not arrive in time"
         if not started:  # otherwise the caller sees the answer cut short, since the connection is closed
             await answer(send, *failure)
+
+    async def _pull(self, site: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward the question whether there is a message."""
+
+        async def noted(message: Scope) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 200 and not is_empty(message):
+                self.allowance.message(site)
+            await send(message)
+
+        if self.holding is None:
+            await self.forward(scope, receive, noted)
+        elif not await self.holding.nothing_new(site, receive, send):
+            await self.forward(scope, receive, self.holding.held_back(site, receive, noted))
 
     def refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Return status and reason if a request may not pass."""
@@ -144,8 +164,9 @@ class Gate:
         lengths = [value for name, value in scope["headers"] if name == b"content-length"]
         if b"transfer-encoding" in names or b"upgrade" in names or len(lengths) != 1 or not lengths[0].isdigit():
             return 411, "a length must be stated, once"
-        if int(lengths[0]) > LONGEST_BODY:
-            return 413, f"more than {LONGEST_BODY} bytes"
+        longest = LONGEST_RECORD if scope["raw_path"] == PUSH else LONGEST_BODY
+        if int(lengths[0]) > longest:
+            return 413, f"more than {longest} bytes"
         if sum(len(name) + len(value) for name, value in scope["headers"]) > LONGEST_HEAD:
             return 431, f"headers of more than {LONGEST_HEAD} bytes"
         return None

@@ -14,6 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -23,12 +24,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.core.foreign_text import printable
-from imperfed.flower.processes.gate import LONGEST_HEAD, PEER, Gate, Receive, Scope, Send
+from imperfed.flower.processes.gate import LONGEST_HEAD, PEER, Gate
+from imperfed.flower.processes.holding import Receive, Scope, Send
 from imperfed.flower.processes.keys import CoordinatorKeys
 
 HANDSHAKE = 10.0  # seconds for TLS
 HEAD = 10.0  # seconds for the first request to begin, and for every head of a request to arrive whole
-IDLE = 75  # seconds between two requests; a site asks twice a second
+IDLE = 75  # seconds between two requests; a site asks every 10 s at least
 NEW_PER_ADDRESS, NEW_IN_ALL = 32, 256  # connections that have not asked for anything yet
 PER_SITE = 32  # connections of one certificate
 CONNECTIONS = 1000
@@ -160,12 +162,22 @@ class Listener(uvicorn.Server):
             await loop.connect_accepted_socket(visitor, connection, ssl=tls, ssl_handshake_timeout=wait)
         except OSError as error:  # of TLS as well
             log.warning("no connection with %s: %s", address, printable(str(error), 120))
-            connection.close()
+            hang_up(connection)
         except asyncio.CancelledError:  # dropped, perhaps before it was looked at
-            connection.close()
+            hang_up(connection)
             raise
         finally:
             self.newcomers.remove(task)
+
+
+def hang_up(connection: socket.socket) -> None:
+    """End a connection, and leave its descriptor to whoever holds it.
+
+    asyncio may hold it until TLS has said goodbye. If it were closed here, its number would be given to another
+    connection meanwhile, and both would use it.
+    """
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 async def as_site(app: Any, site: str, scope: Scope, receive: Receive, send: Send) -> None:

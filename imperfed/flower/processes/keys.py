@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from imperfed.core.errors import DataError, UsageError
-from imperfed.data.files.rules import name_trouble
+from imperfed.data.files.site_names import name_trouble
 
 LOOPBACK = ("localhost", "127.0.0.1")  # the gate and the coordinator's own processes connect to SuperLink there
 SECRET_BYTES = 32

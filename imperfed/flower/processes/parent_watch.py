@@ -11,15 +11,9 @@ import sys
 import threading
 import time
 from importlib import metadata
-from pathlib import Path
 
-from imperfed.flower.processes.flower_patches import look_often, pull_soon, show_certificate
-from imperfed.flower.processes.keys import SiteKeys
-from imperfed.flower.processes.pulse import LinkSpeed, Pulse, end_without, watch_calls
-from imperfed.flower.processes.session import sign_off
+from imperfed.flower.processes.superlink_patches import guard_trees, take_whole_messages
 
-AUTH = "--auth-supernode-private-key"
-"""The option before the key of a site, in whose folder its certificate is."""
 LOOK = 0.5  # seconds
 
 
@@ -38,23 +32,11 @@ def main() -> None:
     """Run the Flower command named by the first argument, in this process."""
     end_with(os.getppid())
     sys.argv = sys.argv[1:]
+    if sys.argv[0] == "flower-superlink":
+        guard_trees()
+        take_whole_messages()
     [command] = metadata.entry_points(group="console_scripts", name=sys.argv[0])
-    run = command.load()
-    is_site = sys.argv[0] == "flower-supernode"
-    if is_site:
-        if AUTH in sys.argv:
-            show_certificate(SiteKeys.read(Path(sys.argv[sys.argv.index(AUTH) + 1]).parent).tls())
-        pulse = Pulse()
-        look_often(pulse.tick)
-        pull_soon()
-        sign_off(sys.argv)
-        pulse.tick()
-        watch_calls(pulse, LinkSpeed())
-        end_without(pulse)
-    run()
-    if is_site:  # it returns only after an error, and a thread of its own would keep the process, which is of no use
-        sys.stdout.flush()
-        os._exit(1)
+    command.load()()
 
 
 if __name__ == "__main__":

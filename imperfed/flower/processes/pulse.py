@@ -1,7 +1,7 @@
-"""The pulse of a SuperNode: whether it still asks for messages and still sends heartbeats, and how slow its link is.
+"""The pulse of a site's node: whether it still asks for messages and sends heartbeats, and how slow its link is.
 
-After an error that it does not expect, such as one flipped bit, Flower's process stays and does nothing. One without a
-pulse ends itself, and `imperfed join` starts it again.
+After an error that it does not expect, such as one flipped bit, a thread of Flower's may end while the process stays. A
+process without a pulse ends itself, and `imperfed join` starts it again.
 """
 
 from __future__ import annotations
@@ -11,25 +11,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import httpx
-
-from imperfed.flower.processes.adapter import ProtobufClient, home
 
 HEARTBEAT = "/v1/fleet/send-node-heartbeat"
 STILL = 90.0  # seconds without a call: longer than Flower ever pauses between two
 LAPSED = 75.0  # seconds without a heartbeat, after which SuperLink takes the site for gone
 RECENT = 15.0  # seconds
 LOOK = 2.0
-HEARTBEAT_TIMEOUT = 20.0  # seconds; in Flower 5, which an upload on the same link easily delays
 SHORTEST, LONGEST = 30.0, 600.0  # seconds to wait for the answer to a call
 MARGIN = 4.0  # how many times longer than usual a call may take
 LARGE = 2**16  # bytes from which on a call says something about the link
 
 
 class Pulse:
-    """What one SuperNode does, as seen from its calls."""
+    """What one node does, as seen from its calls."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -87,26 +81,6 @@ class LinkSpeed:
         """Learn from a call that was given up after so many seconds: the next one is given twice as long."""
         if size >= LARGE:
             self.rate = MARGIN * size / (2 * seconds)
-
-
-def watch_calls(pulse: Pulse, link: LinkSpeed) -> None:
-    """Let all calls of this SuperNode count, and wait for their answers as long as the link needs."""
-    vars(home("fleet_http_client"))["HEARTBEAT_CALL_TIMEOUT"] = HEARTBEAT_TIMEOUT
-    usual = ProtobufClient._unary_unary
-
-    def call(self: Any, *, path: str, request: Any, timeout: float | None = None, **words: Any) -> Any:
-        size = request.ByteSize()
-        seconds, began = timeout or link.timeout(size), time.monotonic()
-        with pulse.call(path):
-            try:
-                reply = usual(self, path=path, request=request, timeout=seconds, **words)
-            except httpx.TimeoutException:
-                link.was_too_slow(size, max(seconds, time.monotonic() - began))
-                raise
-        link.took(size, time.monotonic() - began)
-        return reply
-
-    ProtobufClient._unary_unary = call
 
 
 def end_without(pulse: Pulse) -> None:

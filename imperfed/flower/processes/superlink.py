@@ -13,6 +13,7 @@ from types import TracebackType
 import httpx
 
 from imperfed.core.errors import DataError, ImperfedError, UsageError
+from imperfed.flower.processes.bell import ANSWERED, SENT, Bell
 from imperfed.flower.processes.child import LOOPBACK, NEAR, Child, free_port, module, task_secret, wait_until
 from imperfed.flower.processes.control import Control, Settings
 from imperfed.flower.processes.gate import Gate
@@ -20,6 +21,7 @@ from imperfed.flower.processes.gateway import GatewayServer
 from imperfed.flower.processes.keys import CoordinatorKeys
 
 START = 60.0  # seconds for SuperLink to answer
+LOOK = 2.0  # seconds between two questions whether the run goes on
 ATTEMPTS = 5
 PAUSE = 5.0  # seconds before the processes are started again
 
@@ -61,13 +63,12 @@ class SuperLink:
         self.keys = stand.keys_of(sites)
         self.door: GatewayServer | None = None
         self.link = Child("superlink", module("parent_watch", "flower-superlink", *self._link_words()), home)
-        words = ["serverapp", self.near, server, *(["--ca", str(self.ca)] if self.ca else [])]
+        words = [self.near, server, *(["--ca", str(self.ca)] if self.ca else [])]
         words += ["--secret", str(task_secret(home))]
         self.executor = Child("executor", module("executor", *words), home, speaks=True)
 
     def _link_words(self) -> list[str]:
         words = ["--host", LOOPBACK, "--port", str(self.port), "--isolation", "process"]
-        words += ["--database", str(self.home / "state.db")]
         words += ["--superexec-auth-secret-file", str(task_secret(self.home))]
         if (keys := self.stand.keys) is None:
             return [*words, "--insecure"]
@@ -78,7 +79,8 @@ class SuperLink:
         os.environ["FLWR_HOME"] = str(self.home)
         keys = self.stand.keys
         scheme = "http" if keys is None else "https"
-        gate = Gate(f"{scheme}://{self.near}", self.ca, keyless=keys is None)
+        bells = Bell(self.home / SENT), Bell(self.home / ANSWERED)
+        gate = Gate(f"{scheme}://{self.near}", self.ca, keys is None, *bells)
         try:
             self.door = GatewayServer(gate, self.stand.host, self.stand.port, keys)
             self.link.start()
@@ -96,15 +98,19 @@ class SuperLink:
     def run(self, site: str, settings: Settings, ended: Callable[[], bool]) -> str:
         """Submit a run and wait until `ended`; return why it stopped if it stopped earlier, else an empty string."""
         number = self.control.submit(self.server, site, settings)
+        next_look = 0.0
         while not ended():
             for child in (self.link, self.executor):
                 if not child.alive:
                     return f"{child.name} ended: {child.last_words()}"
+            time.sleep(0.1)
+            if time.monotonic() < next_look:
+                continue
+            next_look = time.monotonic() + LOOK
             with contextlib.suppress(httpx.HTTPError):
                 status = self.control.status(number)
                 if status.ended and not ended():
                     return status.details or "the run ended without giving a reason"
-            time.sleep(0.3)
         return ""
 
     def leave(self) -> None:

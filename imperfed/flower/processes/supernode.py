@@ -1,4 +1,4 @@
-"""A site's processes: SuperNode, the executor of its tasks, and what to do when one of them ends."""
+"""A site's node as `imperfed join` sees it: kept running, and started again when it was cut off or hangs."""
 
 from __future__ import annotations
 
@@ -10,49 +10,45 @@ from pathlib import Path
 from types import TracebackType
 
 from imperfed.core.errors import ImperfedError
-from imperfed.flower.processes.child import BEAT, CUT_OFF, LOOPBACK, Child, free_port, module, task_secret
+from imperfed.flower.processes.child import BEAT, CUT_OFF, HEARD, Child, module
 from imperfed.flower.processes.contact import Contact
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import in_date
 
 SITE = "IMPERFED_SITE"
-"""The environment variable that describes the site to the executor, as JSON."""
+"""The environment variable that describes the site to its application, as JSON."""
 NODE = re.compile(r"SuperNode ID: (\d+)")
-HUNG = 90.0  # seconds after which an executor that was not seen at work is taken for dead
+HUNG = 90.0  # seconds after which a process that was not seen at work is taken for dead
+HANGS = "the process that answers messages"
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
+QUIET = 30.0  # seconds without an answer of the coordinator after which it is asked whether it is there
+LOOK, DATE = 0.5, 60.0  # seconds between two looks at the process, and at the dates of the keys
 FORGOTTEN = 75.0  # seconds after which SuperLink has dropped a session that was cut off: 2 * 30 s and a margin
 
 
 class SuperNode:
-    """The processes, as a context manager; `watch` keeps them running."""
+    """The node's processes, as a context manager; `watch` keeps them running."""
 
     def __init__(
         self, way: CoordinatorAddress, home: Path, site: dict[str, str], app: str, tell: Callable[[str], None] = print
     ) -> None:
         self.way, self.home, self.name, self.tell = way, home, site["name"], tell
-        port = free_port()
-        secret = task_secret(home)
-        words = ["--superlink", way.address, "--isolation", "process", "--host", LOOPBACK, "--port", str(port)]
-        words += ["--superexec-auth-secret-file", str(secret)]
-        if way.keys is None:
-            words += ["--insecure"]
-        else:
-            words += ["--root-certificates", str(way.keys.ca), "--auth-supernode-private-key", str(way.keys.key)]
-        self.node = Child("supernode", module("parent_watch", "flower-supernode", *words), home)
-        executor = module("executor", "clientapp", f"{LOOPBACK}:{port}", app, "--secret", str(secret))
-        self.executor = Child("executor", executor, home, variables={SITE: json.dumps(site)})
+        words = ["--superlink", way.address, "--app", app]
+        words += ["--insecure"] if way.keys is None else ["--keys", str(way.keys.path.resolve())]
+        self.described = {SITE: json.dumps(site)}
+        self.node = Child("supernode", module("site_node", *words), home)
         self.contact = Contact(way, tell)
         self.pause = FIRST_PAUSE
-        self.joined, self.joined_at, self.executor_began = False, 0.0, time.time()
+        self.joined, self.joined_at = False, 0.0
+        self.next_date = 0.0
+        self.hung = False  # whether it was ended because it hung
         self.refused = 0.0  # when the refusals began; 0: not refused
 
     def __enter__(self) -> SuperNode:
-        self.executor.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.node.stop()  # first, so that it can sign off
-        self.executor.stop()
+        self.node.stop()
         if self.joined:
             self._remembered.unlink(missing_ok=True)
 
@@ -67,8 +63,9 @@ class SuperNode:
             began = time.monotonic()
             while self.node.alive and not ended():
                 self._look()
-                self.contact.listen()
-                time.sleep(0.2)
+                if self.contact.lost is not None or self._age(HEARD) > QUIET:
+                    self.contact.listen()
+                time.sleep(LOOK)
             if ended():
                 return
             if time.monotonic() - began > LONGEST_PAUSE:
@@ -82,39 +79,38 @@ class SuperNode:
         while not self.contact.made() and not ended():
             time.sleep(FIRST_PAUSE)
         known = self.way.keys is not None and self._remembered.exists()
-        self.node.variables = {CUT_OFF: self._remembered.read_text()} if known else {}
+        self.node.variables = self.described | ({CUT_OFF: self._remembered.read_text()} if known else {})
         self.joined = False
         self.node.start()
 
     def _look(self) -> None:
-        """Note that the site was admitted, keep its executor running, and check that the keys have not expired."""
+        """Note that the site was admitted, end a process that hangs, and check that the keys have not expired."""
         if not self.joined and (match := NODE.search(self.node.said())):
             self.joined, self.joined_at = True, time.time()
             self._remembered.write_text(match[1])
             self.tell(f"joined {self.way.address} as {self.name}")
-        if not self.executor.alive:
-            self.tell(f"the executor ended ({self.executor.last_words()}); starting it again")
-            self._restart_executor()
-        elif self.joined and self._unseen() > HUNG:
-            self.tell(f"the executor has not been seen at work for {self._unseen():.0f} s; starting it again")
-            self._restart_executor()
-        if self.way.keys is not None:
+        if self.joined and self._unseen() > HUNG:
+            self.tell(f"{HANGS} has not been seen at work for {self._unseen():.0f} s; starting it again")
+            self.node.stop()
+            self.hung = True
+        if self.way.keys is not None and time.monotonic() > self.next_date:
+            self.next_date = time.monotonic() + DATE
             in_date(self.way.keys.ca)
 
     def _unseen(self) -> float:
-        """Return for how many seconds the executor has not shown that it is at work."""
-        beat = self.home / BEAT
-        last = max(self.executor_began, beat.stat().st_mtime if beat.exists() else 0.0)
-        return time.time() - max(last, self.joined_at)  # without a SuperNode it can only wait
+        """Return for how many seconds the process that answers messages has not shown that it is at work."""
+        return min(self._age(BEAT), time.time() - self.joined_at)
 
-    def _restart_executor(self) -> None:
-        self.executor.stop()
-        self.executor.start()
-        self.executor_began = time.time()
-        time.sleep(FIRST_PAUSE)
+    def _age(self, name: str) -> float:
+        """Return how many seconds ago a file was touched."""
+        path = self.home / name
+        return time.time() - (path.stat().st_mtime if path.exists() else 0.0)
 
     def _explain(self) -> None:
         """Report why SuperNode ended. A refusal has several possible causes, one of which passes after a while."""
+        if self.hung:
+            self.hung = False
+            return
         reason = self.node.last_words()
         if wrong := self.way.wrong_clock():
             self.refused = 0.0

@@ -24,9 +24,9 @@ from imperfed.flower.messages.payload import Payload
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.policy import SitePolicy
 from imperfed.flower.site.runtime import LocalSite
+from imperfed.flower.site.site_folder import AGREEMENT
 from imperfed.flower.site.withheld import WithheldError
 
-FILE = "agreement.json"
 AFTER_THE_END = ("query.hello", "query.ready", "evaluate", "query.judge", "query.leave")
 """What a coordinator that was killed just before its own end asks again; none of it changes what the site has kept."""
 LEARNED = "model.features"
@@ -49,7 +49,7 @@ class Agreement(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, folder: Path) -> Agreement | None:
         """Return the agreement in a run's folder; None if there is none."""
-        path = folder / FILE
+        path = folder / AGREEMENT
         try:
             return msgspec.json.decode(path.read_bytes(), type=cls)
         except FileNotFoundError:
@@ -60,7 +60,7 @@ class Agreement(msgspec.Struct, frozen=True):
     def write(self, folder: Path) -> Agreement:
         """Keep it in a run's folder."""
         content = msgspec.json.encode(self)
-        write_durably(folder / FILE, lambda partly: partly.write_bytes(content))
+        write_durably(folder / AGREEMENT, lambda partly: partly.write_bytes(content))
         return self
 
     def decided(self, decision: Decision) -> Agreement:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imperfed.core.errors import DataError, RefusedBySiteError, SiteFailedError, UsageError, unknown
-from imperfed.data.files.rules import name_trouble
+from imperfed.data.files.site_names import name_trouble
 from imperfed.flower.processes.child import Stopped, alone, orderly, private_files
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.supernode import SuperNode
-from imperfed.flower.site.agreement import FILE, Agreement
-from imperfed.flower.site.policy import SitePolicy
-from imperfed.flower.site.site_folder import LOG, TROUBLE
+from imperfed.flower.site.site_folder import AGREEMENT, LOG, TROUBLE
+
+if TYPE_CHECKING:
+    from imperfed.flower.site.agreement import Agreement
 
 APP = "imperfed.flower.apps:site"
 DEVICES = ("cpu", "cuda")
@@ -51,7 +55,7 @@ class Joining:
     def site(self) -> dict[str, str]:
         """Return the description of the site that its own process gets."""
         if self.policy:
-            SitePolicy.read(self.policy)  # its mistakes are for now, not for the first message
+            _check_policy(self.policy)  # its mistakes are for now, not for the first message
         for path in (self.data, *([self.test] if self.test else [])):
             if not path.exists():
                 raise DataError(f"{path}: no such file")
@@ -71,6 +75,18 @@ class Joining:
         if trouble := name_trouble(described["name"]):
             raise UsageError(f"the site's name would be {trouble}; give another with --name")
         return described
+
+
+def _check_policy(path: Path) -> None:
+    """Raise an error if a policy has mistakes. A fork reads it: this process keeps torch out of its memory."""
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        pool.submit(_read_policy, path).result()
+
+
+def _read_policy(path: Path) -> None:
+    from imperfed.flower.site.policy import SitePolicy
+
+    SitePolicy.read(path)
 
 
 class Tail:
@@ -142,7 +158,9 @@ class Consent:
                 raise RefusedBySiteError(f"{folder.name} was declined; the coordinator was told so, and nothing else")
 
     def _agreements(self) -> list[tuple[Path, Agreement]]:
-        folders = [path.parent for path in sorted(self.state.glob(f"*/{FILE}"))]
+        from imperfed.flower.site.agreement import Agreement  # only where there is someone to ask
+
+        folders = [path.parent for path in sorted(self.state.glob(f"*/{AGREEMENT}"))]
         return [(folder, agreement) for folder in folders if (agreement := Agreement.read(folder)) is not None]
 
 

@@ -1,0 +1,73 @@
+"""What SuperLink's store in memory lacks: messages in one piece, and no trust in what a site says about its objects.
+
+Flower's store in a database costs ten times as much per request, and a run keeps its own checkpoints. But it is in that
+store only that Flower refuses an object with other parts than at first; without that, a few small trees that name each
+other would stand for a tree that no memory holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from imperfed.flower.messages.stored_reply import MOST_OBJECTS
+from imperfed.flower.processes import adapter
+
+
+def guard_trees() -> None:
+    """Let the store refuse trees that are too large, and objects that have other parts than before."""
+    store = adapter.InMemoryObjectStore
+    usual = store.preregister
+
+    def preregister(self: Any, run_id: int, tree: Any) -> list[str]:
+        with self.lock_store:
+            check_tree(tree, {name: set(entry.child_object_ids) for name, entry in known(self, tree)})
+            missing: list[str] = usual(self, run_id, tree)
+            return missing
+
+    store.preregister = preregister
+
+
+def known(store: Any, tree: Any) -> list[tuple[str, Any]]:
+    """Return the objects of a tree that the store has already."""
+    names = {part.object_id for part in adapter.iterate_object_tree(tree)}
+    return [(name, store.store[name]) for name in names & store.store.keys()]
+
+
+def check_tree(tree: Any, parts: dict[str, set[str]]) -> None:
+    """Raise an error if a tree is too large or an object has different parts in two places; `parts`: those known."""
+    for count, one in enumerate(adapter.iterate_object_tree(tree), 1):
+        children = [child.object_id for child in one.children]
+        if count > MOST_OBJECTS:
+            raise ValueError(f"a message of more than {MOST_OBJECTS} objects")
+        if len(set(children)) < len(children) or parts.setdefault(one.object_id, set(children)) != set(children):
+            raise ValueError(f"object {one.object_id} has other parts in another place")
+
+
+def take_whole_messages() -> None:
+    """Let a message whose record holds its content be stored without objects."""
+    state, store = adapter.InMemoryLinkState, adapter.InMemoryObjectStore
+    with_objects, usual_tree = state.store_message_and_object_tree, store.get_object_tree
+    whole: set[str] = set()
+
+    def store_message(self: Any, message: Any, tree: Any, session: str) -> tuple[bool, list[str]]:
+        number = message.metadata.message_id
+        if tree.object_id != number:
+            raise ValueError("the objects are not those of the message")
+        if not message.has_error() and not message.content:
+            kept: tuple[bool, list[str]] = with_objects(self, message, tree, session)
+            return kept
+        self._object_push_sessions.pop(session, None)  # nothing will be pushed
+        keep = self.store_message_res if message.metadata.reply_to_message_id else self.store_message_ins
+        with self.lock:  # until it is known as whole, no one may fetch it
+            stored = keep(message) is not None
+            if stored:
+                whole.add(number)
+        return stored, []
+
+    def get_object_tree(self: Any, name: str) -> Any:
+        if name in whole:  # it is asked for once, when the message is delivered
+            whole.discard(name)
+            return adapter.ObjectTree(object_id=name)
+        return usual_tree(self, name)
+
+    state.store_message_and_object_tree, store.get_object_tree = store_message, get_object_tree
