@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.drill.actors import Actor, read
+from benchmarks.drill.actors import JOIN_AS_ROGUE, Actor, read
 from imperfed.flower.processes.keys import make_keys
 
 SITES = ("north", "south", "west")

@@ -60,7 +60,7 @@ class Forwarder:
 
 
 def links_fail(drill: Consortium) -> None:
-    """Let nothing arrive at one site for 45 s; damage and slow down another's line; hang the process that answers for the third."""
+    """Let nothing arrive at one site for 45 s; damage and slow down another's line; stop what answers for the third."""
     port = free_port()
     serving = drill.serve("links", port)
     lines = {name: Forwarder(port) for name in ("north", "west")}

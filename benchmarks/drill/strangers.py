@@ -10,8 +10,6 @@ import ssl
 import time
 from pathlib import Path
 
-import httpx
-
 from benchmarks.drill.actors import Actor, read
 from benchmarks.drill.consortium import SITES, Consortium
 from imperfed.flower.processes.child import free_port
