@@ -20,7 +20,7 @@ def tables() -> Iterator[tuple[str, list[str]]]:
         yield "noisy-labels.md", [line for line in no_harm.table(which) if line.startswith("|")]
     results = posterior.read(posterior.RESULTS)
     for name in ("people", "digits", "rates", "sizes"):
-        yield "results-posterior.md", [*posterior.table(results, name)]
+        yield "repair-tables.md", [*posterior.table(results, name)]
 
 
 @pytest.mark.parametrize(("page", "lines"), tables())
