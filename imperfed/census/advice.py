@@ -49,18 +49,22 @@ class Advice:
     needs: str
     """What it needs in addition; empty: nothing."""
     why: str
+    searched: bool = False
+    """Whether a search by `auto` tries it."""
 
 
 def advise(kind: type[Labels]) -> tuple[Advice, ...]:
-    """Return everything that can learn from this kind of labels, what was made for it first."""
+    """Return everything that can learn from this kind of labels: first what was made for it, then what `auto` tries."""
     methods = [advice for name, method in catalogue().items() if (advice := _suits(name, method, kind))]
     corrections = [Advice(name, "repair", True, "", about(r)) for name, r in repairs().items() if r.labels is kind]
-    return (*sorted(methods, key=lambda a: (not a.made_for, a.part)), *corrections)
+    return (*sorted(methods, key=lambda a: (not a.made_for, a.part, not a.searched)), *corrections)
 
 
 def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labels]) -> Advice | None:
+    searched = method.auto is not None
     if issubclass(method, Objective):
-        return Advice(name, "objective", method.labels is kind, "", about(method)) if method.accepts(kind) else None
+        made_for = method.labels is kind
+        return Advice(name, "objective", made_for, "", about(method), searched) if method.accepts(kind) else None
     algorithm = method()
     own = algorithm.objective
     if method.made_for not in (None, kind) or (own is not None and not own.accepts(kind)):
@@ -68,7 +72,7 @@ def _suits(name: str, method: type[Algorithm] | type[Objective], kind: type[Labe
     needs = "with trusted rows at the server" if algorithm.needs_server_rows else ""
     needs = "a reference: all rows in one place" if method.pools_data else needs
     made_for = own is not None or method.made_for is kind
-    return Advice(name, "algorithm", made_for, needs, about(method))
+    return Advice(name, "algorithm", made_for, needs, about(method), searched)
 
 
 def first(kind: type[Labels]) -> str:
