@@ -79,6 +79,17 @@ def test_signs_of_life_while_there_is_nothing_to_do_and_while_a_task_runs(
     os.wait()
 
 
+def test_signs_of_life_while_message_follows_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answering, "LOOK", 60.0)  # so long that nothing ever waits for it
+    made = AnsweringProcess.start(application, tmp_path)
+    for wish in ("one", "two"):
+        made.answer(asking(wish), NODE, lambda: None)
+        assert (tmp_path / BEAT).exists()
+        (tmp_path / BEAT).unlink()
+    made.pipe.close()
+    os.wait()
+
+
 def test_the_first_message_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     timers: list[float] = []
     monkeypatch.setattr(signal, "setitimer", lambda which, seconds: timers.append(seconds))

@@ -79,6 +79,7 @@ def work(pipe: Connection, app: Application, home: Path) -> None:
             parcel, node = pipe.recv()
         except EOFError:
             return
+        beat.touch()  # messages may follow one another so fast that nothing above or below ever waits
         pipe.send(in_a_fork(app, parcel, node, warmup, beat.touch))
 
 
