@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -204,11 +204,11 @@ class Load:
         print(f"requests through the gate per exchange: {asked.total() / exchanges:.1f}")
         print("  " + ", ".join(f"{path} {n / exchanges:.2f}" for path, n in asked.most_common()))
 
-    def end(self) -> None:
-        """Wait a little for the end of the run."""
-        with suppress(Exception):
-            self.serving.popen.wait(120)
-            print(f"ended with code {self.serving.popen.returncode}", flush=True)
+    def end(self, seconds: float) -> None:
+        """Wait for the end of the run: the last round, and every site's own results."""
+        began = time.monotonic()
+        code = self.serving.popen.wait(seconds)
+        print(f"ended with code {code}, {time.monotonic() - began:.0f} s after these rounds", flush=True)
 
 
 @contextmanager
@@ -241,7 +241,7 @@ def main() -> None:
         load = Load(home, args.sites, args.rounds, args.rows, args.light)
         load.start()
         load.measure(args.longest)
-        load.end()
+        load.end(args.longest)
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ def application(message: Message, context: Context) -> Message:
     return Message(pack(Payload({"seen": SEEN, "node": context.node_id})), reply_to=message)
 
 
-def asking(wish: str, ttl: float = 60.0) -> Parcel:
+def asking(wish: str, ttl: float = 60.0, kind: str = "train") -> Parcel:
     adapter.identify(run=3, node=1)
-    return Parcel.of(Message(pack(Payload({"wish": wish})), NODE, "train", ttl=ttl))
+    return Parcel.of(Message(pack(Payload({"wish": wish})), NODE, kind, ttl=ttl))
 
 
 def test_every_message_has_a_process_of_its_own(tmp_path: Path) -> None:
@@ -88,6 +88,25 @@ def test_signs_of_life_while_message_follows_message(tmp_path: Path, monkeypatch
         (tmp_path / BEAT).unlink()
     made.pipe.close()
     os.wait()
+
+
+def test_an_answer_does_not_wait_for_imports_and_after_the_last_there_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learn(self: ImportWarmup, child: int) -> None:
+        while not (tmp_path / "answered").exists():
+            time.sleep(0.01)
+        with (tmp_path / "learned").open("a") as file:
+            file.write("once\n")
+
+    monkeypatch.setattr(ImportWarmup, "learn", learn)
+    made = AnsweringProcess.start(application, tmp_path)
+    made.answer(asking("one"), NODE, lambda: None)
+    (tmp_path / "answered").touch()
+    made.answer(asking("two", kind="query.leave"), NODE, lambda: None)
+    made.pipe.close()
+    os.wait()
+    assert (tmp_path / "learned").read_text() == "once\n"
 
 
 def test_the_first_message_may_take_longer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from imperfed.flower.processes.parent_watch import end_with
 
 Application = Callable[[Message, Context], Message]
 LOOK = 2.0  # seconds between two signs of life
-FIRST_MESSAGE = "query.hello"
+FIRST_MESSAGE, LAST_MESSAGE = "query.hello", "query.leave"
 APP_FAILED = 2
 """Flower's code for an error inside a ClientApp."""
 
@@ -80,11 +80,19 @@ def work(pipe: Connection, app: Application, home: Path) -> None:
         except EOFError:
             return
         beat.touch()  # messages may follow one another so fast that nothing above or below ever waits
-        pipe.send(in_a_fork(app, parcel, node, warmup, beat.touch))
+        answer, child = in_a_fork(app, parcel, node, warmup, beat.touch)
+        pipe.send(answer)
+        if parcel.record.metadata.message_type != LAST_MESSAGE:
+            warmup.learn(child)  # only now: importing takes seconds where many sites share a machine
 
 
-def in_a_fork(app: Application, parcel: Parcel, node: int, warmup: ImportWarmup, tick: Callable[[], None]) -> Parcel:
-    """Return the answer of an application in a process of its own, or an error that says how this ended."""
+def in_a_fork(
+    app: Application, parcel: Parcel, node: int, warmup: ImportWarmup, tick: Callable[[], None]
+) -> tuple[Parcel, int]:
+    """Return the answer of an application in a process of its own, or an error that says how this ended.
+
+    The second is the number of that process, which has ended.
+    """
     there, here = Pipe(duplex=False)
     if (child := os.fork()) == 0:
         there.close()
@@ -99,13 +107,12 @@ def in_a_fork(app: Application, parcel: Parcel, node: int, warmup: ImportWarmup,
         pass
     _, status = os.waitpid(child, 0)
     there.close()
-    warmup.learn(child)
     if answer is not None:
-        return answer
+        return answer, child
     ended = f"by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"with code {os.WEXITSTATUS(status)}"
     adapter.identify(parcel.record.metadata.run_id, node)
     error = Error(APP_FAILED, f"the process that worked on it ended {ended}")
-    return Parcel.of(Message(error, reply_to=parcel.message()))
+    return Parcel.of(Message(error, reply_to=parcel.message())), child
 
 
 def _answer_and_exit(app: Application, parcel: Parcel, node: int, warmup: ImportWarmup, pipe: Connection) -> None:

@@ -29,6 +29,8 @@ BEAT = "executor.beat"
 """The file in FLWR_HOME whose time says when the process that answers messages was last seen at work."""
 HEARD = "coordinator.heard"
 """The file beside it whose time says when the coordinator last answered."""
+TAKEN = "answer.taken"
+"""The file beside it whose time says when the coordinator last took an answer of the site."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 EXIT = re.compile(r"Exit Code: \d+\n(.*?)(?:\n\n|\Z)", re.DOTALL)  # how Flower reports why it ended
 

@@ -14,6 +14,7 @@ import ssl
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -26,7 +27,7 @@ from imperfed.core.errors import ImperfedError
 from imperfed.flower.messages.parcel import Parcel
 from imperfed.flower.processes import adapter
 from imperfed.flower.processes.answering import AnsweringProcess
-from imperfed.flower.processes.child import HEARD
+from imperfed.flower.processes.child import HEARD, TAKEN
 from imperfed.flower.processes.fleet import Fleet, FleetClient, session
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.parent_watch import end_with
@@ -62,8 +63,8 @@ class Identity:
         return known
 
 
-def converse(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse) -> None:
-    """Answer message after message."""
+def converse(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse, taken: Callable[[], object]) -> None:
+    """Answer message after message; `taken` is called after every answer that the coordinator has taken."""
     quick = 0
     while True:
         pulse.tick()
@@ -74,14 +75,14 @@ def converse(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse) -> None:
             continue
         if parcel is not None:
             quick = 0
-            reply(fleet, answering, pulse, parcel)
+            reply(fleet, answering, pulse, parcel, taken)
             continue
         quick = quick + 1 if time.monotonic() - began < QUICK else 0
         if quick > 1:
             time.sleep(PAUSE)
 
 
-def reply(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse, parcel: Parcel) -> None:
+def reply(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse, parcel: Parcel, taken: Callable[[], object]) -> None:
     """Answer one message; if the answer is not taken, say so in the log and go on."""
     began = time.monotonic()
     answer = answering.answer(parcel, fleet.node.node_id, pulse.tick)
@@ -89,6 +90,8 @@ def reply(fleet: Fleet, answering: AnsweringProcess, pulse: Pulse, parcel: Parce
         fleet.send(answer, time.monotonic() - began)
     except (httpx.HTTPStatusError, adapter.RunNotRunningException, adapter.ObjectPushError) as error:
         print(f"an answer was not taken: {error!r}", flush=True)
+    else:
+        taken()
 
 
 def stop(number: int, frame: FrameType | None) -> None:
@@ -128,7 +131,7 @@ def main() -> None:
         end_without(pulse)
         with session(client, identity.public, identity.registers) as fleet:
             print(f"SuperNode ID: {fleet.node.node_id}", flush=True)
-            converse(fleet, answering, pulse)
+            converse(fleet, answering, pulse, (home / TAKEN).touch)
     except (ImperfedError, httpx.HTTPError) as error:
         give_up(str(error) or repr(error))
 

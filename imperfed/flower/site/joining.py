@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from imperfed.core.errors import DataError, RefusedBySiteError, SiteFailedError, UsageError, unknown
 from imperfed.data.files.site_names import name_trouble
-from imperfed.flower.processes.child import Stopped, alone, orderly, private_files
+from imperfed.flower.processes.child import TAKEN, Stopped, alone, orderly, private_files
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.supernode import SuperNode
-from imperfed.flower.site.site_folder import AGREEMENT, LOG, TROUBLE
+from imperfed.flower.site.site_folder import AGREEMENT, LOG, NODE_HOME, TROUBLE
 
 if TYPE_CHECKING:
     from imperfed.flower.site.agreement import Agreement
@@ -26,6 +26,9 @@ DEVICES = ("cpu", "cuda")
 REPORT, AUDIT_PAGE = "report.html", "audit.html"
 """The page that a run leaves at a site, and the one that an audit does."""
 LINGER = 60.0  # seconds to wait for the other sites' last answers
+UNTAKEN = 600.0  # seconds to wait for the coordinator to take this site's own
+KNOCKS = 0.5, 8.0  # the first and the longest pause between two looks whether the coordinator is still there
+GONE = 3  # looks in a row without an answer after which a coordinator that has not taken the last one is gone
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,8 @@ class Ending:
 
     def __init__(self, state: Path, way: CoordinatorAddress) -> None:
         self.state, self.way, self.began = state, way, time.time()
-        self.deadline = 0.0
+        self.ended = 0.0
+        self.pause, self.next_knock, self.unheard = KNOCKS[0], 0.0, 0
 
     @property
     def report(self) -> Path | None:
@@ -132,11 +136,31 @@ class Ending:
 
     def here(self) -> bool:
         """Return whether it has. A coordinator with all answers shuts down; until then a site must stay connected."""
-        if not self.deadline:
-            if self.report is not None or self.trouble:
-                self.deadline = time.monotonic() + LINGER
+        if not self.ended:
+            if page := self.report or self._new(TROUBLE):
+                self.ended = page.stat().st_mtime
             return False
-        return time.monotonic() > self.deadline or self.way.knock() != ""
+        taken = self._taken()
+        if time.time() > (taken + LINGER if taken else self.ended + UNTAKEN):
+            return True
+        return self._unheard() >= (1 if taken else GONE)
+
+    def _taken(self) -> float:
+        """Return when the coordinator took this site's last answer; 0: it has not."""
+        path = self.state / NODE_HOME / TAKEN
+        at = path.stat().st_mtime if path.exists() else 0.0
+        return at if at >= self.ended else 0.0
+
+    def _unheard(self) -> int:
+        """Return how often the coordinator was not there in a row.
+
+        It is asked more and more seldom: a hundred sites that wait for one another would keep it busy with that.
+        """
+        if time.monotonic() >= self.next_knock:
+            self.unheard = self.unheard + 1 if self.way.knock() else 0
+            self.next_knock = time.monotonic() + self.pause
+            self.pause = min(2 * self.pause, KNOCKS[1])
+        return self.unheard
 
 
 class Consent:
@@ -190,7 +214,7 @@ def join(joining: Joining, tell: Callable[[str], None], ask: Callable[[str], boo
             private_files(joining.state),
             alone(joining.state / "lock", str(joining.state)),
             orderly(),
-            SuperNode(way, joining.state / "flower", site, APP, tell) as node,
+            SuperNode(way, joining.state / NODE_HOME, site, APP, tell) as node,
         ):
             node.watch(ended)
     except KeyboardInterrupt:

@@ -36,7 +36,7 @@ from imperfed.experiments.experiment import choose_objective, make_evaluator, ma
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, other_rows
 from imperfed.flower.site.policy import SitePolicy
-from imperfed.flower.site.site_folder import LOG, TROUBLE
+from imperfed.flower.site.site_folder import LOG, NODE_HOME, TROUBLE
 from imperfed.flower.site.store import Key, Store
 from imperfed.flower.site.withheld import WithheldError
 
@@ -46,7 +46,7 @@ ROWS = "rows.json"
 """The file in the folder of a run that says with which rows it began at this site."""
 LEDGER = "privacy.json"
 """The file in the state folder that says what the site's updates have cost of its privacy, in all runs."""
-BESIDE_RUNS = ("flower", "lock", LOG, LEDGER)
+BESIDE_RUNS = (NODE_HOME, "lock", LOG, LEDGER)
 """What a site keeps in its state folder beside the folders of runs, and its own `.safetensors` files."""
 LONGEST = 10_000
 """The most characters of a line of the log."""
