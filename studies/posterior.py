@@ -30,6 +30,7 @@ from imperfed.core.errors import ImperfedError
 from studies.fairness import listed
 from studies.fb_nll import NETWORK, NOISES, TASKS
 from studies.lines import Record, numbers, read_lines, rounded, run_cells
+from studies.no_harm import TOLERATED
 from studies.noisy_data import FLIPS, NoisyCell
 from studies.repairs_compared import POSTERIORS, compared
 
@@ -109,6 +110,22 @@ def table(results: dict[NoisyCell, Record], name: str) -> Iterator[str]:
             yield f"| {words_of(cell)} | {len(runs)} | " + " | ".join(shares) + f" | {ranks} |"
 
 
+def harms(results: dict[NoisyCell, Record]) -> Iterator[str]:
+    """Yield how often each method left more wrong labels than there had been, by more than is tolerated, and where."""
+    yield "| method | runs | with more wrong labels than before | the worst, points | on |"
+    yield "| --- " * 5 + "|"
+    for method in ("FB-NLL", "class means", "probe", "cleanlab", WITH, WITHOUT):
+        rises = {
+            cell: float(share) - float(run["before"])
+            for cell, run in results.items()
+            if (share := run[method]) is not None
+        }
+        harmed = {cell: rise for cell, rise in rises.items() if rise > TOLERATED}
+        worst = f"{100 * max(harmed.values()):+.1f}" if harmed else "-"
+        where = ", ".join(sorted({cell.data for cell in harmed})) or "-"
+        yield f"| {method} | {len(rises)} | {len(harmed)} | {worst} | {where} |"
+
+
 def words_of(cell: NoisyCell) -> str:
     """Return the first cells of a row."""
     noise = "people" if cell.data.startswith("cifar10n") else cell.noise
@@ -149,6 +166,7 @@ def main(words: Sequence[str] | None = None) -> None:
         run_cells(todo, partial(carry_out, file=options.features), options.jobs, options.out)
     for name in names:
         print(f"\n### {name}\n", *table(read(options.out), name), sep="\n")
+    print("\n### harm, in all tables\n", *harms(read(options.out)), sep="\n")
 
 
 if __name__ == "__main__":

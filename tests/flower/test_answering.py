@@ -37,7 +37,8 @@ def application(message: Message, context: Context) -> Message:
         time.sleep(30)
     if wish == "raise":
         raise ValueError("no")
-    return Message(pack(Payload({"seen": SEEN, "node": context.node_id})), reply_to=message)
+    words = {"seen": SEEN, "node": context.node_id, "nice": os.nice(0)}
+    return Message(pack(Payload(words)), reply_to=message)
 
 
 def asking(wish: str, ttl: float = 60.0, kind: str = "train") -> Parcel:
@@ -52,7 +53,8 @@ def test_every_message_has_a_process_of_its_own(tmp_path: Path) -> None:
         return made.answer(asking(wish, ttl), NODE, lambda: ticks.append(1)).message()
 
     for wish in ("one", "two"):  # nothing of the first is left when the second is answered
-        assert dict(unpack(answer(wish).content).words) == {"seen": [wish], "node": NODE}
+        words = {"seen": [wish], "node": NODE, "nice": min(19, os.nice(0) + answering.GIVES_WAY)}
+        assert dict(unpack(answer(wish).content).words) == words
     assert answer("crash").error.reason == "the process that worked on it ended by signal 9"
     assert answer("raise").error.reason == "ValueError: no"
     assert answer("hang", 0.2).error.reason == f"the process that worked on it ended by signal {signal.SIGALRM.value}"

@@ -366,6 +366,7 @@ def test_idle_connections_shut_no_one_out(
     guarded: GatewayServer, keys: Path, monkeypatch: pytest.MonkeyPatch, shakes: bool
 ) -> None:
     monkeypatch.setattr(gateway, "NEW_PER_ADDRESS", 8)
+    monkeypatch.setattr(gateway, "NEW_PER_SITE", 0)
     tls, idle = SiteKeys.read(keys / "site-a").tls(), []
     for _ in range(40):
         idle.append(socket.create_connection(("127.0.0.1", guarded.port), timeout=5))
@@ -377,6 +378,16 @@ def test_idle_connections_shut_no_one_out(
     assert len(guarded.server.server_state.connections) <= 9
     for one in idle:
         one.close()
+
+
+def test_all_sites_of_a_run_may_come_at_once_from_one_address() -> None:
+    newcomers, dropped = gateway.Newcomers(sites=100), list[int]()
+    for number in range(400):
+        newcomers.add(number, "127.0.0.1", lambda number=number: dropped.append(number))
+    assert dropped == list(range(400 - 332))
+    for number in range(500, 800):
+        newcomers.add(number, f"10.0.0.{number}", lambda number=number: dropped.append(number))
+    assert len(newcomers.waiting) == 556
 
 
 @pytest.mark.parametrize("text", [b"", b"POST /v1/fle", post(PULL, b"")[:-2]])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
+import ssl
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +20,7 @@ pytest.importorskip("flwr")
 from imperfed.flower.processes import adapter, pulse
 from imperfed.flower.processes.child import BEAT
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
-from imperfed.flower.processes.fleet import FleetClient
+from imperfed.flower.processes.fleet import Fleet, FleetClient
 from imperfed.flower.processes.pulse import HEARTBEAT, LinkSpeed, Pulse
 from imperfed.flower.processes.supernode import SuperNode
 
@@ -153,3 +156,35 @@ def test_a_process_that_hangs_is_ended(tmp_path: Path) -> None:
     assert "the process that answers messages has not been seen at work for 100" in told[0]
     node._explain()  # that it has ended is no news
     assert len(told) == 1
+
+
+def test_a_handshake_that_is_cut_off_is_tried_again() -> None:
+    """A server that hangs up once before TLS has begun, as the gate does with connections that are too many."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        key, _ = adapter.generate_key_pairs()
+        client = FleetClient(f"127.0.0.1:{listening.getsockname()[1]}", tls, key, Pulse(), LinkSpeed())
+        fleet, tries = Fleet(client, adapter.Node(node_id=1)), list[int]()
+
+        def hang_up() -> None:
+            connection, _ = listening.accept()
+            connection.recv(1)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
+            connection.close()
+
+        def pull(request: object) -> object:
+            tries.append(1)
+            if len(tries) > 1:
+                return "the answer"
+            thread = threading.Thread(target=hang_up)
+            thread.start()
+            try:
+                return client.PullMessages(request)
+            finally:
+                thread.join()
+
+        assert fleet.call(pull, adapter.PullMessagesRequest(node=fleet.node)) == "the answer"
+        assert len(tries) == 2

@@ -21,6 +21,7 @@ def tables() -> Iterator[tuple[str, list[str]]]:
     results = posterior.read(posterior.RESULTS)
     for name in ("people", "digits", "rates", "sizes"):
         yield "repair-tables.md", [*posterior.table(results, name)]
+    yield "repair-tables.md", [*posterior.harms(results)]
 
 
 @pytest.mark.parametrize(("page", "lines"), tables())

@@ -30,6 +30,8 @@ from imperfed.flower.processes.parent_watch import end_with
 Application = Callable[[Message, Context], Message]
 LOOK = 2.0  # seconds between two signs of life
 FIRST_MESSAGE, LAST_MESSAGE = "query.hello", "query.leave"
+GIVES_WAY = 10
+"""How much nicer the work is than what keeps a site connected: a machine that is busy must not seem to be gone."""
 APP_FAILED = 2
 """Flower's code for an error inside a ClientApp."""
 
@@ -120,6 +122,7 @@ def _answer_and_exit(app: Application, parcel: Parcel, node: int, warmup: Import
     code = 1
     try:
         end_with(os.getppid())
+        os.nice(GIVES_WAY)
         pipe.send(answered(app, parcel, node))
         code = 0
     except BaseException:

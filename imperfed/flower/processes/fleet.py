@@ -63,9 +63,20 @@ class FleetClient(FleetHttpClient):  # type: ignore[misc]
             except httpx.TimeoutException:
                 self.link.was_too_slow(size, max(seconds, time.monotonic() - began))
                 raise
+            except httpx.TransportError as error:
+                if cut_short(error):  # Flower gives up whatever TLS complains about, and it would be in the message
+                    raise httpx.ConnectError("the connection was cut while it was made") from error
+                raise
         self.heard()
         self.link.took(size, time.monotonic() - began)
         return reply
+
+
+def cut_short(error: BaseException | None) -> bool:
+    """Return whether TLS ended because the connection did, as when the gate has too many new ones at a time."""
+    while error is not None and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 @dataclass

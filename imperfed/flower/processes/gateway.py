@@ -32,6 +32,7 @@ HANDSHAKE = 10.0  # seconds for TLS
 HEAD = 10.0  # seconds for the first request to begin, and for every head of a request to arrive whole
 IDLE = 75  # seconds between two requests; a site asks every 10 s at least
 NEW_PER_ADDRESS, NEW_IN_ALL = 32, 256  # connections that have not asked for anything yet
+NEW_PER_SITE = 3  # and so many more for every site of the run, all of which may be behind one address
 PER_SITE = 32  # connections of one certificate
 CONNECTIONS = 1000
 BACKLOG = 512
@@ -43,15 +44,18 @@ log = logging.getLogger("imperfed.gate")
 class Newcomers:
     """Connections that have not asked for anything yet, oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, sites: int = 0) -> None:
+        self.sites = sites
         self.waiting: dict[object, tuple[str, Callable[[], object]]] = {}
 
     def add(self, who: object, address: str, drop: Callable[[], object]) -> None:
         """Add one; those that are too many by now, at this address or in all, are dropped."""
         self.waiting[who] = address, drop
-        own = [one for one, (other, _) in self.waiting.items() if other == address]
-        for oldest in own[:-NEW_PER_ADDRESS] or list(self.waiting)[:-NEW_IN_ALL]:
-            self.waiting.pop(oldest)[1]()
+        own, more = [one for one, (other, _) in self.waiting.items() if other == address], NEW_PER_SITE * self.sites
+        for oldest in own[: -NEW_PER_ADDRESS - more] or list(self.waiting)[: -NEW_IN_ALL - more]:
+            where, end = self.waiting.pop(oldest)
+            log.warning("a connection from %s gives way to newer ones: it has asked for nothing yet", where)
+            end()
 
     def remove(self, who: object) -> None:
         """Remove one that has asked for something, or has gone."""
@@ -111,7 +115,7 @@ class Listener(uvicorn.Server):
         super().__init__(config)
         self.sites = sites
         """The names in the certificates of those who may connect; None: without keys, anyone may."""
-        self.newcomers = Newcomers()
+        self.newcomers = Newcomers(len(sites or ()))
         self.handshakes: set[asyncio.Task[None]] = set()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
