@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +16,10 @@ Record = dict[str, Any]
 def run_cells(todo: Sequence[Cell], carry_out: Callable[[Cell], Record], jobs: int, path: Path) -> None:
     """Carry out the cells in `jobs` processes, and write each result as soon as it is ready."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with get_context("spawn").Pool(jobs) as pool, path.open("a", encoding="utf-8") as file:
-        for done, record in enumerate(pool.imap_unordered(carry_out, todo), 1):
+    spawned = get_context("spawn")  # a process that is killed ends the study; it does not wait for it for ever
+    with ProcessPoolExecutor(jobs, spawned) as pool, path.open("a", encoding="utf-8") as file:
+        for done, cell in enumerate(as_completed([pool.submit(carry_out, cell) for cell in todo]), 1):
+            record = cell.result()
             print(json.dumps(record), file=file, flush=True)
             print(f"{done} of {len(todo)}: {json.dumps(record)[:150]}", flush=True)
 

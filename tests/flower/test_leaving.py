@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import Message
+from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode
 
 from imperfed.core.errors import DataError, SiteFailedError
 from imperfed.core.labels import Candidates
@@ -17,7 +18,7 @@ from imperfed.flower.coordinator import coordinator as coordinator_module
 from imperfed.flower.coordinator.leaving import Leaving
 from imperfed.flower.coordinator.serving import has_ended
 from imperfed.flower.messages.payload import unpack
-from imperfed.flower.messages.transport import Timeouts
+from imperfed.flower.messages.transport import NODE_UNAVAILABLE, Timeouts
 from imperfed.flower.site import site_results
 from imperfed.flower.site.joining import Ending
 from imperfed.results.folder import RunFolder
@@ -134,6 +135,23 @@ def test_a_site_that_comes_back_while_the_others_leave_is_waited_for(tmp_path: P
     server.run(Watch(round=lambda report, s: gone.append(apart.grid.nodes.pop(102)) if report.round == 1 else None))
     assert reports(apart) == EVERYBODY
     assert has_ended(server.folder)
+
+
+def test_a_site_that_was_lost_for_a_moment_is_asked_again(tmp_path: Path) -> None:
+    apart, lost = rehearsed(tmp_path), list[int]()
+
+    def lost_once(message: Message, answer: Any) -> Message:
+        if message.metadata.message_type != "query.leave" or lost:
+            return answer(message)  # type: ignore[no-any-return]
+        lost.append(1)
+        return Message(Error(NODE_UNAVAILABLE, "no sign of life"), reply_to=message)
+
+    apart.grid.nodes[102].mishap = lost_once
+    folder = go(apart, replace(AT_ONCE, back=5))
+    assert lost
+    assert ErrorCode.NODE_UNAVAILABLE == NODE_UNAVAILABLE
+    assert reports(apart) == EVERYBODY
+    assert has_ended(folder)
 
 
 def test_a_site_that_cannot_write_its_results_says_so_and_tries_again(

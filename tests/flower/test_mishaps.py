@@ -119,7 +119,8 @@ WAYS: dict[str, tuple[Callable[[Message, Answer], Message | None], type[Failure]
     "cut short": (lambda m, answer: cut(answer(m)), Misshapen, "its answer was refused: 'up/w' cannot be read"),
     "lost": (lambda m, answer: (answer(m), None)[1], Silent, "it did not answer within 0.05 s"),
     "silent": (lambda m, answer: None, Silent, "it did not answer within 0.05 s"),
-    "error": (lambda m, answer: Message(Error(5, "gone"), reply_to=m), Crashed, "no answer: gone"),
+    "error": (lambda m, answer: Message(Error(2, "no memory"), reply_to=m), Crashed, "no answer: no memory"),
+    "gone": (lambda m, answer: Message(Error(5, "no sign of life"), reply_to=m), Away, "no answer: no sign of life"),
 }
 
 

@@ -20,6 +20,9 @@ from imperfed.flower.messages.payload import ASKED, Payload, RefusedError, failu
 from imperfed.flower.messages.run_info import RunInfo, info_from, other_rows
 from imperfed.flower.messages.stored_reply import Mailbox, StoredReply
 
+NODE_UNAVAILABLE = 5
+"""SuperLink's code for a node that has left, or has shown no sign of life for long."""
+
 
 @dataclass(frozen=True)
 class Timeouts:
@@ -247,7 +250,8 @@ def read(reply: Message | Failure, asked: str) -> Payload | Failure:
     if isinstance(reply, Failure):
         return reply
     if reply.has_error():
-        return Crashed(f"no answer: {printable(reply.error.reason or f'error {reply.error.code}')}")
+        kind = Away if reply.error.code == NODE_UNAVAILABLE else Crashed
+        return kind(f"no answer: {printable(reply.error.reason or f'error {reply.error.code}')}")
     try:
         payload = unpack(reply.content)
     except Exception as error:  # RefusedError, and whatever else can be wrong with what another machine sent
