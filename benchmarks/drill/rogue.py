@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
 
 from imperfed.flower import apps
+from imperfed.flower.messages.parcel import SMALL
 from imperfed.flower.messages.payload import ASKED, WORDS, pack, unpack
 
 
@@ -56,7 +57,9 @@ def impossible_figures(reply: Message) -> None:
 
 
 def no_json(reply: Message) -> None:
+    """What describes the arrays is no JSON; the answer is too large to travel in one piece, which has none of this."""
     record = reply.content.array_records["up"]
+    record["more"] = Array(dtype="float32", shape=(SMALL,), stype="plain", data=bytes(4 * SMALL))
     record.deflate = lambda: add_header_to_object_body(b"this is not JSON", record)
 
 

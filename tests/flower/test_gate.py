@@ -400,6 +400,21 @@ def test_a_request_that_does_not_begin_in_time_is_ended(
         assert ended(connection)
 
 
+@pytest.mark.parametrize("path", [PULL, "/v1/fleet/push-object"])
+def test_a_request_that_is_cut_in_half_is_logged_and_the_gate_goes_on(
+    guarded: GatewayServer, keys: Path, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    tls = SiteKeys.read(keys / "site-a").tls()
+    plain = socket.create_connection(("127.0.0.1", guarded.port), timeout=5)
+    with tls.wrap_socket(plain, server_hostname="127.0.0.1") as half:
+        half.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 5000\r\n\r\nhalf".encode())
+    deadline = time.monotonic() + 5
+    while "the sender disconnected" not in caplog.text:
+        assert time.monotonic() < deadline, caplog.text
+        time.sleep(0.02)
+    assert speak(guarded, post(PULL), tls).startswith(b"HTTP/1.1 200")
+
+
 def test_a_second_head_must_be_whole_in_time_too(door: GatewayServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "HEAD", 0.2)
     with socket.create_connection(("127.0.0.1", door.port), timeout=5) as connection:
