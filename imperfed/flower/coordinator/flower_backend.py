@@ -240,13 +240,13 @@ class FlowerBackend:
         """Check an answer before it is used: it is only a claim."""
         if isinstance(answer, Failure):
             return answer
-        try:
-            loss, up = answer.real("loss"), answer.trees.get("up")
-        except RefusedError as error:
-            return Misshapen(f"{REFUSED}{error}")
         mechanism = self.population.spec.privacy
         if mechanism is not None and mechanism.sums:  # that it has trained is all that it says now
             return Reply(0.0, {})
+        try:  # with privacy no site tells its loss
+            loss, up = answer.real("loss") if mechanism is None else 0.0, answer.trees.get("up")
+        except RefusedError as error:
+            return Misshapen(f"{REFUSED}{error}")
         if up is None:
             return Misshapen(f"{REFUSED}it holds no answer")
         if not math.isfinite(loss):

@@ -120,7 +120,9 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     if number != NO_EXCHANGE:
         charge(remote, place, run_info, payload)
         update = respond(remote, payload.trees["down"], round, number)
-        words["loss"], trees["up"] = update.loss, update.up
+        trees["up"] = update.up
+        if remote.config.privacy is None:
+            words["loss"] = update.loss
         if isinstance(remote.config.privacy, SumMechanism):
             hold_back(store, (round, number), payload, trees.pop("up"))
         report = RoundReport(round, (0,), {}, {})
@@ -203,7 +205,7 @@ def repair(place: LocalSite, run_info: RunInfo, number: int, trusted: bool, down
         store.drop("repair-*")  # features of all rows, which are no longer needed
     elif number == 0 or memory.keys() != before.keys() or any(memory[name] is not before[name] for name in memory):
         store.keep(f"repair-{number:06}", memory)  # most of several hundred exchanges leave it as it is
-    return Payload({"loss": 0.0}, {"up": up})
+    return Payload({}, {"up": up})
 
 
 def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remote: RemoteSite) -> None:
