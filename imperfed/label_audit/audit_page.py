@@ -41,6 +41,7 @@ def page(summary: AuditSummary, thumbnails: Thumbnails) -> str:
         "audit.html",
         {
             "title": f"Labels of {summary.data}",
+            "contents": [*(["Where to be careful"] if summary.cautions else []), "Findings", *["Sites", "The most suspicious labels"]],
             "about": about(summary),
             "tiles": tiles(summary),
             "summary": summary,

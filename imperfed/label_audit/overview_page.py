@@ -18,6 +18,7 @@ def overview_page(found: AuditOverview) -> str:
         "overview.html",
         {
             "title": f"Labels of {found.data}",
+            "contents": [*(["Where to be careful"] if found.cautions else []), "Findings", *["Sites"]],
             "about": about(found),
             "tiles": overview_tiles(found),
             "summary": found,
