@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 ACCENT, INK, QUIET = "#1f5f99", "#2b2f33", "#7b828a"
-ON_A_PAGE = {ACCENT: "var(--accent)", INK: "var(--ink)", QUIET: "var(--axis)"}
+SERIES = (ACCENT, "#b3590a", "#1b7a4b", "#7a4aa0", "#b0304a", "#0b7a84", "#7a6a10", "#8a5a3c")
+"""The colours of several curves, readable on white."""
+ON_A_PAGE = {
+    INK: "var(--ink)",
+    QUIET: "var(--axis)",
+    ACCENT: "var(--accent)",
+    **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES) if number},
+}
 """The colours that a page sets by whether it is light or dark."""
 SHADES = ((ACCENT, 0.07), (ACCENT, 1.0))  # one hue; what shines through is the page, be it light or dark
 DARK = 0.72  # share of the fullest shade above which white text is easier to read than ink
@@ -165,7 +172,7 @@ def render(name: str, label: str, height: float, draw: Callable[[Axes], None]) -
 
 
 def embed(document: str, name: str, label: str) -> Markup:
-    """Return an SVG document as an element of a page: scalable, labelled, its ids distinct from other figures', its colours the page's."""
+    """Return an SVG document as an element of a page: scalable, titled, its ids its own, its colours the page's."""
     from markupsafe import Markup
 
     opening, _, rest = document[document.index("<svg") :].partition(">")

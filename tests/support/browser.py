@@ -1,4 +1,4 @@
-"""A real browser without a window, told what to do over a pipe: Chromium's own protocol, and nothing but the standard library."""
+"""A real browser without a window, told what to do over a pipe in Chromium's own protocol."""
 
 from __future__ import annotations
 
