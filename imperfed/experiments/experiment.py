@@ -39,6 +39,7 @@ from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.evaluation.evaluator import Evaluator, Scores
+from imperfed.evaluation.no_tests import NoTests
 from imperfed.evaluation.temperature import Temperature
 from imperfed.evaluation.time_to_target import TargetReached, time_taken
 from imperfed.experiments.config import Config, RunConfig, options
@@ -86,9 +87,16 @@ class Experiment:
     """Everything a run needs, checked before anything is written."""
 
     def __init__(
-        self, config: Config, data: FederatedData | None = None, make_backend: MakeBackend | None = None
+        self,
+        config: Config,
+        data: FederatedData | None = None,
+        make_backend: MakeBackend | None = None,
+        tests: bool = True,
     ) -> None:
-        """Prepare a run; `data`: where they are loaded already; `make_backend`: where not this machine computes."""
+        """Prepare a run; `data`: where they are loaded already; `make_backend`: where not this machine computes.
+
+        `tests`: whether its models may be measured on test rows.
+        """
         self.config = config
         self.hardware = Hardware.of(config.run)
         self.hardware.prepare()
@@ -111,7 +119,7 @@ class Experiment:
             self.objective,
             network,
             federation,
-            self.evaluator,
+            self.evaluator if tests else NoTests(),
             config.local,
             config.rounds,
             config.run.seed,
@@ -138,7 +146,7 @@ class Experiment:
             nonlocal lap
             lap, before = time.perf_counter(), lap
             timed = [time_taken(report)] if self.config.rounds.target else []
-            folder.append(self._metrics(report) + timed)
+            folder.append(self.metrics_of(report) + timed)
             for line in log_lines(report, trained):
                 folder.log(line)
             if tracker is not None:
@@ -167,7 +175,8 @@ class Experiment:
         write_report(folder)
         return summary
 
-    def _metrics(self, report: RoundReport) -> list[Record]:
+    def metrics_of(self, report: RoundReport) -> list[Record]:
+        """Return what is recorded of a round."""
         federation, trained = self.data.federation, self.engine.population.federation.sites
         name = federation.labels.validity_name()
         return metrics(report, trained, federation.sites, self.evaluator.one_test, name)

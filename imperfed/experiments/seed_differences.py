@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import accumulate
 from typing import Any
@@ -94,14 +94,21 @@ def differences(lines: Sequence[Line]) -> list[SeedDifference]:
 def difference(line: Line, best: Line) -> SeedDifference | None:
     """Compare a method with the best one; None if they have no seed in common."""
     ours, theirs = (dict(zip(one.seeds, one.values, strict=True)) for one in (line, best))
+    found = paired(line.method, best.method, ours, theirs)
+    if found is None or len(found.seeds) > 1:
+        return found
+    return replace(found, interval=_over_rows(line, best))
+
+
+def paired(name: str, best: str, ours: Mapping[int, float], theirs: Mapping[int, float]) -> SeedDifference | None:
+    """Compare figures by seed; None if there is no seed in common."""
     seeds = tuple(seed for seed in ours if seed in theirs)
-    values = tuple(ours[seed] - theirs[seed] for seed in seeds)
     if not seeds:
         return None
-    found = SeedDifference(line.method, best.method, seeds, values)
-    if len(values) > 1:
-        return replace(found, interval=over_seeds(values), p=p_of(values))
-    return replace(found, interval=_over_rows(line, best))
+    found = SeedDifference(name, best, seeds, tuple(ours[seed] - theirs[seed] for seed in seeds))
+    if len(seeds) == 1:
+        return found
+    return replace(found, interval=over_seeds(found.values), p=p_of(found.values))
 
 
 def over_seeds(values: Sequence[float]) -> Interval:
