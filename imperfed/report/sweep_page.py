@@ -95,7 +95,8 @@ def tried(results: Results, ranked: Sequence[Results]) -> Section:
     table = ShownTable("Table of combinations", (*columns, *more), rows, folded(rows), said=(last,), best=0)
     text = (
         "Every combination was trained with every seed and judged by the labels that the sites hold out, as they are "
-        "given. Test rows were not looked at for any but the chosen one. The chosen one is the best of these, so its "
+        "given; differences are judged by Student's t over the seeds, after Holm's correction for their number. Test "
+        "rows were not looked at for any but the chosen one. The chosen one is the best of these, so its "
         "score here is rather too high than too low; its test figure is not."
     )
     return Section("Combinations", text, [drawn(results, ranked)], table=table)

@@ -29,6 +29,7 @@ SEEDS = [3, 5]
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing a page takes longer than these runs."""
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.comparison.write_comparison_page", lambda folder: None)
 
 
 def changed(**fields: Any) -> Summary:

@@ -7,7 +7,7 @@ import json
 import os
 import select
 import shutil
-import subprocess
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -50,6 +50,7 @@ class Browser:
         self.session = self.ask("Target.attachToTarget", targetId=tab, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.ask(f"{domain}.enable")
+        self.ask("Emulation.setFocusEmulationEnabled", enabled=True)  # keys go to the page, as in a window in front
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Send one command and return its result; what the page says meanwhile is kept."""
@@ -121,19 +122,21 @@ def browser() -> Iterator[Browser]:
     """Start a browser with nothing in its profile, and end it."""
     path = installed()
     assert path is not None
-    to_read, to = os.pipe()
-    answers, from_write = os.pipe()
+    commands, to = os.pipe()
+    answers, said = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # Chromium reads commands from descriptor 3 and answers on 4.
-        shell = f'exec "$0" "$@" 3<&{to_read} 4>&{from_write}'
-        command = ["sh", "-c", shell, path, *QUIET, f"--user-data-dir={profile}"]
-        process = subprocess.Popen(command, pass_fds=(to_read, from_write), stderr=subprocess.DEVNULL)
-        os.close(to_read)
-        os.close(from_write)
+        # Chromium reads commands from descriptor 3 and answers on 4; `commands` is the lower one of the two, so that
+        # the first copy never overwrites the other.
+        moves: list[tuple[int, ...]] = [(os.POSIX_SPAWN_DUP2, commands, 3), (os.POSIX_SPAWN_DUP2, said, 4)]
+        silent = (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)
+        words = [path, *QUIET, f"--user-data-dir={profile}"]
+        process = os.posix_spawn(path, words, os.environ, file_actions=[*moves, silent])  # type: ignore[list-item]
+        os.close(commands)
+        os.close(said)
         try:
             yield Browser(to, answers)
         finally:
             os.close(to)
             os.close(answers)
-            process.terminate()
-            process.wait(10)
+            os.kill(process, signal.SIGTERM)
+            os.waitpid(process, 0)

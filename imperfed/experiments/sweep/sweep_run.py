@@ -136,11 +136,15 @@ def write_results(
         for config in configs
         if (run := run_of(config, folder)) is not None
     ]
-    for name, document in ((RESULTS, results), (RUNS, runs)):
-        text = json.dumps(document, indent=2)
-        write_whole(folder / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))
+    write_json(folder / RESULTS, results)
+    write_json(folder / RUNS, runs)
     write_sweep_page(folder)
     return results
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Write plain values as a file, whole or not at all."""
+    write_whole(path, lambda partly: partly.write_text(json.dumps(document, indent=2), encoding="utf-8"))
 
 
 def differences_from(best: TriedCell, tried: Sequence[TriedCell]) -> list[SeedDifference]:
