@@ -34,8 +34,9 @@ from imperfed.engine.recipe import refuse_misfit_recipe
 from imperfed.engine.schedule import RoundReport, Rounds
 from imperfed.engine.seeds import SERVER, on_duty_in, seeded
 from imperfed.engine.server import DEFENCE, Server
+from imperfed.engine.shared_memory import shared
 from imperfed.engine.site import OPENING, RunSpec, SiteRuntime
-from imperfed.engine.state import State, nbytes, shared
+from imperfed.engine.state import State, nbytes
 from imperfed.engine.validate import check_alike, check_parts
 
 CPU = torch.device("cpu")
@@ -72,7 +73,8 @@ class Engine:
             layout = Layout.of(network, algorithm.is_personal)
             refuse_misfits(algorithm, objective, local, layout, federation, defence, self.on_duty, adversaries)
             row = layout.row(network)
-            state = State.fresh(algorithm, objective, federation, layout, row, defence_memory(defence))
+            remembered = defence_memory(defence), seed, rounds.site_memory
+            state = State.fresh(algorithm, objective, federation, layout, row, *remembered)
         if federation.validation is not None:
             state.best = BestRound.fresh(len(federation.sites), rounds.keep_best)
         elif rounds.patience:
@@ -136,6 +138,8 @@ class Engine:
 
     def run(self, watch: Callable[[RoundReport], None], stop: Callable[[], bool], checkpoint: Path | None) -> bool:
         """Run to the last round. Return False if `stop` ended the run earlier; the checkpoint is then up to date."""
+        if checkpoint is not None:
+            self.state.lie_in(checkpoint.parent)
         while not self.ended:
             began = time.perf_counter()
             report = self.round(self.state.round)
@@ -278,6 +282,7 @@ class Engine:
     def _ask(self, round: int, number: int, sites: tuple[int, ...], replies: dict[int, Reply]) -> dict[int, Failure]:
         """Ask sites, add their answers to `replies`, and return those that failed."""
         failures: dict[int, Failure] = {}
+        self.state.make_room(sites)
         for k, reply in self.backend.ask(round, number, sites).items():
             if isinstance(reply, Failure):
                 failures[k] = reply

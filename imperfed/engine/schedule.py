@@ -27,6 +27,7 @@ class Rounds:
     patience: int = 0  # with split.validation: end after this many evaluated rounds without a better score; 0: never
     keep_best: bool = True  # with split.validation: the results are those of the best round, not of the last one
     max_share: float = 0.0  # most weight of one site by its rows; 0: with three or more real sites 0.5, else no limit
+    site_memory: float = 1000.0  # MB that all sites may remember in memory; where it is more, it lies on disk
     target: float = 0.0  # figure, as a fraction; the first round to reach it and the time taken are reported; 0: none
 
     def __post_init__(self) -> None:
@@ -38,7 +39,7 @@ class Rounds:
             checkpoint_every=self.checkpoint_every,
         )
         not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
-        not_negative("rounds", max_share=self.max_share)
+        not_negative("rounds", max_share=self.max_share, site_memory=self.site_memory)
         not_negative("rounds", patience=self.patience)
         if max(self.participation, self.quorum, self.target, self.max_share) > 1:
             raise UsageError("rounds.participation, quorum, target and max_share are shares, so at most 1")

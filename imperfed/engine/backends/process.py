@@ -18,8 +18,8 @@ from imperfed.engine.backends.stacked import STACKED, stackable
 from imperfed.engine.backends.task_pool import Task, TaskPool, cores, make_pool, unforkable
 from imperfed.engine.failures import Failure
 from imperfed.engine.population import Population, Scores
+from imperfed.engine.shared_memory import shared
 from imperfed.engine.site import OPENING
-from imperfed.engine.state import shared
 
 ONE_PROCESS = (
     "sites are trained in one process: torch has already used this machine's GPU, after which no worker can be forked; "
@@ -50,6 +50,7 @@ class ProcessBackend(SequentialBackend):
         if self.started is None:
             if self.wanted > 1 and unforkable():
                 self.notes.append(ONE_PROCESS)
+            self.population.state.make_room(())  # a process sees the files that are open when it is forked
             self.started = make_pool(worker.WorkerContext(self.population, self.uploads), self.wanted)
         return self.started
 

@@ -58,7 +58,7 @@ class SequentialBackend:
         site, exchange = self.population.site(k), self.population.spec.exchange(round, number)
         if failure := update.check(site.memory, exchange, self.population.state.servers[0]):
             return failure
-        site.keep(update)
+        self.population.keep(k, update)
         # Copies: an answer may be a view of the network's gradient, which the next site overwrites.
         return Reply(update.loss, {name: t.detach().clone() for name, t in update.up.items()})
 

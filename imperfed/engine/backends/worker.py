@@ -44,7 +44,7 @@ def hand_in(worker: WorkerContext, round: int, number: int, k: int, slot: int, u
     site, exchange = population.site(k), population.spec.exchange(round, number)
     if failure := update.check(site.memory, exchange, population.state.servers[0]):
         return failure
-    site.keep(update)
+    population.keep(k, update)
     matrices = worker.uploads if isinstance(exchange, Train) else {}
     for name, matrix in matrices.items():
         matrix[slot].copy_(update.up[name])
