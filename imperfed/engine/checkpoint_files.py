@@ -37,6 +37,7 @@ def also_as(path: Path, other: Path) -> None:
 
 
 def write_checkpoint(path: Path, tree: Tree, metadata: dict[str, str]) -> None:
+    """Write tensors and words to a file that also survives if the machine stops."""
     from safetensors.torch import save_file
 
     contiguous = {name: t.contiguous() for name, t in tree.items()}

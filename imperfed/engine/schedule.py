@@ -20,6 +20,7 @@ class Rounds:
     participation: float = 1.0  # share of the sites that take part in a round
     workers: int = 0  # worker processes; 0: one per core; 1: the calling process
     evaluate_every: int = 1
+    evaluate_sites: int = 1000  # the most sites on whose rows a round is judged, drawn once; at the end all are; 0: all
     checkpoint_every: int = 10
     on_failure: Literal["skip", "retry", "stop"] = "skip"  # a failed site: leave it out, ask it again, or end the run
     retries: int = 2
@@ -40,7 +41,7 @@ class Rounds:
         )
         not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
         not_negative("rounds", max_share=self.max_share, site_memory=self.site_memory)
-        not_negative("rounds", patience=self.patience)
+        not_negative("rounds", patience=self.patience, evaluate_sites=self.evaluate_sites)
         if max(self.participation, self.quorum, self.target, self.max_share) > 1:
             raise UsageError("rounds.participation, quorum, target and max_share are shares, so at most 1")
 

@@ -107,11 +107,12 @@ def judged_by_validation(engine: Engine) -> ValidationSummary | None:
     best, held = engine.state.best, engine.population.federation.validation
     if best is None or held is None:
         return None
+    sizes, judging = held.sizes(), engine.judging(len(held.sizes()))
     return ValidationSummary(
         figure=held.labels.validity_name(),
         round=best.round,
         score=figure(best.score),
-        rows=held.starts[-1],
+        rows=sum(sizes if judging is None else (sizes[k] for k in judging)),
         kept=bool(best.state),
         early=engine.state.round < engine.rounds.rounds and engine.stalled,
     )

@@ -179,7 +179,7 @@ def judged(scores: Sequence[float], **more: Any) -> Watched:
     held = HeldOut(federation.x[:sites], federation.labels.between(0, sites), tuple(range(sites + 1)))
     e = run((replace(federation, validation=held), oracle), rounds=len(scores), **more)
     told = iter(scores)
-    e.backend.validate = lambda: dict.fromkeys(range(sites), Validity(next(told), 1.0))  # type: ignore[method-assign]
+    e.backend.validate = lambda _: dict.fromkeys(range(sites), Validity(next(told), 1.0))  # type: ignore[method-assign]
     return e
 
 
