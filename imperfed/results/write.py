@@ -72,7 +72,8 @@ def finish_simulation(
 ) -> RunOutcome:
     """Evaluate a run that has finished its rounds, and write its labels and models."""
     personal, common = engine.evaluate()
-    labels = write_labels(folder, engine.inferred_labels(), data.federation, evaluator, temperature.value)
+    inferred = engine.inferred_labels() if data.federation.labels.inferable else None
+    labels = write_labels(folder, inferred, data.federation, evaluator, temperature.value)
     write_models(folder, engine, data)
     spec = engine.population.spec
     return RunOutcome(
