@@ -20,6 +20,7 @@ from imperfed.report.privacy_section import privacy
 from imperfed.report.run_files import Event, RunFiles
 from imperfed.report.sections import Picture
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
+from imperfed.results.many_sites import listed_of, which_of
 from imperfed.results.summary import FilledLabels
 
 FOLDED = 30  # number of sites above which their table is folded
@@ -63,8 +64,8 @@ def content(run: RunFiles) -> dict[str, Any]:
         "label_sentence": label_sentence(run),
         "learning": learning,
         "metric": named(run.metric),
-        "sites": run.sites,
-        "folded": len(run.sites) > FOLDED,
+        "sites": (listed := listed_of(run.sites)),
+        "folded": which_of(len(listed), len(run.sites)) if len(run.sites) > FOLDED else "",
         "spread": spread(run),
         "resolved": resolved(run),
         "sections": shown,
@@ -176,7 +177,7 @@ def traffic(run: RunFiles) -> list[str]:
         f"Down to them: {amount(sum(down))}, {amount(sum(down) / rounds)} per round."
     ]
     trained = {site for sites in run.history.get("train/loss", {}).values() for site in sites}
-    if not trained <= {row.site for row in run.sites}:
+    if not trained <= {"*", *(row.site for row in run.sites)}:
         sentences.append(
             "The sites' rows were pooled for training, which only a reference method may do; they are not counted."
         )

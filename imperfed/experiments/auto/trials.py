@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,8 +49,9 @@ class Progress:
 
 
 def trial_config(config: Config, rounds: int, patience: int) -> Config:
-    """Return the settings of a trial up to a round; it is judged after each one, and computes in one process."""
-    return replace(config, rounds=replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1))
+    """Return the settings of a trial up to a round: judged after each one, in one process, with all memory in it."""
+    how = replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1, site_memory=math.inf)
+    return replace(config, rounds=how)
 
 
 def make_engine(config: Config, data: FederatedData, make_backend: MakeBackend | None = None) -> Engine:
