@@ -26,7 +26,7 @@ from imperfed.core.threads import one_thread
 from imperfed.data.bins import with_bins
 from imperfed.data.corruption.annotations.full import FullAnnotation
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.files.declaration import FILE, Declaration, is_federation, read_declaration
+from imperfed.data.files.declaration import FILE, Declaration, is_federation, parse, read_declaration
 from imperfed.data.files.memory import IN_MEMORY
 from imperfed.data.files.reading import read_sites
 from imperfed.data.held_out import hold_out, share_at_sites
@@ -239,7 +239,7 @@ def load_data(config: Config) -> FederatedData:
             "imperfed.resume(folder, data=...)"
         )
     if is_own(config.run.data):
-        files = read_sites(read_declaration(config.run.data))
+        files = read_sites(declaration_of(config))
         return federate_files(files.check(), config.split, config.labels, config.run.data_seed)
     return federate(load(config.run.data), config.split, _labelling(config), config.run.data_seed)
 
@@ -397,7 +397,16 @@ def anywhere(config: Config) -> Config:
 
 def own_declaration(config: Config) -> Declaration | None:
     """Return the declaration of the user's own files; None for other data."""
-    return read_declaration(config.run.data) if is_own(config.run.data) else None
+    return declaration_of(config) if is_own(config.run.data) else None
+
+
+def declaration_of(config: Config) -> Declaration:
+    """Return the declaration of the user's own files, lazy if it says so or the settings do."""
+    declaration = read_declaration(config.run.data)
+    if not config.run.lazy or declaration.inputs.lazy:
+        return declaration
+    declared = replace(declaration, inputs=replace(declaration.inputs, lazy=True))
+    return parse(declared.toml(), declared.file)  # which checks that lazy goes with the rest
 
 
 def resume(

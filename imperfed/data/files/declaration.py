@@ -48,6 +48,10 @@ class Inputs:
     size: Sizes = ()
     """Height and width to which every image is resized."""
     channels: int = 3
+    lazy: bool = False
+    """Read images, and row groups of Parquet files, when a batch needs them instead of all of them at the start."""
+    cache: int = 20
+    """Gigabytes on disk for what lazy inputs have decoded, in all."""
     sparse: str = ""
     """The column of `index:value` pairs separated by spaces; indices count from 0."""
     features: int = 0

@@ -29,6 +29,7 @@ from imperfed.data.files.labelled import (
 )
 from imperfed.data.files.memory import Source
 from imperfed.data.files.problems import LINED, Problems, shown
+from imperfed.data.files.row_groups import in_row_groups, note_unlazy
 from imperfed.data.files.site_names import name_trouble
 from imperfed.data.files.table import IMAGE, FileTable, Role, Wanted, read_table
 from imperfed.data.files.undeclared import UndeclaredText
@@ -98,9 +99,10 @@ def read_rows(
 
     `before`: the file, if it was read already. A text file with problems is read again to find their line numbers.
     """
-    wanted, spare = _wanted(declaration, part)
+    wanted, spare = _wanted(declaration, part, path)
     if isinstance(path, Path) and _is_misplaced(path, declaration, problems):
         return None
+    note_unlazy(path, declaration, problems)
     for slowly in (False, True):
         noted = Problems()
         unsorted, dialect = part in (PUBLIC, NEW), Dialect.of(declaration, site)
@@ -123,9 +125,9 @@ def _is_misplaced(path: Path, declaration: Declaration, problems: Problems) -> b
     return True
 
 
-def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]]:
+def _wanted(declaration: Declaration, part: str, path: Source) -> tuple[Wanted, frozenset[str]]:
     """Return the columns to read, and those that a file may lack."""
-    wanted: dict[str, Role] = wanted_inputs(declaration)
+    wanted: dict[str, Role] = {} if in_row_groups(path, declaration) else wanted_inputs(declaration)
     if part == PUBLIC:
         return wanted, frozenset()
     ids: dict[str, Role] = {declaration.id: "text"} if declaration.id else {}

@@ -115,6 +115,10 @@ def _inputs(inputs: Inputs, note: Note) -> None:
         note(
             "inputs.features", shown(inputs.features), "the number of features, up to 16 million", "write features = N"
         )
+    if inputs.lazy and (inputs.sparse or inputs.array):
+        note("inputs.lazy", "true", "images, or tables in Parquet files", "leave it out")
+    if inputs.cache < 1:
+        note("inputs.cache", shown(inputs.cache), "gigabytes, at least 1", "write cache = 20")
     if inputs.features and not inputs.sparse:
         note("inputs.features", shown(inputs.features), "nothing without sparse", "leave it out")
     if inputs.sparse and inputs.standardise:
@@ -209,6 +213,8 @@ def _attribute(attribute: SensitiveColumn, inputs: Inputs, note: Note) -> None:
     if attribute.column in (*inputs.numeric, *inputs.categorical):
         fix = "leave it out of the inputs: its groups become inputs anyway"
         note("attribute.column", shown(attribute.column), "a column that is not also an input", fix)
+    if inputs.lazy:
+        note("attribute", "lazy inputs", "inputs in memory: all groups are counted", "leave lazy out")
     if inputs.image or inputs.size or inputs.sparse:
         note("attribute", "images or sparse inputs", "a table: its groups become columns", "leave [attribute] out")
 
