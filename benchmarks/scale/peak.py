@@ -67,6 +67,8 @@ def resident(pid: int) -> tuple[int, int]:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0, 0
-    size = {name: int(text.split()[0]) << 10 for name, _, text in (line.partition(":") for line in lines) if "kB" in text}
+    size = {
+        name: int(text.split()[0]) << 10 for name, _, text in (line.partition(":") for line in lines) if "kB" in text
+    }
     anonymous = size.get("RssAnon", 0) + size.get("RssShmem", 0)
     return anonymous, anonymous + size.get("RssFile", 0)

@@ -57,7 +57,7 @@ class LazyRows(Tensor):
     @staticmethod
     def __new__(cls, sources: Sequence[RowSource], at: Tensor, steps: tuple[Step, ...] = ()) -> LazyRows:
         shape = (len(at), *sources[0].shape[1:])
-        rows: LazyRows = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.float32)  # type: ignore[attr-defined]
+        rows: LazyRows = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=torch.float32)
         rows.sources, rows.at, rows.steps = tuple(sources), at, steps
         return rows
 
@@ -66,7 +66,7 @@ class LazyRows(Tensor):
         """Return all rows of a source."""
         return cls((source,), torch.arange(source.shape[0]))
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"LazyRows({self.name}, shape={tuple(self.shape)})"
 
     @property
@@ -109,7 +109,9 @@ class LazyRows(Tensor):
         raise UsageError(f"{self.name}: lazy rows are not copied to other processes; write lazy = false")
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         if func in WITHOUT_READING and (rows := WITHOUT_READING[func](*args, **(kwargs or {}))) is not None:
             return rows
         if func._schema.is_mutable:
@@ -132,15 +134,10 @@ def read(x: Tensor) -> Tensor:
 def blocks(x: Tensor, rows: int = 0) -> Iterator[Tensor]:
     """Yield the rows themselves, a block at a time if they are lazy; `rows`: how many there are in a block."""
     if not isinstance(x, LazyRows):
-        yield from x.split(rows or max(1, len(x)))
+        yield from torch.split(x, rows or max(1, len(x)))
         return
-    for part in x.split(rows or max(1, BLOCK // max(1, 4 * x[:1].numel()))):
+    for part in torch.split(x, rows or max(1, BLOCK // max(1, 4 * x.shape[1:].numel()))):
         yield read(part)
-
-
-def joined(parts: Sequence[Tensor]) -> Tensor:
-    """Return parts of which all or none are lazy one after the other."""
-    return torch.cat([*parts])
 
 
 # -- operations --------------------------------------------------------------------------------------------------------
@@ -181,7 +178,7 @@ def _index(x: Any, indices: Any) -> Any:
 def _split(x: Any, size: Any, dim: int = 0) -> Any:
     if dim != 0:
         return None
-    return [LazyRows(x.sources, at, x.steps) for at in x.at.split(size)]
+    return [LazyRows(x.sources, at, x.steps) for at in torch.split(x.at, size)]
 
 
 def _cat(parts: Any, dim: int = 0) -> Any:

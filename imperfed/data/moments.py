@@ -74,9 +74,12 @@ class Moments:
             places = [place - first for place in medians if first <= place < end]
             parts.append(cls._of_columns(columns_of(x, first, end), places))
         return cls(
-            *(torch.cat([getattr(part, name) for part in parts]) for name in ("n", "total", "squares")),
+            torch.cat([part.n for part in parts]),
+            torch.cat([part.total for part in parts]),
+            torch.cat([part.squares for part in parts]),
             torch.stack([part.mistakes for part in parts]).sum(),
-            *(torch.cat([getattr(part, name) for part in parts]) for name in ("quantiles", "known")),
+            torch.cat([part.quantiles for part in parts]),
+            torch.cat([part.known for part in parts]),
         )
 
     @classmethod

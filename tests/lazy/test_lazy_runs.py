@@ -19,6 +19,9 @@ from imperfed.core.errors import DataError, UsageError
 from imperfed.core.lazy import LazyRows, read
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, read_declaration
 from imperfed.data.files.reading import Reading, read_sites
+from imperfed.data.labelling import LabelConfig
+from imperfed.data.own_files import federate_files
+from imperfed.data.split import SplitConfig
 from tests.support.terminal import done, imperfed
 from tests.support.written_files import declare
 
@@ -118,11 +121,25 @@ def test_a_damaged_image_is_named_when_a_batch_needs_it(tmp_path: Path) -> None:
     x = found(folder).sites[1].rows.x  # nothing is decoded yet
     with pytest.raises(DataError, match=r"south/dog/7\.png.*not readable as an image"):
         read(x)
-    said = refused(*settings(folder, 1), "--out", tmp_path / "out")
-    assert "south/dog/7.png" in said
-    damaged.unlink()
-    damaged.symlink_to("nowhere")
-    assert "no such file" in refused("inspect", folder)
+    declared = read_declaration(folder)
+    declare(folder, replace(declared, inputs=replace(declared.inputs, standardise=False)))
+    for workers in (1, 2):
+        said = refused(*settings(folder, workers), "--out", tmp_path / "out")
+        assert said.startswith(f"error: {damaged}, column image: found not readable as an image")
+
+
+def test_a_missing_image_is_named_before_training(tmp_path: Path) -> None:
+    (tmp_path / "north.csv").write_text("photo,animal\na.png,cat\nb.png,dog\n")
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    labels = LabelColumns("exact", CLASSES, "animal")
+    declare(tmp_path, Declaration("pets", "*.csv", inputs=Inputs(image="photo", size=(8, 8), lazy=True), labels=labels))
+    with pytest.raises(DataError, match=r"north\.csv, line 3, column photo: found 'b\.png': no such file"):
+        found(tmp_path)
+    Image.new("RGB", (8, 8)).save(tmp_path / "b.png")
+    x = found(tmp_path).sites[0].rows.x
+    (tmp_path / "b.png").unlink()
+    with pytest.raises(DataError, match=r"north\.csv, line 3, column photo: found 'b\.png': "):
+        read(x)
 
 
 def test_a_damaged_cell_is_named_when_a_batch_needs_it(tmp_path: Path) -> None:
@@ -169,9 +186,9 @@ def test_a_file_that_changes_during_a_run_is_noticed(tmp_path: Path) -> None:
 
 
 def test_lazy_is_refused_where_all_rows_are_needed(tmp_path: Path) -> None:
-    folder = images(tmp_path / "images", lazy=True)
-    x = found(folder).sites[0].rows.x
-    assert isinstance(x, LazyRows)
+    data = federate_files(found(images(tmp_path / "images", lazy=True)), SplitConfig(), LabelConfig(), 0)
+    with pytest.raises(UsageError, match="its inputs are lazy, but on a GPU all rows are in its memory"):
+        data.federation.to(torch.device("meta"))
     csv = table(tmp_path / "table", lazy=True)
     declared = read_declaration(csv)
     for site in SITES:

@@ -15,7 +15,7 @@ from imperfed.data import readers
 from imperfed.data.files.blanks import column_fills, fill_of, indicated, missing_in, width
 from imperfed.data.files.cells import NUMBER, Blanks, is_blank, numbers, one_of, read_values, set_of, text_of
 from imperfed.data.files.declaration import Declaration, Inputs, SensitiveColumn
-from imperfed.data.files.pictures import image_column, read_pictures
+from imperfed.data.files.image_files import image_column, read_images
 from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.row_groups import in_row_groups, read_row_groups
 from imperfed.data.files.table import FileTable, Role
@@ -38,7 +38,7 @@ def read_inputs(table: FileTable, declaration: Declaration, problems: Problems) 
     inputs = declaration.inputs
     if inputs.size:
         one = _one_per_row(table, image_column(table, inputs), problems)
-        return read_pictures(table, inputs, problems) if one else None
+        return read_images(table, inputs, problems) if one else None
     if in_row_groups(table.file, declaration):
         return read_row_groups(table, declaration, _table, problems)
     if inputs.sparse:

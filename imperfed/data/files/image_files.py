@@ -27,7 +27,7 @@ def image_column(table: FileTable, inputs: Inputs) -> str:
     return IMAGE if table.is_folder else inputs.image
 
 
-def read_pictures(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor:
+def read_images(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor:
     """Return the images [n, channels, height, width] of a table with one path per row; lazily if so declared."""
     paths = table.columns[image_column(table, inputs)]
     folder = table.file if table.is_folder and isinstance(table.file, Path) else table.file.parent
