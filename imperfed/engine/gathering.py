@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from imperfed.core.lazy import LazyRows
 
+AHEAD = 3
+"""How many batches, or stretches of small ones, are read ahead."""
 PART = 1024
 """The most rows that a network sees at once outside training."""
 NUMBERS = 1 << 25
@@ -22,12 +26,12 @@ def gathered(x: Tensor, wanted: Sequence[Tensor]) -> Iterator[Tensor]:
         for at in wanted:
             yield x.index_select(0, at)
         return
+    rest = iter(wanted)
     with ThreadPoolExecutor(1) as reader:
-        coming = [reader.submit(x.index_select, 0, at) for at in wanted[:1]]
-        for number in range(len(wanted)):
-            now = coming.pop().result()
-            if number + 1 < len(wanted):
-                coming.append(reader.submit(x.index_select, 0, wanted[number + 1]))
+        coming = deque(reader.submit(x.index_select, 0, at) for at in islice(rest, AHEAD))
+        while coming:
+            now = coming.popleft().result()
+            coming.extend(reader.submit(x.index_select, 0, at) for at in islice(rest, 1))
             yield now
 
 

@@ -48,6 +48,10 @@ class Inputs:
     size: Sizes = ()
     """Height and width to which every image is resized."""
     channels: int = 3
+    slice: int = -1
+    """Which slice of a NIfTI volume, or frame of a DICOM file, counting from 0; -1: the middle one."""
+    window: Sizes = ()
+    """Centre and width of the values of DICOM and NIfTI files that become grey; empty: the file's own, or all."""
     lazy: bool = False
     """Read images, and row groups of Parquet files, when a batch needs them instead of all of them at the start."""
     cache: int = 20

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.data import readers
 from imperfed.data.lazy.decoded import DecodedRows
 
 Decoder = Callable[[Path], npt.NDArray[np.uint8] | str]
@@ -68,7 +67,7 @@ class ImageRows(DecodedRows):
 
     def finish(self, rows: Tensor) -> Tensor:
         """Return pixels from 0 to 1."""
-        return readers.scaled(rows.numpy())
+        return rows.float().div_(255)
 
 
 def stamp(path: Path) -> tuple[int, int]:
