@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-PERIOD = 0.02
+PERIOD = 0.05
 """Seconds between two looks."""
 
 
@@ -62,13 +62,16 @@ def family(pid: int) -> list[int]:
 
 
 def resident(pid: int) -> tuple[int, int]:
-    """Return the bytes of anonymous memory of a process, and of all its memory; shared memory counts as anonymous."""
+    """Return the bytes of anonymous memory of a process, and of all its memory; shared memory counts as anonymous.
+
+    What it shares with other processes counts in equal parts for each of them.
+    """
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0, 0
     size = {
         name: int(text.split()[0]) << 10 for name, _, text in (line.partition(":") for line in lines) if "kB" in text
     }
-    anonymous = size.get("RssAnon", 0) + size.get("RssShmem", 0)
-    return anonymous, anonymous + size.get("RssFile", 0)
+    anonymous = size.get("Pss_Anon", 0) + size.get("Pss_Shmem", 0)
+    return anonymous, anonymous + size.get("Pss_File", 0)

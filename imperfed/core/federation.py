@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -76,7 +77,7 @@ class Federation:
     """Site k holds the rows starts[k] .. starts[k + 1] - 1."""
     sites: tuple[str, ...]
     classes: tuple[str, ...]
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     """A name for every row, the same in every run."""
     public: Tensor
     """Unlabelled inputs that the server may use; empty where there are none."""

@@ -18,7 +18,7 @@ LEVELS = torch.arange(1, 20) / 20
 """The quantiles that a site reports of a column: without its extremes, which are values of single rows."""
 SAMPLE = 2048
 """The number of rows, evenly spread, from which the usual range of a column is taken."""
-COLUMNS, NUMBERS = 4, 1 << 24
+COLUMNS, NUMBERS = 4, 1 << 21
 """The columns of a table that are summed at once: so many, or more if the numbers in them are no more than these."""
 TAIL = 0.05
 BEYOND_REASON = 1000.0

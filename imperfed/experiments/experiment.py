@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -32,6 +32,7 @@ from imperfed.data.files.reading import read_sites
 from imperfed.data.held_out import hold_out, share_at_sites
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
+from imperfed.data.row_names import listed_or_kept
 from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
 from imperfed.engine.conversation import repair_labels
@@ -239,8 +240,8 @@ def load_data(config: Config) -> FederatedData:
             "imperfed.resume(folder, data=...)"
         )
     if is_own(config.run.data):
-        files = read_sites(declaration_of(config))
-        return federate_files(files.check(), config.split, config.labels, config.run.data_seed)
+        declared = declaration_of(config)
+        return federate_files(read_sites(declared).check(), config.split, config.labels, config.run.data_seed)
     return federate(load(config.run.data), config.split, _labelling(config), config.run.data_seed)
 
 
@@ -445,10 +446,10 @@ def tracked_by(folder: RunFolder, track: str, objects: Objects = NO_OBJECTS) -> 
     return config
 
 
-def split_of(federation: Federation) -> dict[str, list[str]]:
+def split_of(federation: Federation) -> dict[str, Sequence[str]]:
     """Return the ids of the training rows by site."""
     ranges = zip(federation.sites, pairwise(federation.starts), strict=True)
-    return {site: list(federation.ids[a:b]) for site, (a, b) in ranges}
+    return {site: listed_or_kept(federation.ids[a:b]) for site, (a, b) in ranges}
 
 
 def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:

@@ -52,21 +52,21 @@ def _table(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor:
 
     A blank that is to be filled is NaN, in all columns of its categories.
     """
-    x = np.zeros((table.rows, len(inputs.numeric)), np.float32)
+    x = np.zeros((table.rows, width(inputs)), np.float32)
     for j, name in enumerate(inputs.numeric):
         blanks = Blanks(missing_in(inputs, name), bool(fill_of(inputs, name)))
         x[:, j] = numbers(table, name, blanks, problems)
-    parts = [x]
+    first = len(inputs.numeric)
     for column, names in inputs.categorical.items():
         codes = read_values(table, column, _category(inputs, column, names), 0, problems)
-        if codes is not None:
-            parts.append(_one_hot(len(names))[codes])
-    if columns := indicated(inputs):
-        blank = {fill.column: fill.first for fill in column_fills(inputs)}
-        every = np.concatenate(parts, 1)
-        if every.shape[1] + len(columns) == width(inputs):  # no column is absent
-            parts.append(np.isnan(every[:, [blank[column] for column in columns]]).astype(np.float32))
-    return torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts, 1))
+        if codes is not None:  # absent columns were noted
+            np.take(_one_hot(len(names)), codes, 0, out=x[:, first : first + len(names)])
+        first += len(names)
+    blank = {fill.column: fill.first for fill in column_fills(inputs)}
+    for column in indicated(inputs):
+        x[:, first] = np.isnan(x[:, blank[column]])
+        first += 1
+    return torch.from_numpy(x)
 
 
 def _category(inputs: Inputs, column: str, names: Sequence[str]) -> Callable[[Any], int]:

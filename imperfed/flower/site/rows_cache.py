@@ -50,7 +50,7 @@ def read_once(state: Path, sources: tuple[Path, ...], about: str, read: Callable
 
 def digest_of(files: SiteFiles) -> str:
     """Return a digest of all rows: inputs, labels, ids and test rows."""
-    total = hashlib.sha256(json.dumps([files.name, files.ids, files.classes]).encode())
+    total = hashlib.sha256(json.dumps([files.name, [*files.ids], files.classes]).encode())
     for t in (files.x, files.labels.values, *(files.test or ())):
         total.update(json.dumps([str(t.dtype), list(t.shape)]).encode())
         if isinstance(t, LazyRows):  # files, their sizes and their times stand for what is in them
@@ -84,7 +84,7 @@ def save(path: Path, files: SiteFiles) -> None:
     words = {
         "name": files.name,
         "kind": files.labels.kind,
-        "ids": files.ids,
+        "ids": [*files.ids],
         "classes": files.classes,
         "attribute": files.attribute and [files.attribute.name, files.attribute.values, files.attribute.first],
         "scales": files.scales,
