@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,12 +26,13 @@ from imperfed.core.threads import one_thread
 from imperfed.data.bins import with_bins
 from imperfed.data.corruption.annotations.full import FullAnnotation
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.files.declaration import FILE, Declaration, is_federation, read_declaration
+from imperfed.data.files.declaration import FILE, Declaration, is_federation, parse, read_declaration
 from imperfed.data.files.memory import IN_MEMORY
 from imperfed.data.files.reading import read_sites
 from imperfed.data.held_out import hold_out, share_at_sites
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
+from imperfed.data.row_names import listed_or_kept
 from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
 from imperfed.engine.conversation import repair_labels
@@ -248,8 +249,8 @@ def load_data(config: Config) -> FederatedData:
             "imperfed.resume(folder, data=...)"
         )
     if is_own(config.run.data):
-        files = read_sites(read_declaration(config.run.data))
-        return federate_files(files.check(), config.split, config.labels, config.run.data_seed)
+        declared = declaration_of(config)
+        return federate_files(read_sites(declared).check(), config.split, config.labels, config.run.data_seed)
     return federate(load(config.run.data), config.split, _labelling(config), config.run.data_seed)
 
 
@@ -406,7 +407,16 @@ def anywhere(config: Config) -> Config:
 
 def own_declaration(config: Config) -> Declaration | None:
     """Return the declaration of the user's own files; None for other data."""
-    return read_declaration(config.run.data) if is_own(config.run.data) else None
+    return declaration_of(config) if is_own(config.run.data) else None
+
+
+def declaration_of(config: Config) -> Declaration:
+    """Return the declaration of the user's own files, lazy if it says so or the settings do."""
+    declaration = read_declaration(config.run.data)
+    if not config.run.lazy or declaration.inputs.lazy:
+        return declaration
+    declared = replace(declaration, inputs=replace(declaration.inputs, lazy=True))
+    return parse(declared.toml(), declared.file)  # which checks that lazy goes with the rest
 
 
 def resume(
@@ -445,10 +455,10 @@ def tracked_by(folder: RunFolder, track: str, objects: Objects = NO_OBJECTS) -> 
     return config
 
 
-def split_of(federation: Federation) -> dict[str, list[str]]:
+def split_of(federation: Federation) -> dict[str, Sequence[str]]:
     """Return the ids of the training rows by site."""
     ranges = zip(federation.sites, pairwise(federation.starts), strict=True)
-    return {site: list(federation.ids[a:b]) for site, (a, b) in ranges}
+    return {site: listed_or_kept(federation.ids[a:b]) for site, (a, b) in ranges}
 
 
 def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:
