@@ -16,15 +16,8 @@ from imperfed.cli.unmeasured import why_blank
 from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
 from imperfed.evaluation.fairness import FAIR
 from imperfed.experiments.blank_cells import reasons, with_figures
-from imperfed.experiments.comparison import (
-    ABOUT_ALONE,
-    Line,
-    best,
-    further,
-    labels_title,
-    measured,
-    unlike,
-)
+from imperfed.experiments.comparison_line import Line, best, further, labels_title, measured, unlike
+from imperfed.experiments.comparison_table import ABOUT_ALONE
 from imperfed.experiments.federating_gain import ALONE, brought
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many

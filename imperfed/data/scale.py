@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.lazy import LazyRows
 from imperfed.data.fill import ColumnFill, learn_fills
 from imperfed.data.moments import Moments
 
 CONSTANT = 1e-12
 """Variance relative to the squared mean up to which a column is constant: sums of squares are no more precise."""
+NUMBERS = 1 << 22
+"""The most numbers that are scaled at once: on the way they are doubles."""
 FARTHEST = 20.0
 """The most standard deviations that a number counts in a table with numbers beyond reason."""
 
@@ -85,6 +88,19 @@ class Scale:
         return cls(mean, spread, fill, float(tree["limit"]) if "limit" in tree else torch.inf, edges)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if isinstance(x, LazyRows):
+            return x.then(self) if len(self.fill) or len(self.mean) else x
+        if not (len(self.fill) or len(self.mean)):
+            return x
+        if x.numel() <= NUMBERS:
+            return self._scaled(x)
+        out = torch.empty_like(x, dtype=torch.float32)
+        rows = max(1, NUMBERS // x.shape[1:].numel())
+        for part, place in zip(x.split(rows), out.split(rows), strict=True):
+            place.copy_(self._scaled(part))
+        return out
+
+    def _scaled(self, x: Tensor) -> Tensor:
         if len(self.fill):
             x = torch.where(x.isnan(), self.fill, x)
         if not len(self.mean):

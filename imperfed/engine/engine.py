@@ -16,7 +16,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree, prefixed
 from imperfed.core.components import Adversaries, Defence
 from imperfed.core.context import ServerContext
-from imperfed.core.errors import DivergedError, ImperfedError, QuorumError, UsageError
+from imperfed.core.errors import DataError, DivergedError, ImperfedError, QuorumError, UsageError
 from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
 from imperfed.core.federation import Attribute, Federation
 from imperfed.core.mechanism import LARGEST_WEIGHT, PrivacyMechanism, SumMechanism, Summed
@@ -26,7 +26,7 @@ from imperfed.core.threads import one_thread
 from imperfed.engine.backends.base import Backend, Reply
 from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.best_round import BestRound
-from imperfed.engine.failures import Failure, NotFinite
+from imperfed.engine.failures import Failure, NotFinite, Unreadable
 from imperfed.engine.local_training import Local
 from imperfed.engine.population import ModelEvaluator, Population, Scores, capped
 from imperfed.engine.private_run import PrivacyBudget, mean_of, refuse_not_private, refuse_not_summed
@@ -286,6 +286,8 @@ class Engine:
         failures: dict[int, Failure] = {}
         self.state.make_room(sites)
         for k, reply in self.backend.ask(round, number, sites).items():
+            if isinstance(reply, Unreadable):
+                raise DataError(reply.reason)
             if isinstance(reply, Failure):
                 failures[k] = reply
             else:

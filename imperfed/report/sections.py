@@ -42,6 +42,11 @@ class ShownTable:
     rows: Sequence[Sequence[str]]
     folded: str = ""
     """What stands in place of the table until it is opened; empty if it is open."""
+    caption: str = ""
+    said: Sequence[int] = ()
+    """The columns that hold sentences rather than figures."""
+    best: int | None = None
+    """The row that is set in bold."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from imperfed.core.errors import ImperfedError
+from imperfed.core.errors import DataError, ImperfedError
 from imperfed.core.exchange import Train
 from imperfed.core.labels.validity import Validity
 from imperfed.engine.backends import worker
@@ -17,7 +17,7 @@ from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.backends.stacked import STACKED, stackable
 from imperfed.engine.backends.task_pool import Task, TaskPool, cores, make_pool, unforkable
-from imperfed.engine.failures import Failure
+from imperfed.engine.failures import Failure, Unreadable
 from imperfed.engine.population import Population, Scores
 from imperfed.engine.shared_memory import shared
 from imperfed.engine.site import OPENING
@@ -112,6 +112,8 @@ class ProcessBackend(SequentialBackend):
     def _all(self, tasks: list[Task]) -> list[Any]:
         results: list[Any] = [None] * len(tasks)
         for number, result in self.pool.run(tasks):
+            if isinstance(result, Unreadable):
+                raise DataError(result.reason)
             if isinstance(result, Failure):
                 raise ImperfedError(f"evaluation failed: {result.reason}")
             results[number] = result

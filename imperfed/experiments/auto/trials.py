@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from imperfed.core.labels.validity import UNKNOWN, Validity
-from imperfed.core.network import Net
 from imperfed.data.federate import FederatedData
 from imperfed.engine.backends.task_pool import portable
 from imperfed.engine.engine import Engine, MakeBackend
-from imperfed.engine.population import Scores
 from imperfed.engine.schedule import RoundReport
+from imperfed.evaluation.no_tests import NoTests
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
@@ -29,24 +28,6 @@ WINDOW = 5
 PATIENCE = 8
 """Rounds of the last rung without a better score, after which a trial ends."""
 Arrays = dict[str, np.ndarray[Any, Any]]
-
-
-class NoTests:
-    """An evaluator without test rows: a search never sees them."""
-
-    sites = 0
-
-    def site(self, site: int, net: Net) -> Scores:
-        """Return nothing."""
-        return {}
-
-    def common(self, net: Net) -> Scores:
-        """Return nothing."""
-        return {}
-
-    def to(self, device: torch.device) -> NoTests:
-        """Return itself."""
-        return self
 
 
 @dataclass
