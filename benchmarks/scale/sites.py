@@ -92,7 +92,7 @@ def crowd(method: str, sites: int, site_memory: float) -> Figures:
     experiment = watch.time("engine", lambda: Experiment(config, data))
     watch.memory("before the rounds")
     engine, rounds = experiment.engine, []
-    with closing(experiment), tempfile.TemporaryDirectory(dir=".") as out:
+    with closing(experiment), tempfile.TemporaryDirectory() as out:
         folder = RunFolder.create(Path(out), config, {})
         engine.state.lie_in(folder.checkpoint.parent)
         for t in range(ROUNDS):
@@ -205,10 +205,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch.set_num_threads(1)
         print(json.dumps(one(json.loads(given.one))))
         return 0
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for part in given.parts or ("crowd", "labels"):
-        found[part] = [fresh(task) for task in tasks(part, given)]
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+        lines = [fresh(task) for task in tasks(part, given)]
+        known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        RESULTS.write_text(json.dumps(known | {part: lines}, indent=1) + "\n")
     return 0
 
 
