@@ -6,11 +6,12 @@ import multiprocessing
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import TracebackType
+from typing import Any, TypeVar
 
 import torch
 
@@ -33,6 +34,7 @@ from imperfed.results.summary import Summary
 
 ON_A_GPU, ROOM = 3, 40e9
 """How many processes pay off on one GPU (one computes while others work on the host), and the bytes it must have."""
+T = TypeVar("T")
 Outcome = Summary | str
 """A run's summary, or the message of a run that diverged."""
 LOOK = 0.1
@@ -73,7 +75,7 @@ class ParallelRuns:
             yield from (of_one_seed(runs, folder, watch) for runs in configs)
             return
         interrupted, stop = [], watch().stop
-        for future in self._begun(jobs, configs, folder):
+        for future in self.begun(jobs, aside, [(runs, folder) for runs in configs]):
             while wait([future], LOOK).not_done:
                 if stop():
                     self.stopping.set()
@@ -84,15 +86,15 @@ class ParallelRuns:
         if interrupted:
             raise Interrupted("\n".join(interrupted))
 
-    def _begun(self, jobs: int, configs: Sequence[Sequence[Config]], folder: Path) -> list[Future[list[Outcome]]]:
-        """Submit every seed's runs to the processes."""
+    def begun(self, jobs: int, work: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[Future[T]]:
+        """Submit these calls of a function to the processes; it may ask `stop_is_wanted`."""
         if self.pool is None:
             self.stopping = SPAWN.Event()
             self.pool = ProcessPoolExecutor(jobs, SPAWN, _listen, (self.stopping,))
         # A terminal sends Ctrl-C to all processes, but only this one handles it: the others inherit the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            return [self.pool.submit(aside, runs, folder) for runs in configs]
+            return [self.pool.submit(work, *call) for call in calls]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -113,9 +115,14 @@ def _listen(stopping: Event) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
 
 
+def stop_is_wanted() -> bool:
+    """Return whether this process was asked to stop after the round that it is in."""
+    return _stopping.is_set()
+
+
 def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
     """Run one seed in another process, which prints when each run begins; lines for its rounds would be too many."""
-    if _stopping.is_set():
+    if stop_is_wanted():
         raise Interrupted(f"seed {runs[0].run.seed} was not started")
     began, number = time.perf_counter(), 0
 
@@ -127,7 +134,7 @@ def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
         line = f"seed {config.run.seed}: {config.run.title}, {number} of {len(runs)}{remaining}\n"
         print(line, end="", flush=True)  # in one piece: other processes write at the same moment
 
-    return of_one_seed(runs, folder, lambda: Watch(begin=begin, stop=_stopping.is_set))
+    return of_one_seed(runs, folder, lambda: Watch(begin=begin, stop=stop_is_wanted))
 
 
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:

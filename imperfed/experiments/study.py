@@ -161,7 +161,7 @@ def _study(name: str, file: Mapping[str, Any], path: str) -> Study:
     own = {key: value for key, value in file.items() if key not in ("rows", "columns", "settings", "measures")}
     study = Study(
         name,
-        dict(_flat(settings)),
+        dict(flat_settings(settings)),
         tuple(StudyRow(str(row.get("name", row["method"])), row["method"]) for row in rows),
         tuple(_columns(file, settings)),
         measures=tuple(file.get("measures", ("mean",))),
@@ -185,7 +185,7 @@ def _columns(file: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[S
     for name, column in file.get("columns", {}).items():
         paper = {row: _numbers(value) for row, value in column.get("paper", {}).items()}
         fill = {key: str(value) for key, value in column.get("fill", {}).items()}
-        own = dict(_flat(column.get("settings", {})))
+        own = dict(flat_settings(column.get("settings", {})))
         yield StudyColumn(name, own, paper, fill, column.get("substitute", ""), column.get("no_data", ""))
     if "columns" not in file:
         rows = {row.get("name", row["method"]): _numbers(row["paper"]) for row in file["rows"] if "paper" in row}
@@ -196,7 +196,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
     return tuple(map(float, value)) if isinstance(value, list) else (float(value),)
 
 
-def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def flat_settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield settings as section.key, whether they are written so or in a section."""
     for key, value in settings.items():
         if isinstance(value, dict):
