@@ -55,7 +55,8 @@ def standing_table(paper: str) -> str:
     notes = []
     for one in (standing(study) for name, study in studies().items() if name.startswith(f"{paper}/")):
         runs = f"{one.done} of {one.runs}" if one.runs else ""
-        lines.append(f"| `{one.name}` | {one.title} | {one.status} | {runs} |")
+        status = f"{one.status}, needs {one.needs}" if one.needs else one.status
+        lines.append(f"| `{one.name}` | {one.title} | {status} | {runs} |")
         notes += [f"- `{one.name}`: {about}" for about in one.about]
     return "\n".join(lines) + ("\n\n" + "\n".join(notes) if notes else "")
 

@@ -19,10 +19,11 @@ FOLDER = Path(str(resources.files("imperfed.experiments.studies")))
 """Where the studies that come with imperfed lie, and beside each its results."""
 KEYS = {
     *("title", "place", "labels", "differs", "substitute", "no_data", "program", "draw", "axis", "reference", "lacks"),
-    *("seeds", "measures", "beside_compare", "settings", "rows", "columns"),
+    *("gpu", "seeds", "measures", "beside_compare", "settings", "rows", "columns"),
 }
 """What the file of a study may hold."""
-OF_ROWS, OF_COLUMNS = {"name", "method", "paper"}, {"settings", "paper", "fill", "substitute", "no_data"}
+OF_ROWS = {"name", "method", "paper"}
+OF_COLUMNS = {"settings", "paper", "fill", "substitute", "no_data", "gpu"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class StudyColumn:
     """Why it stands for something else in the paper."""
     no_data: str = ""
     """Why it cannot be run."""
+    gpu: str = ""
+    """What takes too long without a GPU."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Study:
     """What is drawn: `curves` over the rounds, or figures over the `axis`; empty: nothing."""
     axis: str = ""
     """The setting in which the columns differ."""
+    gpu: str = ""
+    """What takes too long without a GPU, if that holds for all columns."""
     lacks: str = ""
     """Rows of the paper for which there is no method here."""
     reference: str = ""
@@ -186,7 +191,8 @@ def _columns(file: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[S
         paper = {row: _numbers(value) for row, value in column.get("paper", {}).items()}
         fill = {key: str(value) for key, value in column.get("fill", {}).items()}
         own = dict(flat_settings(column.get("settings", {})))
-        yield StudyColumn(name, own, paper, fill, column.get("substitute", ""), column.get("no_data", ""))
+        said = {key: column[key] for key in ("substitute", "no_data", "gpu") if key in column}
+        yield StudyColumn(name, own, paper, fill, **said)
     if "columns" not in file:
         rows = {row.get("name", row["method"]): _numbers(row["paper"]) for row in file["rows"] if "paper" in row}
         yield StudyColumn(str(settings.get("data", "all")), {}, rows)
