@@ -18,6 +18,7 @@ from imperfed.cli import (
     leak_command,
     new_project,
     site_commands,
+    sweep_command,
     training_commands,
 )
 from imperfed.cli.options import SETTINGS
@@ -53,6 +54,7 @@ def _options(
 
 app.command(epilog=SETTINGS)(training_commands.run)
 app.command(epilog=SETTINGS)(training_commands.compare)
+app.command(epilog=SETTINGS)(sweep_command.sweep)
 app.command(epilog=SETTINGS)(training_commands.reproduce)
 app.command(epilog=benchmark_command.HELP)(benchmark_command.benchmark)
 app.command()(training_commands.resume)

@@ -35,6 +35,8 @@ from imperfed.results.summary import Summary
 ON_A_GPU, ROOM = 3, 40e9
 """How many processes pay off on one GPU (one computes while others work on the host), and the bytes it must have."""
 T = TypeVar("T")
+CarryOut = Callable[[Sequence[Config], Path, Callable[[], Watch]], T]
+"""Makes runs below a folder; a function of a module, so that another process finds it."""
 Outcome = Summary | str
 """A run's summary, or the message of a run that diverged."""
 LOOK = 0.1
@@ -70,12 +72,18 @@ class ParallelRuns:
         self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
     ) -> Iterator[Sequence[Outcome]]:
         """Yield the outcomes of every seed's runs, in order."""
+        yield from self.each(of_one_seed, configs, folder, watch)
+
+    def each(
+        self, carry_out: CarryOut[T], configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
+    ) -> Iterator[T]:
+        """Yield what a function returns for every group of runs, in order; a process has one group at a time."""
         jobs = min(self.jobs or paying(configs[0][0]), len(configs))
         if jobs <= 1:
-            yield from (of_one_seed(runs, folder, watch) for runs in configs)
+            yield from (carry_out(runs, folder, watch) for runs in configs)
             return
         interrupted, stop = [], watch().stop
-        for future in self.begun(jobs, aside, [(runs, folder) for runs in configs]):
+        for future in self.begun(jobs, aside, [(carry_out, runs, folder) for runs in configs]):
             while wait([future], LOOK).not_done:
                 if stop():
                     self.stopping.set()
@@ -120,8 +128,8 @@ def stop_is_wanted() -> bool:
     return _stopping.is_set()
 
 
-def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
-    """Run one seed in another process, which prints when each run begins; lines for its rounds would be too many."""
+def aside(carry_out: CarryOut[T], runs: Sequence[Config], folder: Path) -> T:
+    """Make some runs in another process, which prints when each begins; lines for its rounds would be too many."""
     if stop_is_wanted():
         raise Interrupted(f"seed {runs[0].run.seed} was not started")
     began, number = time.perf_counter(), 0
@@ -134,7 +142,10 @@ def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
         line = f"seed {config.run.seed}: {config.run.title}, {number} of {len(runs)}{remaining}\n"
         print(line, end="", flush=True)  # in one piece: other processes write at the same moment
 
-    return of_one_seed(runs, folder, lambda: Watch(begin=begin, stop=stop_is_wanted))
+    def search(doing: str, share: float) -> None:
+        print(f"{doing}\n", end="", flush=True)
+
+    return carry_out(runs, folder, lambda: Watch(begin=begin, search=search, stop=stop_is_wanted))
 
 
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:

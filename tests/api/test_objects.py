@@ -29,7 +29,7 @@ from imperfed.data.partitions.dirichlet import DirichletPartition
 from imperfed.defences.median import Median
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Watch
-from imperfed.experiments.parallel import ParallelRuns, of_one_seed
+from imperfed.experiments.parallel import ParallelRuns
 from imperfed.results.folder import RunFolder
 from tests.support.own_parts import HalfWay, Net, Tempered, wide
 from tests.support.terminal import arrays, products, surroundings, write
@@ -357,8 +357,8 @@ def test_importable_classes_travel_to_other_processes(few: dict[str, Any], monke
         asked.append(jobs)
         futures: list[Future[Any]] = [Future() for _ in calls]
         for future, call in zip(futures, calls, strict=True):
-            runs, folder = pickle.loads(pickle.dumps(call))
-            future.set_result(of_one_seed(runs, folder, Watch))
+            carry_out, runs, folder = pickle.loads(pickle.dumps(call))
+            future.set_result(carry_out(runs, folder, Watch))
         return futures
 
     monkeypatch.setattr(ParallelRuns, "begun", begun)
