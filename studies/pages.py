@@ -1,8 +1,9 @@
 """The figures on the pages of results, written from result files: `python -m studies.pages`.
 
 A part of a page between `<!-- study NAME -->` and `<!-- end -->` is the table of a study, from the results that come
-with imperfed; `<!-- standing PAPER -->` lists how far its tables and figures are. Text outside stays as it is written.
-With `--take runs`, the results of `imperfed reproduce` in that folder are kept first.
+with imperfed; `<!-- standing PAPER -->` lists how far its tables and figures are; `<!-- benchmark KIND -->` has the
+tables of a benchmark. Text outside stays as it is written. With `--take runs`, the results of `imperfed reproduce` and
+`imperfed benchmark` in that folder are kept first.
 """
 
 from __future__ import annotations
@@ -16,17 +17,25 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks import gpu_table, positives_table
+from imperfed.benchmark.kept import page_part
+from imperfed.benchmark.kinds import kind_of, kinds
+from imperfed.benchmark.kinds import results_file as results_file_of_benchmark
+from imperfed.benchmark.records import BenchmarkRecords
+from imperfed.benchmark.records import digest as digest_of_benchmark
 from imperfed.experiments.reproduction.run_study import RESULTS
 from imperfed.experiments.reproduction.standing import standing
 from imperfed.experiments.reproduction.study_cells import StudyCells, digest, every, kept, results_file
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import Study, studies
+from imperfed.experiments.tuning import Tuning
 from studies import fb_nll_accuracy
 from studies.imported import RESULTS as MEASURED
 from studies.imported import imported
 
 PAGES = sorted(Path("docs").glob("results*.md"))
-BLOCK = re.compile(r"(<!-- (study|standing|table|sweep|accuracy|gpu) ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- (study|standing|table|sweep|accuracy|gpu|benchmark) ([^>]*?) -->\n).*?(<!-- end -->)", re.DOTALL
+)
 """A part of a page that is written: its start marker, what it is, of what, and its end marker."""
 
 
@@ -46,7 +55,8 @@ def standing_table(paper: str) -> str:
     notes = []
     for one in (standing(study) for name, study in studies().items() if name.startswith(f"{paper}/")):
         runs = f"{one.done} of {one.runs}" if one.runs else ""
-        lines.append(f"| `{one.name}` | {one.title} | {one.status} | {runs} |")
+        status = f"{one.status}, needs {one.needs}" if one.needs else one.status
+        lines.append(f"| `{one.name}` | {one.title} | {status} | {runs} |")
         notes += [f"- `{one.name}`: {about}" for about in one.about]
     return "\n".join(lines) + ("\n\n" + "\n".join(notes) if notes else "")
 
@@ -71,6 +81,7 @@ KINDS: dict[str, Callable[[str], str]] = {
     "sweep": lambda data: positives_table.sweep(_positives(), data),
     "accuracy": _accuracy,
     "gpu": _gpu,
+    "benchmark": lambda kind: page_part(kind_of(kind)),
 }
 
 
@@ -93,6 +104,16 @@ def _wanted(study: Study) -> set[str]:
     return {digest(study, row, column) for row, column in every(study, study.runnable)}
 
 
+def take_benchmarks(runs: Path) -> None:
+    """Keep the trainings of `imperfed benchmark` in a folder that were made as results that come along are."""
+    for kind in kinds().values():
+        wanted = {digest_of_benchmark(kind, dataset, Tuning()) for dataset in kind.datasets}
+        kept = BenchmarkRecords.read(results_file_of_benchmark(kind.name))
+        for record in BenchmarkRecords.read(runs / "benchmark" / kind.name / "results.jsonl").known.values():
+            if record.made in wanted and record.key not in kept.known:
+                kept.add(record)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Keep results, and write the pages; with `--check`, only say which differ."""
     parser = argparse.ArgumentParser(prog="python -m studies.pages", description=__doc__)
@@ -102,6 +123,8 @@ def main(words: Sequence[str] | None = None) -> int:
     if not options.check:
         for cells in (*imported(), *(taken(options.take) if options.take else ())):
             cells.write(results_file(cells.name))
+        if options.take:
+            take_benchmarks(options.take)
     differing = [path for path in PAGES if filled(path.read_text(encoding="utf-8")) != path.read_text(encoding="utf-8")]
     for path in differing:
         print(f"{path} {'differs from' if options.check else 'is written from'} the result files")

@@ -19,8 +19,9 @@ up positions and sites from the second split on, parts are numbered by site.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ class CFL(Algorithm):
     """One model to begin with; clusters of sites whose updates disagree are split in two, each with its own model."""
 
     name: ClassVar[str] = "cfl"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"eps1": (0.4, 0.2, 0.8)}
     clusters: int = 4  # the most clusters
     eps1: float = 0.4  # eps1: a cluster may be split if the mean of its updates is shorter
     eps2: float = 1.6  # eps2: and the longest of them is longer

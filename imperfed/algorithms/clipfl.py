@@ -21,8 +21,9 @@ sites still train, and their answers are not used.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ class ClipFL(Algorithm):
     """For noisy labels: score sites by their models' accuracy on clean rows at the server, then leave the worst out."""
 
     name: ClassVar[str] = "clipfl"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"noisy": (0.3, 0.1, 0.5)}
     scoring: int = 10  # J, the rounds in which sites are scored; the paper's is a tenth of all
     noisy: float = 0.3  # rho, the share of sites that is flagged in a round, and pruned in the end
     merge_flagged: bool = False  # whether flagged answers are merged while sites are scored

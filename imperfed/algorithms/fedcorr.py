@@ -26,7 +26,7 @@ one distance, are left out of LID_k. Mixtures start deterministically.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -75,6 +75,7 @@ class FedCorr(Algorithm):
 
     name: ClassVar[str] = "fedcorr"
     changes_inputs: ClassVar[bool] = True
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"confidence": (0.5, 0.3, 0.7)}
     objective: Objective | None = CorrectedCE()
     stage1: int = 5  # T1, rounds in which noise is estimated and corrected
     stage2: int = 50  # T2, rounds in which clean sites alone are merged; the paper's 500 of 955 is for CIFAR-10

@@ -21,6 +21,7 @@ rounds (`warmup`, in rounds).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -48,6 +49,7 @@ class FedLSR(Algorithm):
 
     name: ClassVar[str] = "fedlsr"
     changes_inputs: ClassVar[bool] = True
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"gamma": (0.4, 0.1, 1.0)}
     objective: Objective | None = CROSS_ENTROPY
     gamma: float = 0.4  # gamma, the weight of the self-distillation after the warm-up
     warmup: int = 20  # t_w, the rounds over which gamma rises from 0

@@ -23,6 +23,7 @@ flagged, theta stays.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -46,6 +47,7 @@ class FedNed(Algorithm):
     """For noisy labels: leave out sites whose models are unsure of public inputs, and move away from these models."""
 
     name: ClassVar[str] = "fedned"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"excess": (1.2, 1.1, 1.5)}
     objective: Objective | None = CROSS_ENTROPY
     warmup: int = 10  # T0, rounds of plain averaging
     excess: float = 1.2  # a site is flagged if its share of all uncertainty exceeds this many equal shares

@@ -22,6 +22,7 @@ with the teacher renormalised over the others; a site that is not on duty when M
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -46,6 +47,7 @@ class FedNoRo(Algorithm):
     """For noisy labels: find noisy sites by their losses, let them learn from the global model, count them less."""
 
     name: ClassVar[str] = "fednoro"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"lambda_max": (0.8, 0.4, 0.2)}
     objective: Objective | None = CROSS_ENTROPY
     warmup: int = 10  # T1, the rounds of stage 1
     ramp_until: int = 49  # the round at which lambda_t reaches lambda_max

@@ -18,9 +18,10 @@ all.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,7 @@ class IFCA(Algorithm):
     """IFCA-PFL: several models, each trained by the sites whose rows it fits best; none is ever left without a site."""
 
     name: ClassVar[str] = "ifca"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"clusters": (2, 3, 4)}
     clusters: int = 2  # J
     weighted: bool = False  # means within a cluster weighted by the sites' sizes; the paper's are unweighted
 

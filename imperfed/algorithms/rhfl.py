@@ -23,6 +23,7 @@ changed, or in the first round, all W_k are 1/(K - 1).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -47,6 +48,7 @@ class RHFL(Algorithm):
     """For noisy labels: personal models that learn from each other's predictions for public inputs, noisy ones less."""
 
     name: ClassVar[str] = "rhfl"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"ce": (0.1, 0.5, 1.0)}
     objective: Objective | None = CROSS_ENTROPY
     ce: float = 0.1  # lambda, the weight of the cross-entropy beside the reverse one
     eta: float = 0.5  # eta, how far confidences differ

@@ -22,6 +22,7 @@ round.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -43,6 +44,7 @@ class RoFL(Algorithm):
     """For noisy labels: sites share class centroids, which confirm labels; rows of small loss train."""
 
     name: ClassVar[str] = "rofl"
+    tuned: ClassVar[Mapping[str, tuple[Any, ...]]] = {"forget_rate": (0.2, 0.1, 0.4)}
     objective: Objective | None = CROSS_ENTROPY
     forget_rate: float = 0.2  # r, the share of every batch that is left out in the end
     forget_rounds: int = 10  # rounds over which r_t rises from 0 to r

@@ -10,6 +10,7 @@ import typer.core
 
 from imperfed import __version__
 from imperfed.cli import (
+    benchmark_command,
     catalogue_commands,
     data_commands,
     folder_commands,
@@ -55,6 +56,7 @@ app.command(epilog=SETTINGS)(training_commands.run)
 app.command(epilog=SETTINGS)(training_commands.compare)
 app.command(epilog=SETTINGS)(sweep_command.sweep)
 app.command(epilog=SETTINGS)(training_commands.reproduce)
+app.command(epilog=benchmark_command.HELP)(benchmark_command.benchmark)
 app.command()(training_commands.resume)
 app.command()(folder_commands.evaluate)
 app.command()(folder_commands.predict)

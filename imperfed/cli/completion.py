@@ -55,6 +55,11 @@ def studies() -> list[str]:
     return _catalogue().names("studies")
 
 
+def benchmarks() -> list[str]:
+    """Offer the kinds of the benchmark."""
+    return ["candidates", "fairness", "missing", "noisy", "positives"]
+
+
 def any_name() -> list[str]:
     """Offer the names of all lists that `imperfed show` knows."""
     catalogue = _catalogue()

@@ -6,12 +6,12 @@ import multiprocessing
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -83,7 +83,7 @@ class ParallelRuns:
             yield from (carry_out(runs, folder, watch) for runs in configs)
             return
         interrupted, stop = [], watch().stop
-        for future in self._begun(carry_out, jobs, configs, folder):
+        for future in self.begun(jobs, aside, [(carry_out, runs, folder) for runs in configs]):
             while wait([future], LOOK).not_done:
                 if stop():
                     self.stopping.set()
@@ -94,17 +94,15 @@ class ParallelRuns:
         if interrupted:
             raise Interrupted("\n".join(interrupted))
 
-    def _begun(
-        self, carry_out: CarryOut[T], jobs: int, configs: Sequence[Sequence[Config]], folder: Path
-    ) -> list[Future[T]]:
-        """Submit every group of runs to the processes."""
+    def begun(self, jobs: int, work: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[Future[T]]:
+        """Submit these calls of a function to the processes; it may ask `stop_is_wanted`."""
         if self.pool is None:
             self.stopping = SPAWN.Event()
             self.pool = ProcessPoolExecutor(jobs, SPAWN, _listen, (self.stopping,))
         # A terminal sends Ctrl-C to all processes, but only this one handles it: the others inherit the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            return [self.pool.submit(aside, carry_out, runs, folder) for runs in configs]
+            return [self.pool.submit(work, *call) for call in calls]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -125,9 +123,14 @@ def _listen(stopping: Event) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
 
 
+def stop_is_wanted() -> bool:
+    """Return whether this process was asked to stop after the round that it is in."""
+    return _stopping.is_set()
+
+
 def aside(carry_out: CarryOut[T], runs: Sequence[Config], folder: Path) -> T:
     """Make some runs in another process, which prints when each begins; lines for its rounds would be too many."""
-    if _stopping.is_set():
+    if stop_is_wanted():
         raise Interrupted(f"seed {runs[0].run.seed} was not started")
     began, number = time.perf_counter(), 0
 
@@ -142,7 +145,7 @@ def aside(carry_out: CarryOut[T], runs: Sequence[Config], folder: Path) -> T:
     def search(doing: str, share: float) -> None:
         print(f"{doing}\n", end="", flush=True)
 
-    return carry_out(runs, folder, lambda: Watch(begin=begin, search=search, stop=_stopping.is_set))
+    return carry_out(runs, folder, lambda: Watch(begin=begin, search=search, stop=stop_is_wanted))
 
 
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:

@@ -19,10 +19,11 @@ FOLDER = Path(str(resources.files("imperfed.experiments.studies")))
 """Where the studies that come with imperfed lie, and beside each its results."""
 KEYS = {
     *("title", "place", "labels", "differs", "substitute", "no_data", "program", "draw", "axis", "reference", "lacks"),
-    *("seeds", "measures", "beside_compare", "settings", "rows", "columns"),
+    *("gpu", "seeds", "measures", "beside_compare", "settings", "rows", "columns"),
 }
 """What the file of a study may hold."""
-OF_ROWS, OF_COLUMNS = {"name", "method", "paper"}, {"settings", "paper", "fill", "substitute", "no_data"}
+OF_ROWS = {"name", "method", "paper"}
+OF_COLUMNS = {"settings", "paper", "fill", "substitute", "no_data", "gpu"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class StudyColumn:
     """Why it stands for something else in the paper."""
     no_data: str = ""
     """Why it cannot be run."""
+    gpu: str = ""
+    """What takes too long without a GPU."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Study:
     """What is drawn: `curves` over the rounds, or figures over the `axis`; empty: nothing."""
     axis: str = ""
     """The setting in which the columns differ."""
+    gpu: str = ""
+    """What takes too long without a GPU, if that holds for all columns."""
     lacks: str = ""
     """Rows of the paper for which there is no method here."""
     reference: str = ""
@@ -161,7 +166,7 @@ def _study(name: str, file: Mapping[str, Any], path: str) -> Study:
     own = {key: value for key, value in file.items() if key not in ("rows", "columns", "settings", "measures")}
     study = Study(
         name,
-        dict(_flat(settings)),
+        dict(flat_settings(settings)),
         tuple(StudyRow(str(row.get("name", row["method"])), row["method"]) for row in rows),
         tuple(_columns(file, settings)),
         measures=tuple(file.get("measures", ("mean",))),
@@ -185,8 +190,9 @@ def _columns(file: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[S
     for name, column in file.get("columns", {}).items():
         paper = {row: _numbers(value) for row, value in column.get("paper", {}).items()}
         fill = {key: str(value) for key, value in column.get("fill", {}).items()}
-        own = dict(_flat(column.get("settings", {})))
-        yield StudyColumn(name, own, paper, fill, column.get("substitute", ""), column.get("no_data", ""))
+        own = dict(flat_settings(column.get("settings", {})))
+        said = {key: column[key] for key in ("substitute", "no_data", "gpu") if key in column}
+        yield StudyColumn(name, own, paper, fill, **said)
     if "columns" not in file:
         rows = {row.get("name", row["method"]): _numbers(row["paper"]) for row in file["rows"] if "paper" in row}
         yield StudyColumn(str(settings.get("data", "all")), {}, rows)
@@ -196,7 +202,7 @@ def _numbers(value: Any) -> tuple[float, ...]:
     return tuple(map(float, value)) if isinstance(value, list) else (float(value),)
 
 
-def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def flat_settings(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield settings as section.key, whether they are written so or in a section."""
     for key, value in settings.items():
         if isinstance(value, dict):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,6 +63,11 @@ def own_setting(config: Config) -> tuple[str, tuple[Any, ...]]:
     return "", (None,)
 
 
+def best_of(scores: Iterable[tuple[float | None, dict[str, Any]]]) -> dict[str, Any]:
+    """Return the settings of the best trial; of equal ones, and if all fail, the first."""
+    return max(scores, key=lambda one: -math.inf if one[0] is None else one[0])[1]
+
+
 def words(settings: Mapping[str, Any]) -> list[str]:
     """Return settings as words after a method's name."""
     return [f"{key}={value}" for key, value in settings.items()]
@@ -92,18 +97,17 @@ class Choices:
         return chosen
 
     def _best(self, method: str, make: Callable[[str], Config], tell: Callable[[int], None]) -> dict[str, Any]:
-        """Return the settings of the best trial of one method; of equal ones, and if all fail, the first."""
+        """Return the settings of the best trial of one method."""
         config, known = make(method), self._read()
-        scores: list[tuple[float, dict[str, Any]]] = []
+        scores: list[tuple[float | None, dict[str, Any]]] = []
         for number, own in enumerate(attempts(config, self.tuning)):
             trial = f"{config.digest()} {self.tuning.held_out:g} {json.dumps(own)}"
             if trial not in known:
                 tell(number)
                 known[trial] = judged(make(" ".join([method, *words(own)])), self.tuning)
                 self._write(known)
-            score = known[trial]
-            scores.append((-math.inf if score is None else score, own))
-        return max(scores, key=lambda one: one[0])[1]
+            scores.append((known[trial], own))
+        return best_of(scores)
 
     def _read(self) -> dict[str, float | None]:
         """Return the scores of the trials in the file."""

@@ -29,7 +29,7 @@ from imperfed.data.partitions.dirichlet import DirichletPartition
 from imperfed.defences.median import Median
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Watch
-from imperfed.experiments.parallel import ParallelRuns, of_one_seed
+from imperfed.experiments.parallel import ParallelRuns
 from imperfed.results.folder import RunFolder
 from tests.support.own_parts import HalfWay, Net, Tempered, wide
 from tests.support.terminal import arrays, products, surroundings, write
@@ -352,15 +352,16 @@ def test_other_processes_cannot_have_what_lives_here(few: dict[str, Any]) -> Non
 def test_importable_classes_travel_to_other_processes(few: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def begun(self: Any, jobs: int, configs: Any, folder: Path) -> list[Future[Any]]:
+    def begun(self: Any, jobs: int, work: Any, calls: Any) -> list[Future[Any]]:
         """Stand in for processes, which take seconds to start: what they are sent is pickled."""
         asked.append(jobs)
-        futures: list[Future[Any]] = [Future() for _ in configs]
-        for future, runs in zip(futures, configs, strict=True):
-            future.set_result(of_one_seed(pickle.loads(pickle.dumps(runs)), folder, Watch))
+        futures: list[Future[Any]] = [Future() for _ in calls]
+        for future, call in zip(futures, calls, strict=True):
+            carry_out, runs, folder = pickle.loads(pickle.dumps(call))
+            future.set_result(carry_out(runs, folder, Watch))
         return futures
 
-    monkeypatch.setattr(ParallelRuns, "_begun", begun)
+    monkeypatch.setattr(ParallelRuns, "begun", begun)
     compared = imperfed.compare([HalfWay(share=0.2)], seeds=[0, 1], jobs=2, model=wide, alone=False, **few)
     alone = imperfed.run(HalfWay(share=0.2), model=wide, seed=1, data_seed=1, **few)
     assert compared.lines[0].values[1] == alone.summary.headline

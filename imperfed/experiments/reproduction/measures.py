@@ -94,7 +94,16 @@ def _fair(key: str) -> Callable[[Summary, RunFolder], Value]:
 
 
 def _labels(summary: Summary, folder: RunFolder) -> Value:
+    """Return how well labels were resolved or filled in; after a repair, the share that is right."""
+    if summary.labels is None and summary.repair is not None and summary.repair.figures is not None:
+        wrong = summary.repair.figures.noise_after
+        return None if wrong is None else 1 - wrong
     return None if summary.labels is None else summary.labels.leading
+
+
+def _gap(summary: Summary, folder: RunFolder) -> Value:
+    eod = _fair("eod")(summary, folder)
+    return None if eod is None else abs(eod)
 
 
 def _rand_index(summary: Summary, folder: RunFolder) -> Value:
@@ -130,6 +139,7 @@ MEASURES: dict[str, Measure] = {
     "never annotated": Measure("never annotated there, %", _over_sites("auroc_never_annotated")),
     "eod": Measure("EOD", _fair("eod"), 1.0, 3),
     "spd": Measure("SPD", _fair("spd"), 1.0, 3),
+    "gap": Measure("distance of EOD from 0", _gap, 1.0, 3),
     "delta eod": Measure("ΔEOD", _fair("eod"), 1.0, 3, from_reference=True),
     "delta spd": Measure("ΔSPD", _fair("spd"), 1.0, 3, from_reference=True),
     "rand index": Measure("adjusted Rand index", _rand_index, 1.0),

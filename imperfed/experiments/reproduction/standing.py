@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from imperfed.experiments.reproduction.study_cells import every, kept
-from imperfed.experiments.study import Study, studies
+from imperfed.experiments.study import Study, StudyColumn, studies
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,10 @@ class Standing:
     done: int
     """How many of them there are."""
     about: tuple[str, ...]
-    """What stands for what, and what there are no data for."""
+    """What stands for what, what there are no data for, and what needs a GPU."""
     command: str
+    needs: str = ""
+    """What runs that are missing need that this machine may not have."""
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -38,8 +40,10 @@ def standings() -> Iterator[Standing]:
 
 def standing(study: Study) -> Standing:
     """Return how far a table or figure is: a row is there if it has as many seeds as the study asks for."""
-    cells = kept(study)
-    counts = [min(len(cells.of(study, *place)), study.seeds) for place in every(study, study.runnable)]
+    cells, places = kept(study), list(every(study, study.runnable))
+    counts = [min(len(cells.of(study, *place)), study.seeds) for place in places]
+    missing = [column for (_, column), count in zip(places, counts, strict=True) if count < study.seeds]
+    needs = "a GPU" if missing and all(study.gpu or column.gpu for column in missing) else ""
     wanted, done = study.seeds * len(counts), sum(counts)
     substitute = bool(study.substitute) or (bool(study.runnable) and all(c.substitute for c in study.runnable))
     if not study.runnable:
@@ -48,8 +52,8 @@ def standing(study: Study) -> Standing:
         status = "substitute" if substitute else "done"
     else:
         status = "partly" if done else "not run"
-    command = study.program or f"imperfed reproduce {study.name}"
-    return Standing(study.name, study.title, status, wanted, done, tuple(_about(study)), command if wanted else "")
+    command = (study.program or f"imperfed reproduce {study.name}") if wanted else ""
+    return Standing(study.name, study.title, status, wanted, done, tuple(_about(study)), command, needs)
 
 
 def _about(study: Study) -> Iterator[str]:
@@ -61,9 +65,20 @@ def _about(study: Study) -> Iterator[str]:
         yield f"substitute: {study.substitute}"
     if study.lacks:
         yield f"no method here: {study.lacks}"
+    if study.gpu:
+        yield f"needs a GPU, which was not at hand: {study.gpu}"
     reasons: dict[str, list[str]] = {}
     for column in study.columns:
-        if column.no_data or column.substitute:
-            why = f"no data: {column.no_data}" if column.no_data else f"substitute: {column.substitute}"
+        for why in _about_column(column):
             reasons.setdefault(why, []).append(column.name)
     yield from (f"{', '.join(names)}: {why}" for why, names in reasons.items())
+
+
+def _about_column(column: StudyColumn) -> Iterator[str]:
+    """Yield what is to be said of one column."""
+    if column.no_data:
+        yield f"no data: {column.no_data}"
+    elif column.substitute:
+        yield f"substitute: {column.substitute}"
+    if column.gpu:
+        yield f"needs a GPU, which was not at hand: {column.gpu}"
