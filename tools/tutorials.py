@@ -49,7 +49,7 @@ def run(made: Any, folder: Path) -> None:
     """Run a notebook in a folder; its cells then hold what came out."""
     from nbclient import NotebookClient
 
-    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    os.environ["PYTHONPATH"] = str(ROOT)  # this checkout's package, whatever is installed
     NotebookClient(made, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
     for cell in made.cells:
         cell.metadata.pop("execution", None)  # when it ran
@@ -84,7 +84,7 @@ def shown(output: Any, data: dict[str, str]) -> Iterator[str]:
         yield "\n".join(line for line in lines if line)
     else:
         text = output.get("text") or data.get("text/plain", "")
-        yield f"```text title=\"\"\n{text.rstrip()}\n```".replace(' title=""', "")
+        yield f"```text\n{text.rstrip()}\n```"
 
 
 def make(name: str) -> None:
