@@ -50,7 +50,7 @@ def run(made: Any, folder: Path) -> None:
     from nbclient import NotebookClient
 
     os.environ["PYTHONPATH"] = str(ROOT)  # this checkout's package, whatever is installed
-    NotebookClient(made, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    NotebookClient(made, timeout=300, coalesce_streams=True, resources={"metadata": {"path": str(folder)}}).execute()
     for cell in made.cells:
         cell.metadata.pop("execution", None)  # when it ran
 
@@ -84,7 +84,7 @@ def shown(output: Any, data: dict[str, str]) -> Iterator[str]:
         yield "\n".join(line for line in lines if line)
     else:
         text = output.get("text") or data.get("text/plain", "")
-        yield f"```text\n{text.rstrip()}\n```"
+        yield f"``` {{ .text .said }}\n{text.rstrip()}\n```"
 
 
 def make(name: str) -> None:

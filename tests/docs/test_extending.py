@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from imperfed.data.sources import sources
 from imperfed.core.registry import entry_points
+from imperfed.data.sources import sources
 from tests.support.one_family import try_one_family
 from tests.support.plugged import distribution
-from tests.support.terminal import done, surroundings
+from tests.support.terminal import done
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("new-*.md") if 'python title="' in path.read_text(encoding="utf-8"))
@@ -68,7 +68,7 @@ def forget() -> None:
 def run(words: list[str]) -> None:
     """Run one command, with as little training as there can be."""
     if words[0] == "python":
-        subprocess.run([sys.executable, *words[1:]], env=surroundings(), check=True, capture_output=True)
+        runpy.run_path(words[1], run_name="__main__")
     elif words[1] in ("run", "compare"):
         kept = re.sub(r"--(rounds|seeds) \S+", "", shlex.join(words[1:]))
         done(*shlex.split(kept), *SMALL, *["--no-alone"] * (words[1] == "compare" and "--no-alone" not in words))
