@@ -11,10 +11,13 @@ ifneq ($(DATA),)
 export IMPERFED_DATA ?= $(abspath $(DATA))
 endif
 
+# The theme announces its successor in every build.
+export NO_MKDOCS_2_WARNING := 1
+
 # The tests start dozens of processes, each of which would compile what it imports wherever this variable is set.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test coverage quick fuzz lint check bench docs clean
+.PHONY: demo test coverage quick fuzz lint check bench docs serve clean
 
 demo: $(READY)
 	$(BIN)/imperfed run
@@ -45,8 +48,7 @@ quick: $(READY) check
 fuzz: $(READY)
 	IMPERFED_FUZZ=500 $(BIN)/pytest -n auto tests/files/test_fuzz.py
 
-lint: check
-	$(BIN)/mkdocs build --strict --quiet
+lint: check docs
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -59,6 +61,10 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.cpu
 
 docs: $(READY)
+	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python tools/offline.py site
+
+serve: docs
 	$(BIN)/mkdocs serve
 
 $(READY): pyproject.toml constraints.txt

@@ -106,7 +106,10 @@ class RunResult:
         for name in self.sites:
             table = self.labels(name)
             table = table.add_column(0, "site", pyarrow.array([name] * len(table)))
-            tables.append(table.add_column(0, "index", index[name]) if index else table)
+            if index:  # where every class is a question of its own, a row has one label for each
+                own = np.repeat(np.arange(len(index[name])), len(table) // len(index[name]))
+                table = table.add_column(0, "index", index[name].take(pyarrow.array(own)))
+            tables.append(table)
         return pyarrow.concat_tables(tables)
 
     def export(self, out: Path | str, format: str = "onnx", site: str = "") -> Path:

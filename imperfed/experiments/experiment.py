@@ -443,7 +443,7 @@ def resume(
                 folder.save_split(split_of(experiment.data.federation))
             folder.forget_from(experiment.engine.state.round)
             folder.log(f"resumed after round {experiment.engine.state.round}")
-        return experiment.go(folder, watch)
+        return experiment.go(replace(folder, made_with=config), watch)
 
 
 def tracked_by(folder: RunFolder, track: str, objects: Objects = NO_OBJECTS) -> Config:

@@ -7,7 +7,7 @@ import platform
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,6 +42,8 @@ class RunFolder:
     """The folder of one run; `docs/run-folder.md` describes its files."""
 
     path: Path
+    made_with: Config | None = field(default=None, repr=False, compare=False)
+    """The settings of a run of this process, whose parts may be objects that no import finds."""
 
     @classmethod
     def create(cls, out: Path, config: Config, place: Mapping[str, Any], title: str = "") -> RunFolder:
@@ -56,7 +58,7 @@ class RunFolder:
             path.mkdir(parents=True)
         except OSError as error:
             raise UsageError(f"cannot write to {out} ({error.strerror}); choose another folder with --out") from error
-        folder = cls(path)
+        folder = cls(path, config)
         folder.write("config.toml", config.toml())
         folder.write("env.json", json.dumps(environment(config) | dict(place), indent=2))
         return folder
@@ -90,6 +92,8 @@ class RunFolder:
 
     def config(self, objects: Objects = NO_OBJECTS) -> Config:
         """Return the settings of this run; `objects`: those of its parts that were handed over again."""
+        if self.made_with is not None and self.made_with.toml() == (self.path / "config.toml").read_text("utf-8"):
+            return self.made_with
         with self.naming_missing_plugins(objects):
             return resolve(self.settings(), objects=objects.beginning_with(self.initial()))
 

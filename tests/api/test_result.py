@@ -40,6 +40,20 @@ def test_labels_are_keyed_by_the_ids_of_the_caller(frame: pandas.DataFrame, tmp_
     assert [f"a{i}" for i in table["index"].to_pylist()] == table["id"].to_pylist()
 
 
+def test_every_label_of_a_row_has_its_index(frame: pandas.DataFrame, tmp_path: Path) -> None:
+    """Where each class is a question of its own, a row of the frame has a label for each."""
+    read = frame.assign(old=(frame["age"] > 0).astype(float), heavy=float("nan"))
+    read.loc[read["clinic"] == "north", "heavy"] = (read["weight"] > 0).astype(float)
+    described = {"label": ["old", "heavy"], "inputs": ["age", "weight"], "truth": None}
+    table = imperfed.run("fedpsl", read, tmp_path, test=0, **FEW | described).labels().to_pandas()
+    assert len(table) == 2 * len(frame)
+    marks = {"present": 1.0, "absent": 0.0}
+    given = table[table["given"] != ""]
+    assert [marks[mark] for mark in given["given"]] == [
+        read.loc[index, name] for index, name in zip(given["index"], given["class"], strict=True)
+    ]
+
+
 def test_columns_in_another_order_give_the_same_predictions(
     frame: pandas.DataFrame, result: imperfed.RunResult
 ) -> None:

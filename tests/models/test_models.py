@@ -394,10 +394,3 @@ DOCS = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
 def test_the_documentation_lists_every_model() -> None:
     listed = re.findall(r"^\| `([\w-]+)` \| .* \| .* \| .*\|$", DOCS, flags=re.MULTILINE)
     assert listed == list(models())
-
-
-def test_the_documented_example_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    example = DOCS.split("```python\n")[1].split("```")[0]
-    (tmp_path / "mymodels.py").write_text(example)
-    monkeypatch.chdir(tmp_path)
-    assert make("mymodels:wide").head.weight.shape == (4, 1000)

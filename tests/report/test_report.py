@@ -5,16 +5,20 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
+import imperfed
 from imperfed.core.errors import DataError
 from imperfed.report.run_files import events, read_run
 from imperfed.report.words import amount, count, in_rounds, many, per_cent, product
 from tests.support.made_run import CLASSES, make, text
+from tests.support.own_parts import HalfWay
+from tests.support.terminal import write
 
 # -- what it says ------------------------------------------------------------------------------------------------------
 
@@ -271,3 +275,15 @@ def test_other_numbers() -> None:
     assert in_rounds([]) == ""
     assert in_rounds([7]) == "round 7"
     assert in_rounds([2, 5, 9]) == "3 times, rounds 2 to 9"
+
+
+def test_a_run_with_a_class_that_no_import_finds_has_its_page(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Local(HalfWay):
+        """Known to this function alone."""
+
+        name: ClassVar[str] = "local"
+
+    data = str(write(tmp_path / "mine.npz"))
+    result = imperfed.run(Local(share=0.25), data, tmp_path / "runs", rounds=1, steps=3, workers=1, partition="iid")
+    assert "Local" in result.report.read_text(encoding="utf-8")
