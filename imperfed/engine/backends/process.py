@@ -33,9 +33,9 @@ class ProcessBackend(SequentialBackend):
     def __init__(self, population: Population, on_duty: int, workers: int) -> None:
         super().__init__(population)
         self.on_duty = on_duty
-        self.wanted = min(workers or cores(), max(on_duty, population.evaluator.sites))
+        self.wanted = min(workers or cores(), max(on_duty, len(population.tested)))
         trains = any(isinstance(e, Train) for e in population.spec.algorithm.exchanges(0))
-        slots = on_duty if trains else 0
+        slots = min(on_duty, len(population.here)) if trains else 0
         self.uploads = {name: shared(population.state.servers[0][name].expand(slots, -1)) for name in ("w", "buffers")}
         self.stacks = stackable(population.spec, population.runtime.net.module)
         self.slots: dict[int, int] = {}
@@ -89,17 +89,18 @@ class ProcessBackend(SequentialBackend):
 
     def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of every site's model and of the global one."""
-        tasks: list[Task] = [(worker.evaluate, (k,)) for k in range(self.population.evaluator.sites)]
+        tasks: list[Task] = [(worker.evaluate, (k,)) for k in self.population.tested]
         *sites, common = self._all([*tasks, (worker.evaluate_global, ())])
-        return dict(enumerate(sites)), common
+        return dict(zip(self.population.tested, sites, strict=True)), common
 
     def validate(self) -> dict[int, Validity]:
         """Return how far each site's model agrees with the rows that the site holds out."""
-        return dict(enumerate(self._all([(worker.validate, (k,)) for k in range(len(self.population.sizes))])))
+        here = self.population.here
+        return dict(zip(here, self._all([(worker.validate, (k,)) for k in here]), strict=True))
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities."""
-        parts = self._all([(worker.infer_labels, (k,)) for k in range(len(self.population.sizes))])
+        parts = self._all([(worker.infer_labels, (k,)) for k in self.population.here])
         return None if parts[0] is None else torch.cat([torch.from_numpy(part) for part in parts])
 
     def _all(self, tasks: list[Task]) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,6 +44,10 @@ class NoTests:
         return {}
 
     def to(self, device: torch.device) -> NoTests:
+        """Return itself."""
+        return self
+
+    def of_sites(self, sites: Collection[int], common: bool) -> NoTests:
         """Return itself."""
         return self
 
@@ -90,7 +94,7 @@ def make_engine(config: Config, data: FederatedData, make_backend: MakeBackend |
         config.rounds,
         config.run.seed,
         config.defence,
-        make_backend or hardware.make_backend,
+        make_backend or hardware.local_backend,
         hardware.device,
     )
     assert engine.state.best is not None
