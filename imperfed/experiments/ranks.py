@@ -26,6 +26,7 @@ from imperfed.engine.population import Population
 from imperfed.experiments.device import Hardware
 
 _joined: RankGroup | None = None
+_children: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
@@ -123,14 +124,31 @@ def _end(group: RankGroup) -> None:
 
 
 def start_ranks(size: int) -> RankGroup:
-    """Start the other ranks on this machine, for as long as this process lives; this process becomes rank 0."""
+    """Start the other ranks on this machine; this process becomes rank 0, until `stop_ranks` or its end."""
     global _joined
-    store = dist.TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False)
+    store = _meeting(0, size)
     os.environ |= _places(0, size)
-    children = [_started(rank, size, store.port) for rank in range(1, size)]
-    group = _joined = _join(store=store, rank=0, size=size)
-    atexit.register(_stop, group, children)
-    return group
+    _children.extend(_started(rank, size, store.port) for rank in range(1, size))
+    _joined = _join(store=store, rank=0, size=size)
+    atexit.register(stop_ranks)
+    return _joined
+
+
+def stop_ranks() -> None:
+    """End the ranks that were started here."""
+    atexit.unregister(stop_ranks)
+    if _joined is not None:
+        _end(_joined)
+    for child in _children:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(5)
+        child.kill()
+    _children.clear()
+
+
+def _meeting(port: int, size: int) -> Any:
+    """Return the store at which ranks meet; port 0: a new one, at a free port."""
+    return dist.TCPStore("127.0.0.1", port, size, is_master=not port, wait_for_workers=False)  # type: ignore[attr-defined]
 
 
 def _places(rank: int, size: int) -> dict[str, str]:
@@ -143,18 +161,9 @@ def _started(rank: int, size: int, port: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=os.environ | _places(rank, size), stdin=subprocess.DEVNULL)
 
 
-def _stop(group: RankGroup, children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End the ranks that were started here."""
-    _end(group)
-    for child in children:
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(5)
-        child.kill()
-
-
 def _as_child(rank: int, size: int, port: int) -> None:
     """Be one of the ranks that another process has started."""
-    _follow(_join(store=dist.TCPStore("127.0.0.1", port, size, is_master=False), rank=rank, size=size))
+    _follow(_join(store=_meeting(port, size), rank=rank, size=size))
 
 
 if __name__ == "__main__":

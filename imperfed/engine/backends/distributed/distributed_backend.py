@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import count
 from typing import Any
@@ -22,7 +23,7 @@ from imperfed.core.labels.validity import Validity
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.distributed.dealing import deal
 from imperfed.engine.backends.distributed.follower import Begin, Call, Drop, Place, Sum, Sync, Trouble
-from imperfed.engine.backends.distributed.group import RankGroup
+from imperfed.engine.backends.distributed.group import RankGroup, RankLostError
 from imperfed.engine.backends.distributed.held import Form, HeldSites, memory_of, remember
 from imperfed.engine.backends.distributed.rank_answers import RankAnswers
 from imperfed.engine.backends.distributed.site_holder import Answered, SiteHolder
@@ -72,7 +73,7 @@ class DistributedBackend(SequentialBackend):
         self.part = HeldSites.cut(population, self.shares_of[0], common=True)
         population.federation = population.federation.without_inputs()
         sites = " + ".join(str(len(sites)) for sites in dealt)
-        waiting = f"; who is on duty makes rounds {longer - 1:.0%} longer than an even share" if longer > 1.005 else ""
+        waiting = f"; rounds take about {longer - 1:.0%} longer than if all had equally much to do" if longer > 1.005 else ""
         self.notes.append(f"{self.group.size} ranks hold {sites} sites{waiting}")
 
     def _share(self, sites: tuple[int, ...]) -> Share:
@@ -234,5 +235,6 @@ class DistributedBackend(SequentialBackend):
         if self.shares_of:
             if "holder" in vars(self):
                 self.holder.close()
-            self.group.tell(Drop(self.number))
             self.shares_of = []
+            with suppress(RankLostError):  # which has been told
+                self.group.tell(Drop(self.number))
