@@ -23,8 +23,8 @@ class AnswersElsewhere(Mapping[str, Tensor]):
     """Answers that lie in other processes. Asking for a name fetches the rows of all sites; sums are made there."""
 
     @abstractmethod
-    def weighted_sum(self, name: str, weights: Tensor) -> Tensor:
-        """Return `weights @ self[name]` up to rounding; no single answer is fetched."""
+    def weighted_sums(self, names: tuple[str, ...], weights: Tensor) -> Tree:
+        """Return `weights @ self[name]` for every name, up to rounding; no single answer is fetched."""
 
     @abstractmethod
     def only(self, rows: Tensor) -> AnswersElsewhere:
@@ -71,12 +71,17 @@ class Updates:
         `weights`: one per site, or a row of them for each of several sums. Unlike `updates[name]`, this brings no
         single answers together where they are elsewhere.
         """
-        trees = self.trees
-        return trees.weighted_sum(name, weights) if isinstance(trees, AnswersElsewhere) else weights @ trees[name]
+        return self._weighted_sums((name,), weights)[name]
 
     def average(self, weights: Tensor, *further: str) -> Tree:
         """Return the weighted mean of the model, shared weights and shared buffers, and of `further` parts."""
-        return {name: self.weighted_sum(name, weights) for name in ("w", "buffers", *further)}
+        return self._weighted_sums(("w", "buffers", *further), weights)
+
+    def _weighted_sums(self, names: tuple[str, ...], weights: Tensor) -> Tree:
+        trees = self.trees
+        if isinstance(trees, AnswersElsewhere):
+            return trees.weighted_sums(names, weights)
+        return {name: weights @ trees[name] for name in names}
 
 
 def send_model(server: Tree, site: int) -> Tree:

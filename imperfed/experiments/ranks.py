@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -117,6 +117,7 @@ def _end(group: RankGroup) -> None:
     with suppress(RankLostError):
         if not isinstance(sys.exception(), KeyboardInterrupt | RankLostError):
             group.tell(End())
+            group.flush()
             group.leave()
 
 

@@ -63,7 +63,8 @@ def test_labels_figures_and_the_best_round_are_those_of_one_process(case: Case, 
     assert (alone.state.best.round, alone.state.best.score) == (apart.state.best.round, apart.state.best.score)  # type: ignore[union-attr]
     assert alone.evaluate() == apart.evaluate()
     labels = [e.inferred_labels() for e in (alone, apart)]
-    assert labels[0] is not None and labels[1] is not None
+    assert labels[0] is not None
+    assert labels[1] is not None
     assert torch.allclose(labels[0], labels[1], atol=ROUNDING)
     for e in (alone, apart):
         e.close()

@@ -24,7 +24,7 @@ from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.distributed.dealing import deal
 from imperfed.engine.backends.distributed.follower import Begin, Call, Drop, Place, Sum, Sync, Trouble
 from imperfed.engine.backends.distributed.group import RankGroup, RankLostError
-from imperfed.engine.backends.distributed.held import Form, HeldSites, memory_of, remember
+from imperfed.engine.backends.distributed.held import HeldSites, memory_of, remember
 from imperfed.engine.backends.distributed.rank_answers import RankAnswers
 from imperfed.engine.backends.distributed.site_holder import Answered, SiteHolder
 from imperfed.engine.backends.sequential import SequentialBackend
@@ -34,6 +34,8 @@ from imperfed.engine.site import OPENING
 from imperfed.engine.state import State, nbytes
 
 MB = 1e6
+SMALL = 1 << 16
+"""The most bytes of the server's memory that are sent with the next command rather than by themselves."""
 NUMBERS = count()
 """Numbers for backends: a process may have several at the same time."""
 
@@ -70,10 +72,13 @@ class DistributedBackend(SequentialBackend):
         for rank, share in enumerate(self.shares_of[1:], 1):
             part = HeldSites.cut(population, share, common=False)
             self.group.tell(Begin(self.number, part, self.on_duty, self.workers, self.place), rank)
+            self.group.flush()
         self.part = HeldSites.cut(population, self.shares_of[0], common=True)
         population.federation = population.federation.without_inputs()
         sites = " + ".join(str(len(sites)) for sites in dealt)
-        waiting = f"; rounds take about {longer - 1:.0%} longer than if all had equally much to do" if longer > 1.005 else ""
+        waiting = (
+            f"; rounds take about {longer - 1:.0%} longer than if all had equally much to do" if longer > 1.005 else ""
+        )
         self.notes.append(f"{self.group.size} ranks hold {sites} sites{waiting}")
 
     def _share(self, sites: tuple[int, ...]) -> Share:
@@ -99,6 +104,7 @@ class DistributedBackend(SequentialBackend):
         """Let every rank do the same; return what each has to say, rank 0 first."""
         self._inform()
         self.group.tell(Call(self.number, method, arguments))
+        self.group.flush()
         error, results = None, []
         try:
             results.append(getattr(self.holder, method)(*arguments))
@@ -126,12 +132,15 @@ class DistributedBackend(SequentialBackend):
         ]
         if not changed:
             return
-        self.group.tell(Sync(self.number, changed))
+        size = nbytes({f"{g} {name}": servers[g][name] for g, name in changed})
+        small = size <= SMALL
+        self.group.tell(Sync(self.number, changed, [servers[g][name] for g, name in changed] if small else []))
         for g, name in changed:
-            self.group.spread(servers[g][name])
+            if not small:
+                self.group.spread(servers[g][name])
             known[g][name] = servers[g][name].clone()
         self.sent = known
-        self._count("server's memory", nbytes({f"{g} {name}": servers[g][name] for g, name in changed}))
+        self._count("server's memory", size)
 
     def _count(self, what: str, size: int) -> None:
         """Count what went between rank 0 and each other rank."""
@@ -172,13 +181,14 @@ class DistributedBackend(SequentialBackend):
         device = self.population.runtime.net.row.device
         return torch.stack([rows[k].to(device) for k in sites])
 
-    def _add_up(self, name: str, sites: tuple[int, ...], weights: Tensor, form: Form) -> Tensor:
+    def _add_up(self, names: tuple[str, ...], sites: tuple[int, ...], weights: Tensor, size: int) -> Tensor:
         """Return the weighted sums over sites: a part per rank, added up on the way."""
-        arguments = (name, sites, weights, form)
+        arguments = (names, sites, weights, size)
         self.group.tell(Sum(self.number, arguments))
+        self.group.flush()
         total = self.holder.partial_sum(*arguments)
         self.group.add_up(total)
-        self._count("sums", nbytes({name: total}))
+        self._count("sums", total.numel() * total.element_size())
         return total
 
     def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -238,3 +248,4 @@ class DistributedBackend(SequentialBackend):
             self.shares_of = []
             with suppress(RankLostError):  # which has been told
                 self.group.tell(Drop(self.number))
+                self.group.flush()

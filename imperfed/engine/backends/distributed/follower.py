@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import traceback
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Protocol
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from imperfed.engine.backends.base import Backend
 from imperfed.engine.backends.distributed.group import RankGroup
-from imperfed.engine.backends.distributed.held import Form, HeldSites
+from imperfed.engine.backends.distributed.held import HeldSites
 from imperfed.engine.backends.distributed.site_holder import SiteHolder
 from imperfed.engine.population import Population
 
@@ -57,14 +58,17 @@ class Call(Command):
 class Sum(Command):
     """Add this rank's part to a sum over all ranks."""
 
-    arguments: tuple[str, tuple[int, ...], Tensor, Form]
+    arguments: tuple[tuple[str, ...], tuple[int, ...], Tensor, int]
 
 
 @dataclass(frozen=True)
 class Sync(Command):
-    """Receive new numbers for these parts of the server's memory: group and name."""
+    """Take over new numbers for parts of the server's memory."""
 
     names: list[tuple[int, str]]
+    """Group and name of each."""
+    numbers: list[Tensor]
+    """Where they are few; otherwise empty, and each tensor follows."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,15 @@ class Trouble:
 def follow(group: RankGroup) -> None:
     """Carry out what rank 0 says, until it says that this is the end."""
     holders: dict[int, SiteHolder] = {}
-    while not isinstance(command := group.hear(), End):
-        carry_out(group, holders, command)
-    for holder in holders.values():
-        holder.close()
+    try:
+        while True:
+            for command in group.hear():
+                if isinstance(command, End):
+                    return
+                carry_out(group, holders, command)
+    finally:
+        for holder in holders.values():
+            holder.close()
 
 
 def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command) -> None:
@@ -103,10 +112,13 @@ def carry_out(group: RankGroup, holders: dict[int, SiteHolder], command: Command
             group.answer(attempted(holders[number], method, arguments))
         case Sum(number, arguments):
             group.add_up(holders[number].partial_sum(*arguments))
-        case Sync(number, names):
+        case Sync(number, names, numbers):
             servers = holders[number].population.state.servers
-            for g, name in names:
-                group.spread(servers[g][name])
+            for (g, name), new in zip_longest(names, numbers):
+                if new is None:
+                    group.spread(servers[g][name])
+                else:
+                    servers[g][name].copy_(new)
         case Drop(number):
             holders.pop(number).close()
 

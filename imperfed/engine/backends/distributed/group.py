@@ -22,6 +22,8 @@ LONGEST_WAIT = timedelta(hours=24)
 """How long a rank waits for another that is alive: for a round of training, or for the data to be prepared.
 
 The end of a process closes its connections, and the others notice it at once."""
+ENVELOPE = 1 << 13
+"""Bytes of the first part of a message, which tells its length; most messages have no second one."""
 SHOWN = 4
 """The most sites of a lost rank that a message names."""
 
@@ -40,6 +42,8 @@ class RankGroup:
     """The names of every rank's sites, for messages."""
     told_to_end: bool = False
     """Whether this process received SIGTERM, as from torchrun when another rank has ended."""
+    outbox: dict[int, list[Any]] = field(default_factory=dict)
+    """What each rank will be told."""
 
     @classmethod
     def join(cls, on_gpu: bool, store: Any = None, rank: int = -1, size: int = -1) -> RankGroup:
@@ -61,11 +65,16 @@ class RankGroup:
     # -- words: any objects that can be pickled --------------------------------------------------------------------
 
     def tell(self, words: Any, to: int | None = None) -> None:
-        """Send words from rank 0 to one rank, or to all others."""
-        content = packed(words)
+        """Have words for one rank, or for all others; `flush` and whatever waits for a rank send them."""
         for rank in range(1, self.size) if to is None else (to,):
+            self.outbox.setdefault(rank, []).append(words)
+
+    def flush(self) -> None:
+        """Send each rank what it was told, all in one message."""
+        outbox, self.outbox = self.outbox, {}
+        for rank, words in outbox.items():
             with self._noticing(rank):
-                _send(content, rank)
+                _send(packed(words), rank)
 
     def answer(self, words: Any) -> None:
         """Send words to rank 0."""
@@ -73,7 +82,8 @@ class RankGroup:
             _send(packed(words), 0)
 
     def hear(self, rank: int = 0) -> Any:
-        """Return the next words of a rank."""
+        """Return the next words of a rank; from rank 0, a list of all that it has told."""
+        self.flush()
         with self._noticing(rank):
             return unpacked(_receive(rank))
 
@@ -81,6 +91,7 @@ class RankGroup:
 
     def spread(self, t: Tensor) -> None:
         """Write rank 0's numbers into this tensor of every rank."""
+        self.flush()
         with self._noticing(None):
             if t.is_contiguous():
                 dist.broadcast(t, 0)
@@ -91,6 +102,7 @@ class RankGroup:
 
     def add_up(self, t: Tensor) -> None:
         """Add up this tensor over all ranks, at rank 0."""
+        self.flush()
         with self._noticing(None):
             dist.reduce(t, 0)
 
@@ -145,13 +157,20 @@ def unpacked(content: bytearray) -> Any:
 
 
 def _send(content: bytearray, rank: int) -> None:
-    dist.send(torch.tensor([len(content)]), rank)
-    dist.send(torch.frombuffer(content, dtype=torch.uint8), rank)
+    room = ENVELOPE - 8
+    envelope = len(content).to_bytes(8, "little") + content[:room].ljust(room, b"\0")
+    dist.send(torch.frombuffer(bytearray(envelope), dtype=torch.uint8), rank)
+    if rest := content[room:]:
+        dist.send(torch.frombuffer(rest, dtype=torch.uint8), rank)
 
 
 def _receive(rank: int) -> bytearray:
-    size = torch.zeros(1, dtype=torch.int64)
-    dist.recv(size, rank)
-    content = bytearray(int(size))
-    dist.recv(torch.frombuffer(content, dtype=torch.uint8), rank)
+    room, envelope = ENVELOPE - 8, bytearray(ENVELOPE)
+    dist.recv(torch.frombuffer(envelope, dtype=torch.uint8), rank)
+    size = int.from_bytes(envelope[:8], "little")
+    content = envelope[8 : 8 + min(size, room)]
+    if size > room:
+        rest = bytearray(size - room)
+        dist.recv(torch.frombuffer(rest, dtype=torch.uint8), rank)
+        content += rest
     return content

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from imperfed.core.batch import Tree
 from imperfed.core.exchange import AnswersElsewhere
 from imperfed.engine.backends.distributed.held import Form
 
 Gather = Callable[[str, tuple[int, ...]], Tensor]
 """From a name and sites to their answers, one row per site."""
-AddUp = Callable[[str, tuple[int, ...], Tensor, Form], Tensor]
-"""From a name, sites, rows of weights, and the form of one answer to one sum per row."""
+AddUp = Callable[[tuple[str, ...], tuple[int, ...], Tensor, int], Tensor]
+"""From names, sites, rows of weights, and how many numbers a site's answers under these names are, to a sum per row."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,15 @@ class RankAnswers(AnswersElsewhere):
     def __len__(self) -> int:
         return len(self.forms)
 
-    def weighted_sum(self, name: str, weights: Tensor) -> Tensor:
-        if name in self.gathered:  # as in one process, from answers that are here
-            return weights @ self.gathered[name]
-        sums = self.add_up(name, self.sites, torch.atleast_2d(weights), self.forms[name]).to(weights.dtype)
-        return sums if weights.ndim == 2 else sums[0]
+    def weighted_sums(self, names: tuple[str, ...], weights: Tensor) -> Tree:
+        sums = {name: weights @ self.gathered[name] for name in names if name in self.gathered}  # as in one process
+        shapes = {name: self.forms[name][0] for name in names if name not in sums}
+        sizes = [shape.numel() for shape in shapes.values()]
+        if not any(sizes):
+            return sums | {name: weights.new_zeros(*weights.shape[:-1], *shape) for name, shape in shapes.items()}
+        total = self.add_up(tuple(shapes), self.sites, torch.atleast_2d(weights), sum(sizes)).to(weights.dtype)
+        parts = zip(shapes.items(), total.split(sizes, 1), strict=True)
+        return sums | {name: part.reshape(*weights.shape[:-1], *shape) for (name, shape), part in parts}
 
     def only(self, rows: Tensor) -> RankAnswers:
         at = rows.tolist()

@@ -61,18 +61,18 @@ class SiteHolder:
                 results[k] = Answered(reply.loss, {name: (t.shape, t.dtype) for name, t in reply.up.items()})
         return results
 
-    def partial_sum(self, name: str, sites: Sequence[int], weights: Tensor, form: Form) -> Tensor:
-        """Return the weighted sums over this rank's sites, one per row of weights.
+    def partial_sum(self, names: Sequence[str], sites: Sequence[int], weights: Tensor, size: int) -> Tensor:
+        """Return the weighted sums of answers over this rank's sites, one per row of weights.
 
-        In double precision: whichever rank holds a site, the sum of all is the same up to the last bit of a float32.
+        In double precision: so the sum of all hardly depends on which rank holds which site.
         """
-        shape, _ = form
         device = self.population.runtime.net.row.device
-        total = torch.zeros(len(weights), *shape, dtype=torch.float64, device=device)
+        total = torch.zeros(len(weights), size, dtype=torch.float64, device=device)
         for row, k in enumerate(sites):
             if k in self.answers:
+                answer = torch.cat([self.answers[k][name].flatten() for name in names])
                 for part, weight in zip(total, weights[:, row].tolist(), strict=True):
-                    part.add_(self.answers[k][name], alpha=weight)
+                    part.add_(answer, alpha=weight)
         return total
 
     def rows(self, name: str, sites: Sequence[int]) -> dict[int, Tensor]:
