@@ -18,7 +18,7 @@ import torch.distributed as dist
 from imperfed.core.errors import UsageError
 from imperfed.engine.backends.base import Backend
 from imperfed.engine.backends.distributed.distributed_backend import DistributedBackend
-from imperfed.engine.backends.distributed.follower import End, follow
+from imperfed.engine.backends.distributed.follower import Leave, follow
 from imperfed.engine.backends.distributed.group import RankGroup, RankLostError
 from imperfed.engine.backends.task_pool import cores
 from imperfed.engine.engine import MakeBackend
@@ -30,7 +30,7 @@ _children: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
-class RankPlace:
+class RankHardware:
     """Where each rank computes: on a GPU of its own, or on its part of the cores that this machine's ranks share."""
 
     hardware: Hardware
@@ -70,7 +70,7 @@ def backend_of(hardware: Hardware) -> MakeBackend:
         group = start_ranks(len(hardware.gpus))
     if group is None:
         return hardware.local_backend
-    ranks, place = group, RankPlace(hardware)
+    ranks, place = group, RankHardware(hardware)
     return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, ranks, place)
 
 
@@ -116,7 +116,7 @@ def _end(group: RankGroup) -> None:
     _joined = None
     with suppress(RankLostError):
         if not isinstance(sys.exception(), KeyboardInterrupt | RankLostError):
-            group.tell(End())
+            group.tell(Leave())
             group.flush()
             group.leave()
 
@@ -145,6 +145,11 @@ def stop_ranks() -> None:
             child.wait(5)
         child.kill()
     _children.clear()
+
+
+def children() -> list[int]:
+    """Return the process numbers of the ranks that were started here."""
+    return [child.pid for child in _children]
 
 
 def _meeting(port: int, size: int) -> Any:

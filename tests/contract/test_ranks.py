@@ -12,7 +12,7 @@ import torch
 from imperfed.engine.backends.distributed.distributed_backend import DistributedBackend
 from imperfed.engine.engine import MakeBackend
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.ranks import RankPlace, start_ranks, stop_ranks
+from imperfed.experiments.ranks import RankHardware, start_ranks, stop_ranks
 from imperfed.testing.cases import Case, cases
 from imperfed.testing.clauses import reference, start
 from imperfed.testing.held_out_clause import holding_out
@@ -25,7 +25,7 @@ ROUNDING = 1e-6
 def ranks() -> Iterator[MakeBackend]:
     """Return what makes a backend over two ranks, which live as long as the tests of this file."""
     before, group = dict(os.environ), start_ranks(2)
-    place = RankPlace(Hardware(torch.device("cpu"), "float32"))
+    place = RankHardware(Hardware(torch.device("cpu"), "float32"))
     yield lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, group, place)
     stop_ranks()
     os.environ.clear()

@@ -22,7 +22,7 @@ from imperfed.core.errors import ImperfedError
 from imperfed.core.labels.validity import Validity
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.distributed.dealing import deal
-from imperfed.engine.backends.distributed.follower import Begin, Call, Drop, Place, Sum, Sync, Trouble
+from imperfed.engine.backends.distributed.follower import Begin, Call, Drop, RankDevice, Sum, Sync, Trouble
 from imperfed.engine.backends.distributed.group import RankGroup, RankLostError
 from imperfed.engine.backends.distributed.held import HeldSites, memory_of, remember
 from imperfed.engine.backends.distributed.rank_answers import RankAnswers
@@ -45,7 +45,7 @@ class DistributedBackend(SequentialBackend):
 
     can_break = True
 
-    def __init__(self, population: Population, on_duty: int, workers: int, group: RankGroup, place: Place) -> None:
+    def __init__(self, population: Population, on_duty: int, workers: int, group: RankGroup, place: RankDevice) -> None:
         super().__init__(population)
         self.on_duty, self.workers, self.group, self.place = on_duty, workers, group, place
         self.number = next(NUMBERS)
@@ -76,10 +76,9 @@ class DistributedBackend(SequentialBackend):
         self.part = HeldSites.cut(population, self.shares_of[0], common=True)
         population.federation = population.federation.without_inputs()
         sites = " + ".join(str(len(sites)) for sites in dealt)
-        waiting = (
-            f"; rounds take about {longer - 1:.0%} longer than if all had equally much to do" if longer > 1.005 else ""
-        )
-        self.notes.append(f"{self.group.size} ranks hold {sites} sites{waiting}")
+        self.notes.append(f"{self.group.size} ranks hold {sites} sites")
+        if longer > 1.005:
+            self.notes.append(f"rounds take about {longer - 1:.0%} longer than if all ranks had equally much to do")
 
     def _share(self, sites: tuple[int, ...]) -> Share:
         evaluated = range(self.population.evaluator.sites)

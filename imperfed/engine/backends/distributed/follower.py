@@ -18,7 +18,7 @@ from imperfed.engine.backends.distributed.site_holder import SiteHolder
 from imperfed.engine.population import Population
 
 
-class Place(Protocol):
+class RankDevice(Protocol):
     """Where a rank computes; it crosses to the ranks, and each finds its own device by it."""
 
     def device(self) -> torch.device:
@@ -43,7 +43,7 @@ class Begin(Command):
     part: HeldSites
     on_duty: int
     workers: int
-    place: Place
+    place: RankDevice
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,8 @@ class Drop(Command):
 
 
 @dataclass(frozen=True)
-class End:
-    """Leave: no command follows."""
+class Leave:
+    """End: no command follows."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def follow(group: RankGroup) -> None:
     try:
         while True:
             for command in group.hear():
-                if isinstance(command, End):
+                if isinstance(command, Leave):
                     return
                 carry_out(group, holders, command)
     finally:
