@@ -19,5 +19,6 @@ settings.load_profile("steady")
 
 @pytest.fixture
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the report page: drawing it takes longer than the small runs of most tests."""
+    """Leave out the report pages: drawing them takes longer than the small runs of most tests."""
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.comparison.write_comparison_page", lambda folder: None)

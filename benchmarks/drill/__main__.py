@@ -17,6 +17,7 @@ from benchmarks.drill.consortium import Consortium
 from benchmarks.drill.coordinators import coordinator_fails, curious_coordinator, what_cannot_be
 from benchmarks.drill.disks import disks_fail
 from benchmarks.drill.endings import endings_fail
+from benchmarks.drill.hidden import updates_are_hidden
 from benchmarks.drill.links import links_fail
 from benchmarks.drill.printed import filled, keep, show
 from benchmarks.drill.strangers import strangers_fail
@@ -26,6 +27,7 @@ SCENES: dict[str, Callable[[Consortium], None]] = {
     "sites": sites_fail,
     "strangers": strangers_fail,
     "curious": curious_coordinator,
+    "hidden": updates_are_hidden,
     "coordinator": coordinator_fails,
     "cannot": what_cannot_be,
     "links": links_fail,

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,9 +54,17 @@ class Consortium:
         self.policy.write_text(f'modules = ["{NETWORK}"]')
         make_keys(self.keys, SITES, ["localhost"], days=1)
 
-    def serve(self, name: str, port: int, *more: object, rounds: int = ROUNDS, settings: object = SETTINGS) -> Actor:
+    def serve(
+        self,
+        name: str,
+        port: int,
+        *more: object,
+        method: str = "pfedpll",
+        rounds: int = ROUNDS,
+        settings: Sequence[str] = SETTINGS,
+    ) -> Actor:
         where = ["--host", "localhost", "--port", port, "--keys", self.keys / "coordinator", "--out", self.home / name]
-        what = [self.data / "federation.toml", "pfedpll", "--rounds", rounds, *settings]
+        what = [self.data / "federation.toml", method, "--rounds", rounds, *settings]
         return Actor(self.home, name, "serve", *what, *where, *more)
 
     def join(
@@ -82,8 +90,8 @@ class Consortium:
             env=env,
         )
 
-    def join_all(self, run: str, port: int) -> dict[str, Actor]:
-        return {name: self.join(run, name, port) for name in SITES}
+    def join_all(self, run: str, port: int, policy: Path | None = None) -> dict[str, Actor]:
+        return {name: self.join(run, name, port, policy=policy) for name in SITES}
 
     def folder(self, name: str) -> Path:
         """Return the coordinator's folder of a run."""

@@ -20,7 +20,8 @@ Departs from the paper in: lambda eta is a product of two settings, since the pa
 where several sites hold a class, its row of W is their mean, weighted by their numbers of examples; where a site holds
 several classes, `one_pass` moves a row of W along the mean gradient over all examples of its class. The (K+1)-th
 distance as margin (`nu` 0) and Eq. 7 (`mined`), which the papers call equivalent, are options: with a squared hinge the
-first has no gradient where classes are packed.
+first has no gradient where classes are packed. The pairs of classes grow with the square of their number: with `drawn`
+the server's step acts between so many classes, drawn anew in every round, and leaves the others where they are.
 """
 
 from __future__ import annotations
@@ -57,12 +58,13 @@ class FedAwS(PrivateRows, ClassEmbeddings):
     neighbours: int = 0  # K of N_K(u); 0: all other classes
     nu: float = 1.0  # margin; 0: the distance to the (K + 1)-th nearest class
     mined: bool = False  # Eq. 7 instead of the hinge
+    drawn: int = 0  # classes between which the server's step acts, drawn in each round; 0: all; for very many classes
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_private()
         not_negative("method", lr_w=self.lr_w, lam=self.lam, lr_server=self.lr_server)
-        not_negative("method", neighbours=self.neighbours, nu=self.nu)
+        not_negative("method", neighbours=self.neighbours, nu=self.nu, drawn=self.drawn)
         if self.mined and not self.neighbours:
             raise UsageError(f"setting mined of {self.name} sums over neighbours; set neighbours above 0")
 
@@ -129,13 +131,22 @@ class FedAwS(PrivateRows, ClassEmbeddings):
     def figures(self, server: Tree) -> dict[str, float]:
         return self.spent_on_rows(server)
 
-    def force(self, server: Tree) -> Force:
-        """Return the force of reg(W), Eq. 6 or Eq. 7."""
+    def force(self, server: Tree, among: Tensor | None = None) -> Force:
+        """Return the force of reg(W), Eq. 6 or Eq. 7; `among`: of these rows of W alone."""
         return Spread(self.neighbours, self.nu, self.mined, None)
+
+    def spread(self, server: Tree, W: Tensor, draw: torch.Generator) -> Tensor:
+        """Return W after the server's step."""
+        step = self.lam * self.lr_server
+        if not 0 < self.drawn < len(W):
+            return normalize(W - step * gradient(W, self.force(server)))  # Alg. 1, line 21
+        among = torch.randperm(len(W), generator=draw)[: self.drawn].sort().values.to(W.device)
+        some = W[among]
+        return W.index_copy(0, among, normalize(some - step * gradient(some, self.force(server, among))))
 
     def embed(self, server: Tree, before: Tensor, W: Tensor, context: ServerContext) -> Tensor:
         if self.lam * self.lr_server:
-            W = normalize(W - self.lam * self.lr_server * gradient(W, self.force(server)))  # Alg. 1, line 21
+            W = self.spread(server, W, context.draw)
         now = mean_cosine(W)
         if mean_cosine(before) <= COLLAPSED < now:
             context.notes.append(

@@ -17,7 +17,7 @@ from imperfed.core.federation import Federation
 from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.experiments import comparison, experiment
-from imperfed.experiments.comparison import Line
+from imperfed.experiments.comparison_line import Line
 from imperfed.experiments.config import Config, resolve
 from imperfed.experiments.experiment import InMemory, Watch, refuse_other_labels
 from imperfed.experiments.federating_gain import brought

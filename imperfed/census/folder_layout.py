@@ -71,7 +71,7 @@ def find_layout(path: Path) -> FolderLayout:
         return FolderLayout(path.parent, path.name, False, (path,), {}, False)
     every = [p for p in sorted(path.rglob("*")) if not any(part.startswith(".") for part in p.relative_to(path).parts)]
     tables = [p for p in every if p.suffix.lower() in TABLES and p.is_file()]
-    folders = sorted({p.parent.parent for p in every if p.suffix.lower() in IMAGES} - {path, path.parent})
+    folders = sorted({p.parent.parent for p in every if p.name.lower().endswith(IMAGES)} - {path, path.parent})
     things = tables or folders
     special = {thing: key for thing in things if (key := _besides(thing.relative_to(path)))}
     sites = [thing for thing in things if thing not in special]

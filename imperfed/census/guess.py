@@ -108,9 +108,9 @@ def _besides(layout: FolderLayout) -> list[str]:
 
 def _image_folders(layout: FolderLayout) -> tuple[Inputs, LabelColumns, list[str]]:
     """Guess for folders of images by class: labels are exact, and the classes are the names of the folders."""
-    classes = sorted({p.parent.name for site in layout.paths for p in site.glob("*/*") if p.suffix.lower() in IMAGES})
-    images = (p for p in sorted(layout.paths[0].glob("*/*")) if p.suffix.lower() in IMAGES)
-    size, channels, why = guess_size(images)
+    files = {site: [p for p in sorted(site.glob("*/*")) if p.name.lower().endswith(IMAGES)] for site in layout.paths}
+    classes = sorted({path.parent.name for paths in files.values() for path in paths})
+    size, channels, why = guess_size(files[layout.paths[0]])
     whys = [why, f"labels: exact; the folder of an image is its class, {len(classes)} in total"]
     return Inputs(size=size, channels=channels), LabelColumns("exact", tuple(classes)), whys
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
+from imperfed.data.files.image_files import opened
+
 LOOKED_AT = 50
 LARGEST = 224
 """The longest side in pixels before an image is shrunk: the usual input size of image networks."""
@@ -15,16 +17,14 @@ GREY = ("1", "L", "LA", "I", "I;16", "F")
 
 def guess_size(images: Iterable[Path]) -> tuple[tuple[int, int], int, str]:
     """Return height and width, channels, and a sentence; unreadable images are left for the reader to report."""
-    from PIL import Image
-
     sizes: Counter[tuple[int, int]] = Counter()
     modes = set()
     for path in islice(images, LOOKED_AT):
         try:
-            with Image.open(path) as image:
+            with opened(path) as image:
                 sizes[image.height, image.width] += 1
                 modes.add(image.mode)
-        except (OSError, ValueError, Image.DecompressionBombError):
+        except Exception:  # the decoders of Pillow, pydicom and nibabel share no exception type
             continue
     if not sizes:
         return (64, 64), 3, "images: none could be read; 64 x 64 in colour is only a starting point"

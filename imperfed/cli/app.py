@@ -17,6 +17,7 @@ from imperfed.cli import (
     leak_command,
     new_project,
     site_commands,
+    sweep_command,
     training_commands,
 )
 from imperfed.cli.options import SETTINGS
@@ -52,6 +53,7 @@ def _options(
 
 app.command(epilog=SETTINGS)(training_commands.run)
 app.command(epilog=SETTINGS)(training_commands.compare)
+app.command(epilog=SETTINGS)(sweep_command.sweep)
 app.command(epilog=SETTINGS)(training_commands.reproduce)
 app.command()(training_commands.resume)
 app.command()(folder_commands.evaluate)

@@ -56,11 +56,23 @@ def export(
     typer.echo("\n  ".join(["written:", *map(str, files.all)]))
 
 
-def report(folder: Annotated[Path, typer.Argument(help="A run's folder.")]) -> None:
-    """Write a run's report.html again from its files."""
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run, of a comparison or of a sweep.")],
+) -> None:
+    """Write a folder's report.html again from its files."""
+    from imperfed.experiments.sweep.sweep_plan import PLAN
     from imperfed.report import write_report
+    from imperfed.report.compared_runs import RUNS
+    from imperfed.report.comparison_page import write_comparison_page
+    from imperfed.report.sweep_page import write_sweep_page
     from imperfed.results.folder import RunFolder
 
+    if (folder / PLAN).exists():
+        typer.echo(write_sweep_page(folder))
+        return
+    if (folder / RUNS).exists():
+        typer.echo(write_comparison_page(folder))
+        return
     typer.echo(write_report(RunFolder.open(folder)))
 
 

@@ -16,19 +16,13 @@ from imperfed.cli.unmeasured import why_blank
 from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
 from imperfed.evaluation.fairness import FAIR
 from imperfed.experiments.blank_cells import reasons, with_figures
-from imperfed.experiments.comparison import (
-    ABOUT_ALONE,
-    Line,
-    best,
-    further,
-    labels_title,
-    measured,
-    unlike,
-)
+from imperfed.experiments.comparison_line import Line, best, further, labels_title, measured, unlike
+from imperfed.experiments.comparison_table import ABOUT_ALONE
 from imperfed.experiments.federating_gain import ALONE, brought
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many
 from imperfed.results.defence import sentences
+from imperfed.results.many_sites import listed_of
 from imperfed.results.prediction_figures import PredictionSummary
 from imperfed.results.summary import ClassSummary, FilledLabels, OverSites, ResolvedLabels, SiteSummary, Summary
 
@@ -99,26 +93,26 @@ def heading(summary: Summary) -> str:
 
 def sites_table(console: Console, summary: Summary) -> None:
     """Print the figures of the sites."""
-    columns: dict[str, list[float | None]] = {f"{summary.metric}, %": [row.value for row in summary.sites]}
+    sites = listed_of(summary.sites)
+    columns: dict[str, list[float | None]] = {f"{summary.metric}, %": [row.value for row in sites]}
     means = [summary.personal.mean]
     for title, values in apart(summary.sites).items():
-        columns[title] = values
+        figure_of = {row.site: value for row, value in zip(summary.sites, values, strict=True)}
+        columns[title] = [figure_of[row.site] for row in sites]
         means.append(mean(values))
     if title := labels_column(summary):  # a sentence below the table has the share of all rows
-        columns[title] = [row.labels for row in summary.sites]
+        columns[title] = [row.labels for row in sites]
         means.append(None)
+    over_all = "mean over sites" if len(sites) == len(summary.sites) else f"mean over {len(summary.sites)} sites"
+    rows = sum(row.train for row in summary.sites)
     table = [
-        TableColumn("site", [*(row.site for row in summary.sites), "mean over sites"], words=True),
-        TableColumn("training rows", _with_sum([row.train for row in summary.sites])),
-        TableColumn("test rows", [*(str(row.test) for row in summary.sites), str(summary.personal.n)]),
+        TableColumn("site", [*(row.site for row in sites), over_all], words=True),
+        TableColumn("training rows", [*(str(row.train) for row in sites), str(rows)]),
+        TableColumn("test rows", [*(str(row.test) for row in sites), str(summary.personal.n)]),
     ]
-    for (name, values), over_all in zip(columns.items(), means, strict=True):
-        table.append(TableColumn(name, [per_cent(value) for value in (*values, over_all)]))
+    for (name, values), average in zip(columns.items(), means, strict=True):
+        table.append(TableColumn(name, [per_cent(value) for value in (*values, average)]))
     print_table(console, table, heading(summary), total=True)
-
-
-def _with_sum(rows: Sequence[int]) -> list[str]:
-    return list(map(str, (*rows, sum(rows))))
 
 
 def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:

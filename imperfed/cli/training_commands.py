@@ -152,18 +152,23 @@ def reproduce(
 
 
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run, or of a comparison.")], track: Track = None
+    folder: Annotated[Path, typer.Argument(help="The folder of a run, of a comparison or of a sweep.")],
+    track: Track = None,
 ) -> None:
-    """Continue a run or a comparison that was interrupted or killed; its models are those of an uninterrupted one."""
+    """Continue what was interrupted or killed; models, and what a sweep chooses, are those of an uninterrupted run."""
     from imperfed.cli.tables import run_table
     from imperfed.experiments.auto.run import resume as continue_run
     from imperfed.experiments.comparison_plan import FILE
+    from imperfed.experiments.sweep.sweep_plan import PLAN
     from imperfed.results.folder import RunFolder
 
     if (folder / FILE).exists():
         if track:
             raise UsageError("--track: the runs of a comparison go on as they began; leave it out")
         _continue_comparison(folder)
+        return
+    if (folder / PLAN).exists():
+        _continue_sweep(folder)
         return
     opened, show = RunFolder.open(folder), progress()
     if opened.served:
@@ -187,6 +192,18 @@ def _continue_comparison(folder: Path) -> None:
     with show.interruptible(), ParallelRuns(0) as processes:
         lines, seeds = continue_comparison(folder, show.watch, processes)
     compare_table(show.console, lines, seeds, folder)
+
+
+def _continue_sweep(folder: Path) -> None:
+    from imperfed.cli.sweep_command import sweep_ended
+    from imperfed.experiments.parallel import ParallelRuns
+    from imperfed.experiments.sweep.sweep_plan import SweepPlan
+    from imperfed.experiments.sweep.sweep_run import carry_out_sweep
+
+    show = progress()
+    with show.interruptible(), ParallelRuns(1) as processes:
+        results = carry_out_sweep(SweepPlan.read(folder), folder, show.watch, processes)
+    sweep_ended(folder, results)
 
 
 def _compare(

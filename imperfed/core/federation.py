@@ -9,8 +9,9 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from imperfed.core.errors import DataError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import Exact, Labels
+from imperfed.core.lazy import LazyRows
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Federation:
     """Site k holds the rows starts[k] .. starts[k + 1] - 1."""
     sites: tuple[str, ...]
     classes: tuple[str, ...]
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     """A name for every row, the same in every run."""
     public: Tensor
     """Unlabelled inputs that the server may use; empty where there are none."""
@@ -114,19 +115,23 @@ class Federation:
                 raise DataError(
                     f"{self.name}, {site}: the site has no training rows; use fewer sites or another partition"
                 )
-            x = self.inputs(start, stop)
-            finite = torch.isfinite(x.flatten(1)).all(1)
-            if not finite.all():
-                row = int((~finite).nonzero()[0])
-                column = int((~torch.isfinite(x[row].flatten())).nonzero()[0])
-                raise DataError(
-                    f"{self.name}, {site}, row {row} (id {self.ids[start + row]}), feature {column}: not a finite "
-                    f"number ({int((~finite).sum())} such rows at this site); fill or drop them first"
-                )
+            if not isinstance(self.x, LazyRows):  # those are checked when they are read
+                self._check_inputs(site, start, self.inputs(start, stop))
             self.labels.between(start, stop).check(f"{self.name}, {site}")
         if self.validation is not None:
             self._check_held_out(self.validation)
         return self
+
+    def _check_inputs(self, site: str, start: int, x: Tensor) -> None:
+        """Check that the inputs of a site are finite."""
+        finite = torch.isfinite(x.flatten(1)).all(1)
+        if not finite.all():
+            row = int((~finite).nonzero()[0])
+            column = int((~torch.isfinite(x[row].flatten())).nonzero()[0])
+            raise DataError(
+                f"{self.name}, {site}, row {row} (id {self.ids[start + row]}), feature {column}: not a finite "
+                f"number ({int((~finite).sum())} such rows at this site); fill or drop them first"
+            )
 
     def _check_held_out(self, held: HeldOut) -> None:
         """Check the rows that the sites hold out, which a caller may have made."""
@@ -138,7 +143,7 @@ class Federation:
             )
         if type(held.labels) is not type(self.labels) or held.x.shape[1:] != self.x.shape[1:]:
             raise DataError(f"{self.name}: the rows held out have other labels or other inputs than the training rows")
-        if not torch.isfinite(held.x).all():
+        if not isinstance(held.x, LazyRows) and not torch.isfinite(held.x).all():
             raise DataError(f"{self.name}: an input held out is not a finite number; fill or drop it first")
         held.labels.check(f"{self.name}, rows held out")
 
@@ -152,6 +157,11 @@ class Federation:
 
     def to(self, device: torch.device) -> Federation:
         """Return the same data on a device."""
+        if device.type != "cpu" and isinstance(self.x, LazyRows):
+            raise UsageError(
+                f"{self.name}: its inputs are lazy, but on a GPU all rows are in its memory, where a captured program "
+                "finds them; leave lazy out, or set device = cpu"
+            )
         trusted = self.trusted and Trusted(self.trusted.x.to(device), self.trusted.labels.to(device))
         return replace(
             self,

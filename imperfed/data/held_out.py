@@ -14,6 +14,7 @@ from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation, HeldOut
 from imperfed.data.federate import FederatedData, label_facts, share_of
 from imperfed.data.partitions.base import RowPartition
+from imperfed.data.row_names import taken
 from imperfed.data.split import SplitConfig
 
 STREAM = 10
@@ -88,7 +89,7 @@ def take(federation: Federation, kept: list[Tensor], held: list[Tensor]) -> Fede
         x=federation.x[train] if at is None else federation.x,
         at=None if at is None else at[train],
         labels=federation.labels.take(train),
-        ids=tuple(federation.ids[row] for row in train.tolist()),
+        ids=taken(federation.ids, train),
         starts=tuple(accumulate(map(len, kept), initial=0)),
         together=None if federation.together is None else federation.together[train],
         annotators=annotators(federation),

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.lazy import LazyRows, blocks
 
 FEWEST = 10
 """The fewest rows whose sums may leave a site."""
@@ -17,6 +18,8 @@ LEVELS = torch.arange(1, 20) / 20
 """The quantiles that a site reports of a column: without its extremes, which are values of single rows."""
 SAMPLE = 2048
 """The number of rows, evenly spread, from which the usual range of a column is taken."""
+COLUMNS, NUMBERS = 4, 1 << 21
+"""The columns of a table that are summed at once: so many, or more if the numbers in them are no more than these."""
 TAIL = 0.05
 BEYOND_REASON = 1000.0
 """How many times the range of a site's middle 90 % a number may be away from its median before it is a mistake."""
@@ -44,8 +47,12 @@ class Moments:
         if x.ndim == 2:
             x = x.double()
             return cls._sums(torch.full(x.shape[1:], len(x)), x.sum(0), x.square().sum(0))
-        over, pixels = (0, *range(2, x.ndim)), x[:1, :1].numel()
-        total, squares = (t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (x, x.square()))
+        over, pixels = (0, *range(2, x.ndim)), x.shape[2:].numel()
+        sums = [
+            torch.stack([t.sum(over, keepdim=True, dtype=torch.float64)[0] for t in (part, part.square())])
+            for part in blocks(x)
+        ]
+        total, squares = torch.stack(sums).sum(0)
         return cls._sums(torch.tensor(len(x) * pixels), total, squares)
 
     @classmethod
@@ -60,6 +67,24 @@ class Moments:
         `medians`: the columns whose quantiles are reported. Of a column with blanks nothing is reported unless at
         least `FEWEST` of its values are known.
         """
+        at_once = max(COLUMNS, NUMBERS // max(1, len(x)))  # all columns of a small table
+        parts = []
+        for first in range(0, max(1, x.shape[1]), at_once):
+            end = first + at_once
+            places = [place - first for place in medians if first <= place < end]
+            parts.append(cls._of_columns(columns_of(x, first, end), places))
+        return cls(
+            torch.cat([part.n for part in parts]),
+            torch.cat([part.total for part in parts]),
+            torch.cat([part.squares for part in parts]),
+            torch.stack([part.mistakes for part in parts]).sum(),
+            torch.cat([part.quantiles for part in parts]),
+            torch.cat([part.known for part in parts]),
+        )
+
+    @classmethod
+    def _of_columns(cls, x: Tensor, places: list[int]) -> Moments:
+        """Return the sums of some columns."""
         mistakes = beyond_reason(x)
         counted = ~(mistakes | x.isnan())
         if counted.all():
@@ -68,7 +93,6 @@ class Moments:
             counted &= ~(x.isnan().any(0) & (counted.sum(0) < FEWEST))
             values = torch.where(counted, x, 0.0).double()
             moments = cls._sums(counted.sum(0), values.sum(0), values.square().sum(0), int(mistakes.sum()))
-        places = list(medians)
         if not places:
             return moments
         quantiles = torch.stack([_quantiles(x[:, place][counted[:, place]].double()) for place in places])
@@ -99,6 +123,13 @@ def _quantiles(values: Tensor) -> Tensor:
         return torch.zeros(len(LEVELS), dtype=torch.float64)
     ordered = values.sort().values
     return ordered[(LEVELS * (len(ordered) - 1)).round().long()]
+
+
+def columns_of(x: Tensor, first: int, end: int) -> Tensor:
+    """Return some columns of a table, which need not be in memory as a whole."""
+    if not isinstance(x, LazyRows):
+        return x[:, first:end]
+    return torch.cat([part[:, first:end] for part in blocks(x)])
 
 
 def beyond_reason(x: Tensor) -> Tensor:

@@ -44,7 +44,9 @@ def federate_files(reading: Reading, split: SplitConfig, labelling: LabelConfig,
     server = server_files(reading)
     reading, server = lend_trusted(reading, server, split.trusted, data_seed)
     tested = tested_groups(all_rows(reading), split.test, data_seed)
-    sites = [site_files(declaration, site, split.test, data_seed, tested) for site in reading.sites]
+    read = list(reading.sites)
+    del reading  # what was read of a site is freed once it has been cut, if nobody else needs it
+    sites = [site_files(declaration, read.pop(0), split.test, data_seed, tested) for _ in range(len(read))]
     server, sites = lend_public(server, sites, split.public, stream(data_seed, "public"))
     scale = scale_of(declaration, sites)
     federation, oracle = put_together(server, sites, scale)
@@ -118,7 +120,7 @@ def site_files(
         site.name,
         rows.x[train],
         rows.labels.take(train),
-        tuple(ids[row] for row in train.tolist()),
+        ids.take(train),
         declaration.labels.classes,
         test,
         test_group,

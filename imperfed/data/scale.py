@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.lazy import LazyRows
 from imperfed.data.fill import ColumnFill, learn_fills
 from imperfed.data.moments import Moments
 
 CONSTANT = 1e-12
 """Variance relative to the squared mean up to which a column is constant: sums of squares are no more precise."""
+NUMBERS = 1 << 22
+"""The most numbers that are scaled at once: on the way they are doubles."""
 FARTHEST = 20.0
 """The most standard deviations that a number counts in a table with numbers beyond reason."""
+
+
+AT_ONCE = 1024
+"""The number of sites whose sums are objects at the same time."""
 
 
 def _nothing() -> Tensor:
@@ -43,14 +51,15 @@ class Scale:
     @classmethod
     def of(cls, x: Tensor, sites: Sequence[Tensor], images: bool = False) -> Scale:
         """Return the scale of the sites' training rows: of tables always, of images only if `images`."""
-        return cls.merged([Moments.of(x[rows]) for rows in sites]) if x.ndim == 2 or images else cls.none()
+        return cls.merged(Moments.of(x[rows]) for rows in sites) if x.ndim == 2 or images else cls.none()
 
     @classmethod
-    def merged(cls, sites: Sequence[Moments]) -> Scale:
+    def merged(cls, sites: Iterable[Moments]) -> Scale:
         """Return the scale from counts, sums and sums of squares, which are all that has to leave a site."""
-        n = torch.stack([site.n for site in sites]).sum(0).clamp(min=1)
-        mean = torch.stack([site.total for site in sites]).sum(0) / n
-        variance = torch.stack([site.squares for site in sites]).sum(0) / n - mean.square()
+        n, total, squares = _added_up(iter(sites))
+        n = n.clamp(min=1)
+        mean = total / n
+        variance = squares / n - mean.square()
         spread = torch.where(variance > CONSTANT * mean.square(), variance, 1.0).sqrt()
         return cls(mean, spread) if mean.ndim == 1 else cls(mean.float(), spread.float())  # to save memory
 
@@ -79,9 +88,30 @@ class Scale:
         return cls(mean, spread, fill, float(tree["limit"]) if "limit" in tree else torch.inf, edges)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if isinstance(x, LazyRows):
+            return x.then(self) if len(self.fill) or len(self.mean) else x
+        if not (len(self.fill) or len(self.mean)):
+            return x
+        if x.numel() <= NUMBERS:
+            return self._scaled(x)
+        out = torch.empty_like(x, dtype=torch.float32)
+        rows = max(1, NUMBERS // x.shape[1:].numel())
+        for part, place in zip(x.split(rows), out.split(rows), strict=True):
+            place.copy_(self._scaled(part))
+        return out
+
+    def _scaled(self, x: Tensor) -> Tensor:
         if len(self.fill):
             x = torch.where(x.isnan(), self.fill, x)
         if not len(self.mean):
             return x
         scaled = (x - self.mean) / self.spread
         return (scaled.clamp(-self.limit, self.limit) if self.limit < torch.inf else scaled).float()
+
+
+def _added_up(sites: Iterator[Moments]) -> tuple[Tensor, ...]:
+    """Return counts, sums and sums of squares over all sites, of which there may be more than fit as objects."""
+    parts = []
+    while some := [(site.n, site.total, site.squares) for site in islice(sites, AT_ONCE)]:
+        parts.append([torch.stack(of_sites) for of_sites in zip(*some, strict=True)])
+    return tuple(torch.cat(part).sum(0) for part in zip(*parts, strict=True))

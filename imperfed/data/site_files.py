@@ -15,11 +15,13 @@ from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute, Federation, HeldOut, Trusted
 from imperfed.core.foreign_text import printable
 from imperfed.core.labels import KINDS, Labels
+from imperfed.core.lazy import LazyRows
 from imperfed.data.attributes import spare
 from imperfed.data.federate import FederatedData
 from imperfed.data.fill import ColumnFill, median_places
 from imperfed.data.moments import Moments
 from imperfed.data.oracle import Oracle
+from imperfed.data.row_names import one_after_another
 from imperfed.data.scale import Scale
 from imperfed.data.sparse import same_length, width
 
@@ -58,7 +60,7 @@ class SiteFiles:
     name: str
     x: Tensor
     labels: Labels
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     classes: tuple[str, ...]
     test: tuple[Tensor, Tensor] | None = None
     """Inputs and true classes of the site's own test rows."""
@@ -268,13 +270,24 @@ def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
     return server, sites
 
 
+def all_inputs(sites: Sequence[Tensor], scale: Scale) -> Tensor:
+    """Return the inputs of all sites, scaled, with no other copy of them on the way."""
+    if width(sites[0]):
+        return scale(torch.cat(same_length(sites)))
+    if isinstance(sites[0], LazyRows):
+        return scale(torch.cat([*sites]))
+    x = sites[0].new_empty(sum(map(len, sites)), *sites[0].shape[1:])
+    for place, inputs in zip(x.split([*map(len, sites)]), sites, strict=True):
+        place.copy_(scale(inputs))
+    return x
+
+
 def put_together(server: ServerFiles, sites: Sequence[SiteFiles], scale: Scale) -> tuple[Federation, Oracle]:
     """Return what server and sites hold as one federation in this process, its inputs scaled, and the truth about it.
 
     Ranked labels are tested on one common test set, and no site has its own.
     """
-    inputs = [site.x for site in sites]
-    x = scale(torch.cat(same_length(inputs) if width(inputs[0]) else inputs))
+    x = all_inputs([site.x for site in sites], scale)
     labels = replace(sites[0].labels, values=torch.cat([site.labels.values for site in sites]))
     federation = Federation(
         name=server.name,
@@ -283,7 +296,7 @@ def put_together(server: ServerFiles, sites: Sequence[SiteFiles], scale: Scale) 
         starts=tuple(accumulate((len(site.x) for site in sites), initial=0)),
         sites=tuple(site.name for site in sites),
         classes=server.classes,
-        ids=tuple(name for site in sites for name in site.ids),
+        ids=one_after_another([site.ids for site in sites]),
         public=x[:0] if server.public is None else scale(server.public),
         trusted=server.trusted and replace(server.trusted, x=scale(server.trusted.x)),
         attribute=server.attribute,

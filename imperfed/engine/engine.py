@@ -16,7 +16,7 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Tree, prefixed
 from imperfed.core.components import Adversaries, Defence
 from imperfed.core.context import ServerContext
-from imperfed.core.errors import DivergedError, ImperfedError, QuorumError, UsageError
+from imperfed.core.errors import DataError, DivergedError, ImperfedError, QuorumError, UsageError
 from imperfed.core.exchange import Exchange, Query, Train, Updates, WeightedGradient
 from imperfed.core.federation import Attribute, Federation
 from imperfed.core.mechanism import LARGEST_WEIGHT, PrivacyMechanism, SumMechanism, Summed
@@ -26,16 +26,17 @@ from imperfed.core.threads import one_thread
 from imperfed.engine.backends.base import Backend, Reply
 from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.best_round import BestRound
-from imperfed.engine.failures import Failure, NotFinite
+from imperfed.engine.failures import Failure, NotFinite, Unreadable
 from imperfed.engine.local_training import Local
 from imperfed.engine.population import ModelEvaluator, Population, Scores, capped
 from imperfed.engine.private_run import PrivacyBudget, mean_of, refuse_not_private, refuse_not_summed
 from imperfed.engine.recipe import refuse_misfit_recipe
 from imperfed.engine.schedule import RoundReport, Rounds
-from imperfed.engine.seeds import SERVER, on_duty_in, seeded
+from imperfed.engine.seeds import SERVER, generator, on_duty_in, seeded
 from imperfed.engine.server import DEFENCE, Server
+from imperfed.engine.shared_memory import shared
 from imperfed.engine.site import OPENING, RunSpec, SiteRuntime
-from imperfed.engine.state import State, nbytes, shared
+from imperfed.engine.state import State, nbytes
 from imperfed.engine.validate import check_alike, check_parts
 
 CPU = torch.device("cpu")
@@ -74,7 +75,8 @@ class Engine:
             layout = Layout.of(network, algorithm.is_personal)
             refuse_misfits(algorithm, objective, local, layout, federation, defence, self.on_duty, adversaries)
             row = layout.row(network)
-            state = State.fresh(algorithm, objective, federation, layout, row, defence_memory(defence))
+            remembered = defence_memory(defence), seed, rounds.site_memory
+            state = State.fresh(algorithm, objective, federation, layout, row, *remembered)
         if federation.validation is not None:
             state.best = BestRound.fresh(len(federation.sites), rounds.keep_best)
         elif rounds.patience:
@@ -96,8 +98,8 @@ class Engine:
         self.server = Server(self.population, _net(network, layout), defence, adversaries)
         self.saved = (-math.inf, 0.0)
         """When the last checkpoint was written, and the seconds that it took."""
-        self.figures: tuple[int, dict[int, Scores], Scores] | None = None
-        """The round after which models were last evaluated, and their scores."""
+        self.figures: tuple[int, Sequence[int] | None, dict[int, Scores], Scores] | None = None
+        """The round after which models were last evaluated, which sites' (None: all), and the scores."""
         self.backend: Backend = make_backend(self.population, self.on_duty, rounds.workers)
         self.opened = self.open()
         self.backend.start()
@@ -141,13 +143,16 @@ class Engine:
 
     def run(self, watch: Callable[[RoundReport], None], stop: Callable[[], bool], checkpoint: Path | None) -> bool:
         """Run to the last round. Return False if `stop` ended the run earlier; the checkpoint is then up to date."""
+        if checkpoint is not None:
+            self.state.lie_in(checkpoint.parent)
         while not self.ended:
             began = time.perf_counter()
             report = self.round(self.state.round)
             report.seconds = time.perf_counter() - began
             self.state.round += 1
             if self.ended or self.state.round % self.rounds.evaluate_every == 0:
-                report.personal, report.common = self.evaluate(ahead=not self.ended)
+                tested = self.judging(self.population.evaluator.sites)
+                report.personal, report.common = self.evaluate(ahead=not self.ended, sites=tested)
                 self.validate(report)
             last = self.ended
             watch(report)
@@ -197,7 +202,8 @@ class Engine:
     def validate(self, report: RoundReport) -> None:
         """Judge a round that was evaluated by the rows that the sites hold out, if they do."""
         if (best := self.state.best) is not None:
-            report.validity = {k: one for k, one in self.backend.validate().items() if one.known}
+            told = self.backend.validate(self.judging(len(self.population.sizes)))
+            report.validity = {k: one for k, one in told.items() if one.known}
             report.validation = best.judge(self.state.round, report.validity, self.whole_state)
             report.best = best.round
             report.sent |= {"validation": (2,)}
@@ -307,7 +313,10 @@ class Engine:
     def _ask(self, round: int, number: int, sites: tuple[int, ...], replies: dict[int, Reply]) -> dict[int, Failure]:
         """Ask sites, add their answers to `replies`, and return those that failed."""
         failures: dict[int, Failure] = {}
+        self.state.make_room(sites)
         for k, reply in self.backend.ask(round, number, sites).items():
+            if isinstance(reply, Unreadable):
+                raise DataError(reply.reason)
             if isinstance(reply, Failure):
                 failures[k] = reply
             else:
@@ -353,14 +362,22 @@ class Engine:
         if failed := {k if who is None else who[k]: failure for k, failure in failed.items()}:
             raise QuorumError(f"before round 1 every site must answer. {self.name_failures(failed)}")
 
-    def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
-        """Return the scores of every site's model, and of the global model if there is one; computed once per round.
+    def judging(self, sites: int) -> tuple[int, ...] | None:
+        """Return the sites whose rows a round is judged by, of so many: drawn once for the run; None: all of them."""
+        most = self.rounds.evaluate_sites
+        if not 0 < most < sites or self.population.federation.elsewhere:
+            return None
+        draw = generator(self.population.spec.seed, 0, SERVER, "judging")
+        return tuple(sorted(torch.randperm(sites, generator=draw)[:most].tolist()))
 
-        `ahead`: whether another round may follow.
+    def evaluate(self, ahead: bool = False, sites: Sequence[int] | None = None) -> tuple[dict[int, Scores], Scores]:
+        """Return the scores of the sites' models, and of the global model if there is one; computed once per round.
+
+        `ahead`: whether another round may follow. `sites`: those whose models are wanted; None: all.
         """
-        if self.figures is None or self.figures[0] != self.state.round:
-            self.figures = (self.state.round, *self.backend.evaluate(ahead))
-        return self.figures[1:]
+        if self.figures is None or self.figures[:2] != (self.state.round, sites):
+            self.figures = (self.state.round, sites, *self.backend.evaluate(ahead, sites))
+        return self.figures[2:]
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities; None where none are inferred."""

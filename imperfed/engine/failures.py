@@ -23,6 +23,13 @@ class Crashed(Failure):
 
 
 @dataclass(frozen=True)
+class Unreadable(Failure):
+    """A file could not be read, which asking again does not mend; in one process it ends the run."""
+
+    kind: ClassVar[str] = "unreadable"
+
+
+@dataclass(frozen=True)
 class NotFinite(Failure):
     """The answer holds NaN or infinity; if all sites fail in this way, the run has diverged."""
 
@@ -65,5 +72,5 @@ class Undecided(Failure):
 
 
 KINDS: dict[str, type[Failure]] = {
-    c.kind: c for c in (Failure, Crashed, NotFinite, Misshapen, Away, Silent, Declined, Undecided)
+    c.kind: c for c in (Failure, Crashed, Unreadable, NotFinite, Misshapen, Away, Silent, Declined, Undecided)
 }

@@ -20,6 +20,7 @@ from imperfed.core.labels import Labels
 from imperfed.core.network import Net
 from imperfed.core.objective import Objective
 from imperfed.core.rates import Rate
+from imperfed.engine.gathering import gathered
 from imperfed.nn.augment import AUGMENTATIONS, augment, draw_augmentations, separate
 from imperfed.nn.optimizers import AdamOptimizer
 
@@ -182,11 +183,11 @@ def batches(data: SiteData, rows: Tree, plan: Plan, pad: bool) -> Iterator[tuple
     drawn, augmenting = separate({name: t.to(device) for name, t in plan.draws.items()})
     filled = (plan.rows < n).sum(1).tolist()
     # The inputs of many steps are gathered at once, as far as they fit a cache: one large copy is cheaper than many.
-    stretch = max(1, STRETCH // (size * data.x[0].numel()))
-    for first in range(0, len(plan.rows), stretch):
-        slots = plan.rows[first : first + stretch].to(device)
-        at = slots.clamp(max=n - 1).view(-1)
-        x, labels = data.x.index_select(0, at), data.labels.take(at)
+    stretch = max(1, STRETCH // (size * data.x.shape[1:].numel()))
+    stretches = [plan.rows[first : first + stretch].to(device) for first in range(0, len(plan.rows), stretch)]
+    wanted = [slots.clamp(max=n - 1).view(-1) for slots in stretches]
+    for number, (slots, at, x) in enumerate(zip(stretches, wanted, gathered(data.x, wanted), strict=True)):
+        first, labels = number * stretch, data.labels.take(at)
         x = augment(x, {name: t[first : first + stretch].flatten(0, 1) for name, t in augmenting.items()})
         real = (slots < n).to(data.x.dtype)
         per_site = real if plan.sites == 1 else real.view(len(real), plan.sites, -1)

@@ -16,7 +16,7 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels.validity import UNKNOWN, Validity
 from imperfed.core.network import Net
 from imperfed.engine.local_training import SiteData
-from imperfed.engine.site import RunSpec, Site, SiteRuntime, logits_of, validate
+from imperfed.engine.site import RunSpec, Site, SiteRuntime, SiteUpdate, logits_of, validate
 from imperfed.engine.state import Groups, State
 
 Scores = dict[str, tuple[float, int]]
@@ -97,9 +97,13 @@ class Population:
 
     def site(self, k: int) -> Site:
         """Return one site, its rows and memory as views."""
-        state = self.state
-        data = self.rows(*self.federation.starts[k : k + 2])
-        return Site(k, data, state.personal[k], {name: t[k] for name, t in state.memory.items()})
+        return Site(k, self.rows(*self.federation.starts[k : k + 2]), *self.state.kept_at(k))
+
+    def keep(self, k: int, update: SiteUpdate) -> None:
+        """Commit what stays at a site, once its answer has been accepted."""
+        site = self.site(k)
+        site.keep(update)
+        self.state.write_back(k, site.personal, site.memory)
 
     def rows(self, start: int, stop: int) -> SiteData:
         """Return the data of the rows start .. stop - 1, as views."""
@@ -126,7 +130,7 @@ class Population:
     def load(self, k: int, w: Tensor, buffers: Tensor) -> Net:
         """Return the network with these shared numbers and the personal ones of a site, in evaluation mode."""
         self.runtime.net.train(False)
-        return self.runtime.net.load(self.spec.layout.join(w, buffers, self.state.personal[k]))
+        return self.runtime.net.load(self.spec.layout.join(w, buffers, self.state.personal_of(k)))
 
     def evaluate(self, k: int) -> Scores:
         """Return the scores of a site's model on its own test set."""

@@ -20,6 +20,7 @@ class Rounds:
     participation: float = 1.0  # share of the sites that take part in a round
     workers: int = 0  # worker processes; 0: one per core; 1: the calling process
     evaluate_every: int = 1
+    evaluate_sites: int = 1000  # the most sites on whose rows a round is judged, drawn once; at the end all are; 0: all
     checkpoint_every: int = 10
     on_failure: Literal["skip", "retry", "stop"] = "skip"  # a failed site: leave it out, ask it again, or end the run
     retries: int = 2
@@ -27,6 +28,7 @@ class Rounds:
     patience: int = 0  # with split.validation: end after this many evaluated rounds without a better score; 0: never
     keep_best: bool = True  # with split.validation: the results are those of the best round, not of the last one
     max_share: float = 0.0  # most weight of one site by its rows; 0: with three or more real sites 0.5, else no limit
+    site_memory: float = 1000.0  # MB that all sites may remember in memory; where it is more, it lies on disk
     target: float = 0.0  # figure, as a fraction; the first round to reach it and the time taken are reported; 0: none
 
     def __post_init__(self) -> None:
@@ -38,8 +40,8 @@ class Rounds:
             checkpoint_every=self.checkpoint_every,
         )
         not_negative("rounds", workers=self.workers, retries=self.retries, quorum=self.quorum, target=self.target)
-        not_negative("rounds", max_share=self.max_share)
-        not_negative("rounds", patience=self.patience)
+        not_negative("rounds", max_share=self.max_share, site_memory=self.site_memory)
+        not_negative("rounds", patience=self.patience, evaluate_sites=self.evaluate_sites)
         if max(self.participation, self.quorum, self.target, self.max_share) > 1:
             raise UsageError("rounds.participation, quorum, target and max_share are shares, so at most 1")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import mean
 
 import torch
@@ -36,7 +37,7 @@ class Server:
         """Return what the server may use in this round, for each group."""
         spec, fed = self.population.spec, self.population.federation
         lr, contexts = spec.local_in(round).lr, []
-        for g, members in enumerate(self.population.groups.members):
+        for g, names in enumerate(self.site_names):
             # The purpose is part of the seed: its text must not change.
             draw = generator(spec.seed, round, SERVER, f"hall {g}" if g else "hall")
             context = ServerContext(
@@ -48,7 +49,7 @@ class Server:
                 lr_change=spec.local_in(round + 1).lr / lr,
                 attribute=fed.attribute,
                 classes=fed.classes,
-                sites=tuple(fed.sites[k] for k in members),
+                sites=names,
                 trusted=fed.trusted,
             )
             if fed.trusted is not None:
@@ -58,8 +59,19 @@ class Server:
 
     def local(self, local: Local) -> Local:
         """Return how the server trains on its own rows: as the sites do, with as many steps as they make on average."""
-        steps = round(mean(local.steps_of(int(n)) for n in self.population.counts))
-        return replace(local, steps=steps, epochs=0, min_steps=0, max_steps=0)
+        return replace(local, steps=self.mean_steps, epochs=0, min_steps=0, max_steps=0)
+
+    @cached_property
+    def mean_steps(self) -> int:
+        """The number of local steps that sites make on average, by how `local` says it follows from their rows."""
+        local, counts = self.population.spec.local, self.population.counts
+        return round(mean(local.steps_of(int(n)) for n in counts))
+
+    @cached_property
+    def site_names(self) -> list[tuple[str, ...]]:
+        """The names of the sites of each group."""
+        names = self.population.federation.sites
+        return [tuple(names[k] for k in members) for members in self.population.groups.members]
 
     def training(self, round: int) -> Callable[[Tree], LocalResult]:
         """Return a function that trains on the server's own rows in this round."""

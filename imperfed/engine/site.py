@@ -21,6 +21,7 @@ from imperfed.core.mechanism import PrivacyMechanism
 from imperfed.core.network import Layout, Net
 from imperfed.core.objective import Objective
 from imperfed.engine.failures import Failure
+from imperfed.engine.gathering import in_parts
 from imperfed.engine.local_training import Local, Plan, SiteData, batches, plan, train_locally
 from imperfed.engine.seeds import generator, seeded
 from imperfed.engine.validate import check_finite, check_memory, check_shapes, expected_parts
@@ -227,7 +228,7 @@ class SiteRuntime:
 @torch.no_grad()
 def logits_of(net: Net, x: Tensor) -> Tensor:
     """Return the logits of all rows."""
-    return torch.cat([net(part) for part in x.split(1024)])
+    return torch.cat([net(part) for part in in_parts(x)])
 
 
 def validate(net: Net, held: HeldOut, site: int) -> Validity:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,23 +13,23 @@ import torch
 from torch import Tensor
 
 from imperfed.core.algorithm import Algorithm
-from imperfed.core.atomic import write_durably, write_whole
-from imperfed.core.batch import Tree
+from imperfed.core.batch import Tree, part_of, prefixed
 from imperfed.core.context import SiteSetup
 from imperfed.core.errors import DataError
 from imperfed.core.federation import Federation
 from imperfed.core.network import Layout
 from imperfed.core.objective import Objective
-from imperfed.core.tensor_files import check_seal, read_tensors, sealed
 from imperfed.engine.best_round import BestRound
+from imperfed.engine.checkpoint_files import also_as, keep_older, older_of, read_checkpoint, write_checkpoint
+from imperfed.engine.seeds import seeded
+from imperfed.engine.shared_memory import shared, shared_room
+from imperfed.engine.sites_on_disk import NOWHERE, SitesOnDisk
 
-
-def shared(like: Tensor) -> Tensor:
-    """Return a copy in anonymous shared memory: the server sees what a forked worker writes."""
-    size = like.numel() * like.element_size()
-    if size == 0:
-        return like.clone()
-    return torch.frombuffer(mmap.mmap(-1, size), dtype=like.dtype).view(like.shape).copy_(like)
+MEGABYTE = 1_000_000
+PERSONAL, MEMORY = "personal", "memory/"
+"""The names in a site's record: its personal numbers, and the prefix of its memory's."""
+SLOTS = "slots"
+"""The name under which a checkpoint has the slots of the sites' records, where these are on disk."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +66,8 @@ class State:
     """[N, ...]: what is remembered about each example."""
     best: BestRound | None = None
     """The best round so far; None where no site holds rows out."""
+    disk: SitesOnDisk | None = None
+    """What stays at the sites, where that is too much for memory: `personal` is then one row, and `memory` empty."""
 
     @classmethod
     def fresh(
@@ -78,24 +78,26 @@ class State:
         layout: Layout,
         row: Tensor,
         defence: Callable[[int], Tree],
+        seed: int = 0,
+        site_memory: float = math.inf,
     ) -> State:
-        """Return the state before round 0: all sites have the same weights. Sites elsewhere keep their own memory."""
-        sizes = [] if federation.elsewhere else federation.sizes()
+        """Return the state before round 0: all sites have the same weights. Sites elsewhere keep their own memory.
+
+        `site_memory`: the most megabytes that may stay in memory of what all sites remember.
+        """
         start = {"w": row[: layout.shared], "buffers": layout.buffers(row)}
         servers = [
             start | algorithm.init_server(start["w"].clone(), len(sites)) | defence(len(sites))
             for sites in Groups.of(federation).members
         ]
-        memories = []
-        for k, n in enumerate(sizes):
-            labels = federation.labels.between(federation.starts[k], federation.starts[k + 1])
-            memories.append(algorithm.init_site(SiteSetup(k, n, labels, layout)))
+        personal, memory, disk = at_sites(algorithm, federation, layout, layout.personal(row), seed, site_memory)
         return cls(
             0,
             [{name: shared(t) for name, t in server.items()} for server in servers],
-            shared(layout.personal(row).expand(len(sizes) or 1, -1)),
-            {name: shared(torch.stack([m[name] for m in memories])) for name in next(iter(memories), {})},
+            personal,
+            memory,
             {name: shared(t) for name, t in objective.init_rows(federation.labels).items()},
+            disk=disk,
         )
 
     def move_to(self, device: torch.device) -> None:
@@ -109,10 +111,46 @@ class State:
         (server,) = self.servers
         return server
 
+    # -- what stays at a site ------------------------------------------------------------------------------------------
+
+    def personal_of(self, k: int) -> Tensor:
+        """Return the weights and buffers that never leave a site."""
+        if self.disk is None:
+            return self.personal[k]
+        return self.disk.read(k)[PERSONAL] if self.personal.shape[1] else self.personal[0]
+
+    def kept_at(self, k: int) -> tuple[Tensor, Tree]:
+        """Return a site's personal numbers and its memory, as views of memory or as copies of what is on disk."""
+        if self.disk is None:
+            return self.personal[k], {name: t[k] for name, t in self.memory.items()}
+        record = self.disk.read(k)
+        return record[PERSONAL], part_of(record, MEMORY)
+
+    def write_back(self, k: int, personal: Tensor, memory: Tree) -> None:
+        """Take over what `kept_at` returned, changed; what lies in memory has changed already."""
+        if self.disk is not None:
+            self.disk.write(k, {PERSONAL: personal} | prefixed(MEMORY, memory))
+
+    def make_room(self, sites: Iterable[int]) -> None:
+        """Let these sites change what they keep, in whichever process."""
+        if self.disk is not None:
+            self.disk.make_room(sites)
+
+    def lie_in(self, folder: Path) -> None:
+        """Say in which folder a file may lie; no effect once there is one."""
+        if self.disk is not None and self.disk.file == NOWHERE:
+            self.disk.folder = folder
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
     def flat(self) -> Tree:
-        """Return every tensor under one name, as the checkpoint stores it."""
-        tree = {"personal": self.personal}
-        parts = {"memory": self.memory, "rows": self.rows}
+        """Return every tensor under one name, as the checkpoint stores it; no record that this names is overwritten."""
+        if self.disk is None:
+            tree, parts = {"personal": self.personal}, {"memory": self.memory}
+        else:
+            self.disk.keep_all()
+            tree, parts = {SLOTS: self.disk.slots}, {}
+        parts["rows"] = self.rows
         parts |= {f"server {g}": server for g, server in enumerate(self.servers)}
         for part, named in parts.items():
             tree |= {f"{part}/{name}": t for name, t in named.items()}
@@ -121,15 +159,19 @@ class State:
     def save(self, path: Path) -> None:
         """Write a checkpoint, completely or not at all; the state of the best round is written before it."""
         metadata, best = {"round": json.dumps(self.round)}, self.best
+        if self.disk is not None:
+            self.disk.flush()
         if best is not None:
             metadata["best"] = best.words()
             if best.state and best.written != best.round:
-                _write(best.path(path), best.state, {})
+                write_checkpoint(best.path(path), best.state, {})
                 best.written = best.round
         keep_older(path)
-        _write(path, self.flat(), metadata)
+        write_checkpoint(path, self.flat(), metadata)
         if best is not None:
             best.forget_others(path)
+        if self.disk is not None:
+            self.disk.settle([best.state[SLOTS]] if best is not None and best.state else [])
 
     def restore(self, path: Path) -> str:
         """Restore a checkpoint of the same run, or the one before it if it is damaged; return a note if so."""
@@ -146,13 +188,13 @@ class State:
                 raise error from None
             aside = path.with_name(f"damaged-{path.name}")
             path.replace(aside)
-            _link(older, path)
+            also_as(older, path)
             return f"{error}; it is kept as {aside.name}, and the run goes back to the checkpoint before it"
 
     def _restore(self, path: Path) -> None:
         """Restore one checkpoint; change nothing if it cannot be read."""
         own = self.flat()
-        saved, metadata = _read(path, own)
+        saved, metadata = read_checkpoint(path, own)
         best = self.best and replace(self.best)
         try:
             round = int(json.loads(metadata["round"]))
@@ -161,7 +203,9 @@ class State:
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{path}: not a readable checkpoint ({error})") from error
         if best is not None and best.keep and best.round:
-            best.state = _read(best.path(path), own)[0]
+            best.state = read_checkpoint(best.path(path), own)[0]
+        if self.disk is not None:
+            self.disk.go_back(path.parent, saved[SLOTS])
         for name, t in saved.items():
             own[name].copy_(t)
         self.round, self.best = round, best
@@ -173,46 +217,38 @@ class State:
             t.copy_(self.best.state[name])
 
 
-def older_of(path: Path) -> Path:
-    """Return where the checkpoint before the last one is kept."""
-    return path.with_name(f"before-{path.name}")
+def at_sites(
+    algorithm: Algorithm, federation: Federation, layout: Layout, own: Tensor, seed: int, most: float
+) -> tuple[Tensor, Tree, SitesOnDisk | None]:
+    """Return what stays at the sites before round 0: in memory, or on disk where it is more megabytes than `most`.
+
+    `own`: the personal numbers with which every site begins.
+    """
+    starts, sites = federation.starts, len(federation.sites)
+
+    def memory(k: int) -> Tree:
+        labels = federation.labels.between(starts[k], starts[k + 1])
+        return algorithm.init_site(SiteSetup(k, len(labels), labels, layout))
+
+    def record(k: int) -> Tree:
+        with seeded(seed, 0, k, "memory"):
+            return {PERSONAL: own} | prefixed(MEMORY, memory(k))
+
+    if federation.elsewhere:
+        return shared(own[None]), {}, None
+    if sites * nbytes(record(0)) > most * MEGABYTE:
+        return shared(own[None]), {}, SitesOnDisk.of(sites, record)
+    return shared(own.expand(sites, -1)), laid_out(map(memory, range(sites)), sites), None
 
 
-def keep_older(path: Path) -> None:
-    """Keep a checkpoint under another name before a new one takes its place; at any moment there is one under both."""
-    if path.exists():
-        _link(path, older_of(path))
-
-
-def _link(path: Path, other: Path) -> None:
-    """Give a file another name as well, without a copy where the disk can do that."""
-
-    def link(partial: Path) -> None:
-        try:
-            partial.unlink(missing_ok=True)
-            partial.hardlink_to(path)
-        except OSError:
-            shutil.copyfile(path, partial)
-
-    if not (other.exists() and other.samefile(path)):
-        write_whole(other, link)
-
-
-def _write(path: Path, tree: Tree, metadata: dict[str, str]) -> None:
-    from safetensors.torch import save_file
-
-    contiguous = {name: t.contiguous() for name, t in tree.items()}
-    words = sealed(contiguous, metadata)
-    write_durably(path, lambda partial: save_file(contiguous, partial, words))
-
-
-def _read(path: Path, like: Tree) -> tuple[Tree, dict[str, str]]:
-    """Return the tensors of a checkpoint, which must have the names, shapes and types of `like`, and its words."""
-    saved, words = read_tensors(path, "checkpoint")
-    if {n: (t.shape, t.dtype) for n, t in saved.items()} != {n: (t.shape, t.dtype) for n, t in like.items()}:
-        raise DataError(f"{path}: the checkpoint belongs to another configuration or to other data than this run")
-    check_seal(path, "checkpoint", saved, words)
-    return saved, words
+def laid_out(memories: Iterator[Tree], sites: int) -> Tree:
+    """Put what so many sites remember side by side, [K, ...], in shared memory."""
+    tree: Tree = {}
+    for k, memory in enumerate(memories):
+        tree = tree or {name: shared_room((sites, *t.shape), t.dtype) for name, t in memory.items()}
+        for name, t in tree.items():
+            t[k].copy_(memory[name])
+    return tree
 
 
 def nbytes(tree: Tree) -> int:

@@ -14,6 +14,7 @@ from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.data.oracle import Oracle
+from imperfed.engine.gathering import in_parts
 from imperfed.evaluation.fairness import Between, FairnessSummary
 from imperfed.evaluation.paired import Difference, Figure, over_rows, paired_difference
 from imperfed.evaluation.prediction_counts import PredictionCounts, pooled
@@ -429,4 +430,4 @@ class Evaluator:
 @torch.no_grad()
 def _logits(net: Predictor, x: Tensor) -> Tensor:
     """Return the logits of all rows, in host memory."""
-    return torch.cat([net(part) for part in x.split(1024)]).cpu()
+    return torch.cat([net(part) for part in in_parts(x)]).cpu()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imperfed.experiments.comparison import Line
+    from imperfed.experiments.comparison_line import Line
 
 
 def with_figures(lines: Sequence[Line]) -> list[Line]:

@@ -112,6 +112,7 @@ class RunConfig:
     privacy: str = ""  # what sites do to the weights that they send, such as clipping and noise
     seed: int = 0  # of initial weights, batches and the sampling of sites
     data_seed: int = 0  # of the split and the candidate sets
+    lazy: bool = False  # own files: read images and Parquet rows when a batch needs them, as if declared lazy
     device: str = "auto"  # cpu, cuda, a GPU such as cuda:1, several such as cuda:0,1; auto: a GPU if there is one
     precision: Precision = "auto"  # of matrix products on a GPU, where auto is tf32; weights are always float32
     compile: bool = False  # torch.compile on a GPU: slow to start (up to 40 s), pays off in long runs of deep networks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -26,12 +26,13 @@ from imperfed.core.threads import one_thread
 from imperfed.data.bins import with_bins
 from imperfed.data.corruption.annotations.full import FullAnnotation
 from imperfed.data.federate import FederatedData, federate
-from imperfed.data.files.declaration import FILE, Declaration, is_federation, read_declaration
+from imperfed.data.files.declaration import FILE, Declaration, is_federation, parse, read_declaration
 from imperfed.data.files.memory import IN_MEMORY
 from imperfed.data.files.reading import read_sites
 from imperfed.data.held_out import hold_out, share_at_sites
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.own_files import federate_files
+from imperfed.data.row_names import listed_or_kept
 from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
 from imperfed.engine.backends.distributed.group import RankLostError
@@ -40,6 +41,7 @@ from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.seeds import SERVER, generator, seed_of, seeded
 from imperfed.evaluation.evaluator import Evaluator, Scores
+from imperfed.evaluation.no_tests import NoTests
 from imperfed.evaluation.temperature import Temperature
 from imperfed.evaluation.time_to_target import TargetReached, time_taken
 from imperfed.experiments.config import Config, RunConfig, options
@@ -88,9 +90,16 @@ class Experiment:
     """Everything a run needs, checked before anything is written."""
 
     def __init__(
-        self, config: Config, data: FederatedData | None = None, make_backend: MakeBackend | None = None
+        self,
+        config: Config,
+        data: FederatedData | None = None,
+        make_backend: MakeBackend | None = None,
+        tests: bool = True,
     ) -> None:
-        """Prepare a run; `data`: where they are loaded already; `make_backend`: where not this machine computes."""
+        """Prepare a run; `data`: where they are loaded already; `make_backend`: where not this machine computes.
+
+        `tests`: whether its models may be measured on test rows.
+        """
         self.config = config
         self.hardware = Hardware.of(config.run)
         self.hardware.prepare()
@@ -113,7 +122,7 @@ class Experiment:
             self.objective,
             network,
             federation,
-            self.evaluator,
+            self.evaluator if tests else NoTests(),
             config.local,
             config.rounds,
             config.run.seed,
@@ -143,7 +152,7 @@ class Experiment:
             nonlocal lap
             lap, before = time.perf_counter(), lap
             timed = [time_taken(report)] if self.config.rounds.target else []
-            folder.append(self._metrics(report) + timed)
+            folder.append(self.metrics_of(report) + timed)
             for line in log_lines(report, trained):
                 folder.log(line)
             if tracker is not None:
@@ -174,7 +183,8 @@ class Experiment:
         write_report(folder)
         return summary
 
-    def _metrics(self, report: RoundReport) -> list[Record]:
+    def metrics_of(self, report: RoundReport) -> list[Record]:
+        """Return what is recorded of a round."""
         federation, trained = self.data.federation, self.engine.population.federation.sites
         name = federation.labels.validity_name()
         return metrics(report, trained, federation.sites, self.evaluator.one_test, name)
@@ -252,8 +262,8 @@ def load_data(config: Config) -> FederatedData:
             "imperfed.resume(folder, data=...)"
         )
     if is_own(config.run.data):
-        files = read_sites(read_declaration(config.run.data))
-        return federate_files(files.check(), config.split, config.labels, config.run.data_seed)
+        declared = declaration_of(config)
+        return federate_files(read_sites(declared).check(), config.split, config.labels, config.run.data_seed)
     return federate(load(config.run.data), config.split, _labelling(config), config.run.data_seed)
 
 
@@ -410,7 +420,16 @@ def anywhere(config: Config) -> Config:
 
 def own_declaration(config: Config) -> Declaration | None:
     """Return the declaration of the user's own files; None for other data."""
-    return read_declaration(config.run.data) if is_own(config.run.data) else None
+    return declaration_of(config) if is_own(config.run.data) else None
+
+
+def declaration_of(config: Config) -> Declaration:
+    """Return the declaration of the user's own files, lazy if it says so or the settings do."""
+    declaration = read_declaration(config.run.data)
+    if not config.run.lazy or declaration.inputs.lazy:
+        return declaration
+    declared = replace(declaration, inputs=replace(declaration.inputs, lazy=True))
+    return parse(declared.toml(), declared.file)  # which checks that lazy goes with the rest
 
 
 def resume(
@@ -449,10 +468,10 @@ def tracked_by(folder: RunFolder, track: str, objects: Objects = NO_OBJECTS) -> 
     return config
 
 
-def split_of(federation: Federation) -> dict[str, list[str]]:
+def split_of(federation: Federation) -> dict[str, Sequence[str]]:
     """Return the ids of the training rows by site."""
     ranges = zip(federation.sites, pairwise(federation.starts), strict=True)
-    return {site: list(federation.ids[a:b]) for site, (a, b) in ranges}
+    return {site: listed_or_kept(federation.ids[a:b]) for site, (a, b) in ranges}
 
 
 def refuse_other_rows(folder: RunFolder, federation: Federation) -> None:

@@ -28,7 +28,7 @@ from imperfed.experiments.parallel import DataCache, run_of
 from imperfed.report.words import many
 
 if TYPE_CHECKING:
-    from imperfed.experiments.comparison import Line
+    from imperfed.experiments.comparison_line import Line
 
 ALONE = "alone"
 NAME_ENDS = re.compile(r"[ (+]")
@@ -65,6 +65,11 @@ class StoredRun:
     folder: Path
     """Of the comparison."""
     data: DataCache
+
+    def path(self) -> Path | None:
+        """Return the folder of the run; None if there is none."""
+        run = run_of(self.config, self.folder)
+        return None if run is None else run.path
 
     def figures(self) -> RowFigures:
         """Return how its models do on any test rows; they are read once."""
@@ -132,7 +137,7 @@ def federating_gain(lines: Sequence[Line]) -> ComparedGain | None:
         for first, second in runs
         if first.sites and first.sizes == second.sizes  # settings of its own may give a method other rows
     ]
-    difference = _over_seeds(pairs, any(first.one_test for first, _ in runs)) if pairs else None
+    difference = over_rows_of(pairs, any(first.one_test for first, _ in runs)) if pairs else None
     return None if difference is None else ComparedGain(ours, theirs, difference, len(pairs))
 
 
@@ -142,7 +147,7 @@ def brought(lines: Sequence[Line]) -> str:
     return "" if gain is None else gain.sentence()
 
 
-def _over_seeds(runs: Sequence[Sequence[tuple[int, Figure, Figure]]], one_test: bool) -> Difference | None:
+def over_rows_of(runs: Sequence[Sequence[tuple[int, Figure, Figure]]], one_test: bool) -> Difference | None:
     """Return the difference of the means over sites and seeds, with its interval over test rows.
 
     Rows that several models are tested on are drawn once for all of them: those of a site by all seeds, and those of

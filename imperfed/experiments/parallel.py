@@ -11,6 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, wait
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import torch
 
@@ -33,6 +34,9 @@ from imperfed.results.summary import Summary
 
 ON_A_GPU, ROOM = 3, 40e9
 """How many processes pay off on one GPU (one computes while others work on the host), and the bytes it must have."""
+T = TypeVar("T")
+CarryOut = Callable[[Sequence[Config], Path, Callable[[], Watch]], T]
+"""Makes runs below a folder; a function of a module, so that another process finds it."""
 Outcome = Summary | str
 """A run's summary, or the message of a run that diverged."""
 LOOK = 0.1
@@ -68,12 +72,18 @@ class ParallelRuns:
         self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
     ) -> Iterator[Sequence[Outcome]]:
         """Yield the outcomes of every seed's runs, in order."""
+        yield from self.each(of_one_seed, configs, folder, watch)
+
+    def each(
+        self, carry_out: CarryOut[T], configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
+    ) -> Iterator[T]:
+        """Yield what a function returns for every group of runs, in order; a process has one group at a time."""
         jobs = min(self.jobs or paying(configs[0][0]), len(configs))
         if jobs <= 1:
-            yield from (of_one_seed(runs, folder, watch) for runs in configs)
+            yield from (carry_out(runs, folder, watch) for runs in configs)
             return
         interrupted, stop = [], watch().stop
-        for future in self._begun(jobs, configs, folder):
+        for future in self._begun(carry_out, jobs, configs, folder):
             while wait([future], LOOK).not_done:
                 if stop():
                     self.stopping.set()
@@ -84,15 +94,17 @@ class ParallelRuns:
         if interrupted:
             raise Interrupted("\n".join(interrupted))
 
-    def _begun(self, jobs: int, configs: Sequence[Sequence[Config]], folder: Path) -> list[Future[list[Outcome]]]:
-        """Submit every seed's runs to the processes."""
+    def _begun(
+        self, carry_out: CarryOut[T], jobs: int, configs: Sequence[Sequence[Config]], folder: Path
+    ) -> list[Future[T]]:
+        """Submit every group of runs to the processes."""
         if self.pool is None:
             self.stopping = SPAWN.Event()
             self.pool = ProcessPoolExecutor(jobs, SPAWN, _listen, (self.stopping,))
         # A terminal sends Ctrl-C to all processes, but only this one handles it: the others inherit the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            return [self.pool.submit(aside, runs, folder) for runs in configs]
+            return [self.pool.submit(aside, carry_out, runs, folder) for runs in configs]
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -113,8 +125,8 @@ def _listen(stopping: Event) -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
 
 
-def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
-    """Run one seed in another process, which prints when each run begins; lines for its rounds would be too many."""
+def aside(carry_out: CarryOut[T], runs: Sequence[Config], folder: Path) -> T:
+    """Make some runs in another process, which prints when each begins; lines for its rounds would be too many."""
     if _stopping.is_set():
         raise Interrupted(f"seed {runs[0].run.seed} was not started")
     began, number = time.perf_counter(), 0
@@ -127,7 +139,10 @@ def aside(runs: Sequence[Config], folder: Path) -> list[Outcome]:
         line = f"seed {config.run.seed}: {config.run.title}, {number} of {len(runs)}{remaining}\n"
         print(line, end="", flush=True)  # in one piece: other processes write at the same moment
 
-    return of_one_seed(runs, folder, lambda: Watch(begin=begin, stop=_stopping.is_set))
+    def search(doing: str, share: float) -> None:
+        print(f"{doing}\n", end="", flush=True)
+
+    return carry_out(runs, folder, lambda: Watch(begin=begin, search=search, stop=_stopping.is_set))
 
 
 def of_one_seed(runs: Sequence[Config], folder: Path, watch: Callable[[], Watch]) -> list[Outcome]:

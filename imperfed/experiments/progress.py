@@ -28,7 +28,7 @@ class Show:
         self.console = console
         self.stopping = False
         self.total = 0
-        self.began = 0.0
+        self.began = time.perf_counter()
         self.first = 0
         self.last_score = ""
         self.searching = False
@@ -81,7 +81,7 @@ class Show:
         elif int(10 * share) != self.tenth:
             self.tenth = int(10 * share)
             left = (time.perf_counter() - self.began) * (1 - share) / max(share, 1e-3)
-            self.console.print(f"search: {doing}, {left:.0f} s left")
+            self.console.print(f"search: {doing}" + (f", {left:.0f} s left" if share else ""))
 
     def searching_bar(self) -> Progress:
         """Return a bar for a search, begun."""

@@ -41,6 +41,7 @@ def page(summary: AuditSummary, thumbnails: Thumbnails) -> str:
         "audit.html",
         {
             "title": f"Labels of {summary.data}",
+            "contents": [*headings(summary), "The most suspicious labels"],
             "about": about(summary),
             "tiles": tiles(summary),
             "summary": summary,
@@ -55,6 +56,11 @@ def page(summary: AuditSummary, thumbnails: Thumbnails) -> str:
             "many": many,
         },
     )
+
+
+def headings(summary: AuditSummary | AuditOverview) -> list[str]:
+    """Return the headings that the pages of sites and coordinator have in common."""
+    return [*(["Where to be careful"] if summary.cautions else []), "Findings", "Sites"]
 
 
 def about(summary: AuditSummary | AuditOverview) -> list[str]:

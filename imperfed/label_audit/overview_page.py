@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from imperfed.label_audit.audit_page import about, noisiest_tile, wrong_tile
+from imperfed.label_audit.audit_page import about, headings, noisiest_tile, wrong_tile
 from imperfed.label_audit.audit_summary import AuditOverview
 from imperfed.label_audit.sentences import per_cent
 from imperfed.report import plots, rendered
@@ -18,6 +18,7 @@ def overview_page(found: AuditOverview) -> str:
         "overview.html",
         {
             "title": f"Labels of {found.data}",
+            "contents": headings(found),
             "about": about(found),
             "tiles": overview_tiles(found),
             "summary": found,

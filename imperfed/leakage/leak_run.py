@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from msgspec import structs
 
@@ -84,8 +84,11 @@ def leak_of_settings(config: Config, options: LeakOptions, data: FederatedData |
 def words(config: Config) -> str:
     """Return the settings that decide how much an update gives away, as options of the command line."""
     names = ("batch", "epochs" if config.local.epochs else "steps", "lr", "momentum", "optimizer")
-    settings = {name: getattr(config.local, name) for name in names}
-    return f" --model {config.model.name}" + "".join(f" -s local.{name}={value}" for name, value in settings.items())
+    settings = {f"local.{name}": getattr(config.local, name) for name in names}
+    if config.privacy is not None:
+        own = {f"privacy.{field.name}": getattr(config.privacy, field.name) for field in fields(config.privacy)}
+        settings |= {"privacy": config.privacy.name} | own
+    return f" --model {config.model.name}" + "".join(f" -s {name}={value}" for name, value in settings.items())
 
 
 def leak_of(

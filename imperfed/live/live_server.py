@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.cookies import SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from importlib import resources
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.live.run_status import RunStatus
+from imperfed.report import rendered
 
 PATIENCE = 10.0
 """Seconds in which a request must have come."""
@@ -75,7 +75,8 @@ def is_local(host: str) -> bool:
 
 def handler(page: LivePage) -> type[BaseHTTPRequestHandler]:
     """Return what answers requests: the page, and its figures."""
-    text = resources.files("imperfed.live").joinpath("live.html").read_bytes()
+    shown = {"title": "imperfed: a run under way", "about": (), "contents": ()}
+    text = rendered("imperfed.live", "live.html", shown).encode()
     answers: dict[str, tuple[str, Callable[[], bytes]]] = {
         "/": ("text/html; charset=utf-8", lambda: text),
         "/status.json": ("application/json", lambda: json.dumps(RunStatus.of(page.folder).plain()).encode()),

@@ -26,6 +26,7 @@ from torch.nn.functional import avg_pool2d, interpolate
 
 from imperfed.core.context import SiteView
 from imperfed.core.errors import UsageError, unknown
+from imperfed.core.lazy import blocks
 from imperfed.core.loading import current_folder_importable, load_function
 from imperfed.repairs.feature_cache import remembered
 
@@ -76,7 +77,7 @@ def _compute(name: str, x: Tensor, basis: Tensor | None) -> Tensor:
     if name == "raw":
         return x.flatten(1)
     if name == "hog":
-        return torch.cat([hog(part) for part in x.split(1000)])
+        return torch.cat([hog(part) for part in blocks(x, 1000)])
     if name == NETWORK:
         return remembered(NETWORK + f"-{PIXELS}", x, network_features)
     if name == "pca":

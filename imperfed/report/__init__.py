@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -20,11 +21,22 @@ def write_report(folder: RunFolder) -> Path:
 
 
 def rendered(package: str, template: str, shown: Mapping[str, Any]) -> str:
-    """Return a page from its template in a package, which may extend another one there; all pages have one style."""
+    """Return a page from its template in a package, which may build on those of this one; all pages have one style."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
-    style = resources.files("imperfed.report").joinpath("style.css").read_text(encoding="utf-8")
-    loader = FunctionLoader(lambda name: resources.files(package).joinpath(name).read_text(encoding="utf-8"))
+    own = resources.files("imperfed.report")
+
+    def read(name: str) -> str:
+        there = resources.files(package).joinpath(name)
+        return (there if there.is_file() else own.joinpath(name)).read_text(encoding="utf-8")
+
+    style, loader = own.joinpath("style.css").read_text(encoding="utf-8"), FunctionLoader(read)
     jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    jinja.filters["anchor"] = anchor
     return jinja.get_template(template).render(style=Markup(style.rstrip("\n")), **shown)
+
+
+def anchor(heading: str) -> str:
+    """Return the address of a heading on its page."""
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")

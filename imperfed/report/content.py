@@ -20,10 +20,13 @@ from imperfed.report.privacy_section import privacy
 from imperfed.report.run_files import Event, RunFiles
 from imperfed.report.sections import Picture
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
+from imperfed.results.many_sites import listed_of, which_of
 from imperfed.results.summary import FilledLabels
 
 FOLDED = 30  # number of sites above which their table is folded
 EVENTS = 20  # number of events listed
+ALWAYS = ("What left the sites", "Failures and notes", "Settings and environment")
+"""The headings with which every report ends."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,22 @@ def content(run: RunFiles) -> dict[str, Any]:
         sections.data(run),
         reconstruction(run),
     )
+    learning, shown = sections.learning(run), [section for section in later if section]
     return {
+        "contents": contents([learning, *shown], bool(run.sites)),
         "title": f"{settings.method} on {run.summary.data if run.summary else called(settings.data)}",
         "about": about(run),
         "unfinished": "" if run.summary else f"not finished: round {run.round} of {run.config.rounds.rounds}",
         "brought": run.summary.auto.sentence() if run.summary and run.summary.auto else "",
         "tiles": tiles(run),
         "label_sentence": label_sentence(run),
-        "learning": sections.learning(run),
+        "learning": learning,
         "metric": named(run.metric),
-        "sites": run.sites,
-        "folded": len(run.sites) > FOLDED,
+        "sites": (listed := listed_of(run.sites)),
+        "folded": which_of(len(listed), len(run.sites)) if len(run.sites) > FOLDED else "",
         "spread": spread(run),
         "resolved": resolved(run),
-        "sections": [section for section in later if section],
+        "sections": shown,
         "traffic": traffic(run),
         "sent": [(name, MEANINGS.get(name, ""), product(shape)) for name, shape in run.sent.items()],
         "events": [(text, in_rounds(rounds)) for text, rounds in run.events[:EVENTS]],
@@ -74,6 +79,12 @@ def content(run: RunFiles) -> dict[str, Any]:
         "per_cent": per_cent,
         "count": count,
     }
+
+
+def contents(shown: Sequence[sections.Section], sites: bool) -> list[str]:
+    """Return the headings of the page, in order."""
+    first, *more = [section.title for section in shown]
+    return [first, *(["Sites"] if sites else []), *more, *ALWAYS]
 
 
 def label_sentence(run: RunFiles) -> str:
@@ -166,7 +177,7 @@ def traffic(run: RunFiles) -> list[str]:
         f"Down to them: {amount(sum(down))}, {amount(sum(down) / rounds)} per round."
     ]
     trained = {site for sites in run.history.get("train/loss", {}).values() for site in sites}
-    if not trained <= {row.site for row in run.sites}:
+    if not trained <= {"*", *(row.site for row in run.sites)}:
         sentences.append(
             "The sites' rows were pooled for training, which only a reference method may do; they are not counted."
         )

@@ -19,8 +19,17 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 ACCENT, INK, QUIET = "#1f5f99", "#2b2f33", "#7b828a"
-SHADES = ("#edf2f7", "#a9c6e0", "#4a83b8", "#12416f")  # one hue, distinguished by lightness alone
-DARK = 0.65  # share of the darkest shade above which white text is easier to read than ink
+SERIES = (ACCENT, "#b3590a", "#1b7a4b", "#7a4aa0", "#b0304a", "#0b7a84", "#7a6a10", "#8a5a3c")
+"""The colours of several curves, readable on white."""
+ON_A_PAGE = {
+    INK: "var(--ink)",
+    QUIET: "var(--axis)",
+    ACCENT: "var(--accent)",
+    **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES) if number},
+}
+"""The colours that a page sets by whether it is light or dark."""
+SHADES = ((ACCENT, 0.07), (ACCENT, 1.0))  # one hue; what shines through is the page, be it light or dark
+DARK = 0.72  # share of the fullest shade above which white text is easier to read than ink
 WIDTH = 4.6  # inches: two figures fit side by side on a wide page, one fills a phone
 LABELS = 26  # most names along one side of a heat map; if there are more: every second, fifth, tenth ...
 LETTERS = 55  # letters that fit in a row below a heat map; longer names are rotated
@@ -163,11 +172,18 @@ def render(name: str, label: str, height: float, draw: Callable[[Axes], None]) -
 
 
 def embed(document: str, name: str, label: str) -> Markup:
-    """Return an SVG document as an element of a page: scalable, labelled, its ids distinct from other figures'."""
+    """Return an SVG document as an element of a page: scalable, titled, its ids its own, its colours the page's."""
     from markupsafe import Markup
 
     opening, _, rest = document[document.index("<svg") :].partition(">")
     box = re.search(r'viewBox="[\d. ]+"', opening)
     assert box
-    prefixed = re.sub(r"<[^>]+>", lambda tag: re.sub(r'( id="|url\(#|href="#)', rf"\1{name}-", tag[0]), rest)
-    return Markup('<svg {} role="img" aria-label="{}">{}').format(Markup(box[0]), label, Markup(prefixed))
+
+    def on_this_page(tag: re.Match[str]) -> str:
+        prefixed = re.sub(r'( id="|url\(#|href="#)', rf"\1{name}-", tag[0])
+        return re.sub("|".join(ON_A_PAGE), lambda colour: ON_A_PAGE[colour[0]], prefixed)
+
+    drawing = Markup(re.sub(r"<[^>]+>", on_this_page, rest))
+    return Markup('<svg {} role="img" aria-labelledby="{}-title"><title id="{}-title">{}</title>{}').format(
+        Markup(box[0]), name, name, label, drawing
+    )

@@ -26,7 +26,12 @@ def privacy(run: RunFiles) -> Section | None:
 
 
 def _joined(sentences: Iterable[str]) -> str:
-    return " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences)
+    return " ".join(f"{capitalised(sentence)}." for sentence in sentences)
+
+
+def capitalised(sentence: str) -> str:
+    """Return a sentence with a capital, unless it begins with a setting."""
+    return sentence if "=" in sentence.split()[0] else f"{sentence[0].upper()}{sentence[1:]}"
 
 
 def delta_of(run: RunFiles) -> float:

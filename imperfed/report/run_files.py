@@ -14,6 +14,7 @@ from imperfed.core.errors import DataError
 from imperfed.experiments.config import Config
 from imperfed.results.folder import Record, RunFolder, parse
 from imperfed.results.leak_summary import LeakSummary
+from imperfed.results.many_sites import MANY
 from imperfed.results.metrics import sent
 from imperfed.results.summary import OverSites, ResolvedLabels, Summary
 
@@ -161,10 +162,12 @@ def rows_so_far(folder: RunFolder, course: Course) -> list[SiteRow]:
 
 
 def label_files(folder: RunFolder, sites: Sequence[SiteRow]) -> LabelFiles | None:
-    """Return confidence and set size of every training row; None if label files were deleted."""
+    """Return confidence and set size of every training row; None if label files were deleted or are very many."""
     import pyarrow
     from pyarrow import compute, parquet
 
+    if len(sites) > MANY:
+        return None
     paths = [folder.path / "labels" / f"{row.site}.parquet" for row in sites]
     tables = []
     for path in paths:

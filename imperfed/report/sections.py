@@ -12,6 +12,7 @@ from imperfed.core.labels import KINDS
 from imperfed.report import plots
 from imperfed.report.run_files import COMMON, PERSONAL, Course, LabelFiles, RunFiles
 from imperfed.report.words import count, many, named, per_cent
+from imperfed.results.many_sites import MANY
 from imperfed.results.summary import DataFacts, ResolvedLabels
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ class ShownTable:
     rows: Sequence[Sequence[str]]
     folded: str = ""
     """What stands in place of the table until it is opened; empty if it is open."""
+    caption: str = ""
+    said: Sequence[int] = ()
+    """The columns that hold sentences rather than figures."""
+    best: int | None = None
+    """The row that is set in bold."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +205,7 @@ def data(run: RunFiles) -> Section | None:
     if run.summary is None:
         return None
     facts, classes, pictures = run.summary.facts, run.summary.classes, []
-    if facts.counts is not None:
+    if facts.counts is not None and len(run.sites) <= MANY:
         names = [row.site for row in run.sites]
         svg = plots.heat_map(
             "classes", "training rows by class and site", facts.counts, ("class", classes), ("", names)

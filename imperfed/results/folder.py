@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from imperfed.core.atomic import append_lines, saying_if_full, write_whole
 from imperfed.core.errors import DataError, DiskFullError, UsageError
 from imperfed.data.files.declaration import called
+from imperfed.data.row_names import RowNames
 from imperfed.data.scale import Scale
 from imperfed.experiments.config import Config, read, resolve
 from imperfed.experiments.objects import NO_OBJECTS, Objects
@@ -213,7 +213,7 @@ class RunFolder:
     def _initial(self) -> Path:
         return self.checkpoint.with_name("initial.safetensors")
 
-    def save_table(self, name: str, columns: dict[str, list[Any]]) -> Path:
+    def save_table(self, name: str, columns: dict[str, Any]) -> Path:
         """Write a Parquet table."""
         import pyarrow
         from pyarrow import parquet
@@ -225,8 +225,12 @@ class RunFolder:
         self, split: Mapping[str, Sequence[str]], index: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Path:
         """Write the ids of the training rows by site; `index`: the caller's own name of each row, by site and id."""
-        sites = [site for site, ids in split.items() for _ in ids]
-        columns: dict[str, list[Any]] = {"id": list(chain(*split.values())), "site": sites}
+        import pyarrow
+
+        text = pyarrow.string()
+        ids = [own.array if isinstance(own, RowNames) else pyarrow.array(own, text) for own in split.values()]
+        sites = [pyarrow.repeat(pyarrow.scalar(site), len(own)) for site, own in split.items()]
+        columns: dict[str, Any] = {"id": pyarrow.chunked_array(ids, text), "site": pyarrow.chunked_array(sites, text)}
         if index is not None:
             columns["index"] = [index[site].get(row) for site, ids in split.items() for row in ids]
         return self.save_table("split.parquet", columns)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
 
 from imperfed.engine.schedule import RoundReport
 from imperfed.evaluation.fairness import FAIR, course
 from imperfed.results import defence
 from imperfed.results.folder import Record
+from imperfed.results.many_sites import MANY
 
 VALIDATION = "validation/"
 """Prefix of the scores on rows that the sites hold out; their n is the weight, rounded."""
@@ -24,6 +26,7 @@ def metrics(
 ) -> list[Record]:
     """Return a round's lines of `metrics.jsonl`: round x site x metric; site "*" for figures of no particular site.
 
+    Of very many training losses only the mean is written.
     `one_test`: whether all sites are evaluated on the same test rows. `figure`: what the score on rows held out is.
     """
     lines: list[Record] = []
@@ -32,8 +35,11 @@ def metrics(
         if math.isfinite(value):  # an undefined figure, such as one over no examples, has no line
             lines.append({"round": report.round + 1, "site": site, "metric": metric, "value": value, **more})
 
-    for k, loss in report.losses.items():
-        add(trained[k], "train/loss", loss)
+    if len(report.losses) > MANY:
+        add("*", "train/loss", fmean(report.losses.values()), n=len(report.losses))
+    else:
+        for k, loss in report.losses.items():
+            add(trained[k], "train/loss", loss)
     for k, scores in report.personal.items():
         for metric, (value, n) in scores.items():
             if not metric.startswith(FAIR):

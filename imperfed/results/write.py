@@ -72,7 +72,8 @@ def finish_simulation(
 ) -> RunOutcome:
     """Evaluate a run that has finished its rounds, and write its labels and models."""
     personal, common = engine.evaluate()
-    labels = write_labels(folder, engine.inferred_labels(), data.federation, evaluator, temperature.value)
+    inferred = engine.inferred_labels() if data.federation.labels.inferable else None
+    labels = write_labels(folder, inferred, data.federation, evaluator, temperature.value)
     write_models(folder, engine, data)
     spec = engine.population.spec
     return RunOutcome(
@@ -107,11 +108,12 @@ def judged_by_validation(engine: Engine) -> ValidationSummary | None:
     best, held = engine.state.best, engine.population.federation.validation
     if best is None or held is None:
         return None
+    sizes, judging = held.sizes(), engine.judging(len(held.sizes()))
     return ValidationSummary(
         figure=held.labels.validity_name(),
         round=best.round,
         score=figure(best.score),
-        rows=held.starts[-1],
+        rows=sum(sizes if judging is None else (sizes[k] for k in judging)),
         kept=bool(best.state),
         early=engine.state.round < engine.rounds.rounds and engine.stalled,
     )

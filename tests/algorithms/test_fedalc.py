@@ -50,3 +50,20 @@ def test_with_weights_of_one_it_is_fedaws(monkeypatch: pytest.MonkeyPatch):
 def test_without_the_servers_step_it_is_fedaws_without_it_to_the_bit():
     runs = [run(method).go() for method in (FedALC(lam=0.0, **RATES), FedAwS(lam=0.0, **RATES))]
     assert torch.equal(runs[0].state.server["w"], runs[1].state.server["w"])
+
+
+def test_the_counts_of_some_classes_are_those_between_them():
+    draw = torch.Generator().manual_seed(0)
+    example, label = (torch.randint(n, (200,), generator=draw) for n in (40, 12))
+    pairs, classes = Pairs.of(example, label, 12), torch.tensor([1, 4, 5, 10])
+    some = pairs.among(classes)
+    assert torch.equal(some.both(0, 4), pairs.both(0, 12)[classes][:, classes])
+    assert torch.equal(some.both(2, 4), some.both(0, 4)[2:])
+    assert torch.equal(some.n, pairs.n[classes])
+    assert some.total == pairs.total
+
+
+def test_with_classes_drawn_it_runs_on_their_counts():
+    e = run(FedALC(lam=1.0, lr_server=0.1, neighbours=1, drawn=C - 1, **RATES)).go()
+    whole = run(FedALC(lam=1.0, lr_server=0.1, neighbours=1, **RATES)).go()
+    assert not torch.equal(e.state.server["w"], whole.state.server["w"])

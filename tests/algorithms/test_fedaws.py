@@ -138,3 +138,14 @@ def test_bytes_are_theta_and_one_row():
 def test_bad_settings_are_refused(settings: dict[str, object], complaint: str):
     with pytest.raises(UsageError, match=complaint):
         FedAwS(**settings)
+
+
+def test_with_classes_drawn_the_step_is_that_of_those_classes_alone():
+    draw = torch.Generator().manual_seed(1)
+    W = torch.nn.functional.normalize(torch.randn(9, 5, generator=draw))
+    some, every = (FedAwS(lam=2.0, lr_server=0.1, neighbours=2, drawn=drawn) for drawn in (4, 0))
+    moved = some.spread({}, W, torch.Generator().manual_seed(3))
+    among = torch.randperm(9, generator=torch.Generator().manual_seed(3))[:4].sort().values
+    assert torch.equal(moved[among], every.spread({}, W[among], draw))
+    assert (moved != W).any(1).nonzero().flatten().tolist() == among.tolist()
+    assert torch.equal(FedAwS(drawn=9).spread({}, W, draw), FedAwS().spread({}, W, draw))

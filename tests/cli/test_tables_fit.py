@@ -21,7 +21,7 @@ from imperfed.cli.terminal_table import TableColumn, print_table
 from imperfed.evaluation.evaluator import SuspectFigures
 from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.time_to_target import TargetReached
-from imperfed.experiments.comparison import Line
+from imperfed.experiments.comparison_line import Line
 from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth
 from imperfed.label_audit.audit_table import print_audit
 from imperfed.results.prediction_figures import PredictionSummary

@@ -31,7 +31,7 @@ def course(scores: Sequence[float | None], **settings: Any) -> Watched:
     """An engine whose sites report these scores, round by round."""
     e = engine(Algorithm(), Plain(), SCENE, **{"rounds": len(scores), "participation": 0.5} | settings)
 
-    def validate() -> dict[int, Validity]:
+    def validate(sites: Sequence[int] | None = None) -> dict[int, Validity]:
         score = scores[e.state.round - 1]
         return {k: UNKNOWN if score is None else Validity(score, 1.0 + k) for k in range(4)}
 
@@ -145,7 +145,7 @@ def test_a_checkpoint_names_a_best_round_that_is_on_disk_whenever_the_process_is
 ) -> None:
     """The state of the best round is written before the checkpoint that names it; the old one goes after it."""
     path, seen = tmp_path / "last.safetensors", list[tuple[str, set[str]]]()
-    import imperfed.engine.state as state
+    import imperfed.engine.checkpoint_files as state
 
     write = state.write_durably
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -175,13 +176,24 @@ def test_statistics_of_a_layer_that_stays_are_its_sites_own() -> None:
         assert of_sites.abs().min() > 1e-4
 
 
+def test_rounds_are_judged_by_some_sites_and_the_run_by_all() -> None:
+    sites = 30
+    e = engine(Algorithm(), Plain(), world(Exact, (4,) * sites), evaluate_sites=5).go()
+    first, last = (set(report.personal) for report in e.reports)
+    assert first == last  # drawn once, so that rounds can be compared
+    assert len(first) == 5
+    everybody = e.evaluate()[0]
+    assert set(everybody) == set(range(sites))
+    assert {k: everybody[k] for k in last} == e.reports[-1].personal
+
+
 def test_figures_are_taken_once_after_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     e = engine(Algorithm(), Plain(), SCENE, rounds=3, evaluate_every=2)
     taken, take = list[int](), e.backend.evaluate
 
-    def counted(ahead: bool) -> Any:
+    def counted(ahead: bool, sites: Sequence[int] | None) -> Any:
         taken.append(e.state.round)
-        return take(ahead)
+        return take(ahead, sites)
 
     monkeypatch.setattr(e.backend, "evaluate", counted)
     e.go()

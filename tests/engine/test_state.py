@@ -18,7 +18,8 @@ from imperfed.core.context import LocalResult, ServerContext, SiteSetup
 from imperfed.core.errors import DataError
 from imperfed.core.exchange import Updates
 from imperfed.core.labels import Exact
-from imperfed.engine.state import nbytes, shared
+from imperfed.engine.shared_memory import shared
+from imperfed.engine.state import nbytes
 from imperfed.testing.toy import Plain, Watched, differences, engine, everything, world
 
 SCENE = world(Exact)

@@ -14,8 +14,8 @@ import pytest
 from imperfed.algorithms import catalogue
 from imperfed.cli.training_commands import DEMO
 from imperfed.evaluation.time_to_target import TargetReached
-from imperfed.experiments import comparison as compare
-from imperfed.experiments.comparison import Line, markdown
+from imperfed.experiments.comparison_line import Line, line
+from imperfed.experiments.comparison_table import markdown
 from imperfed.experiments.study import paper_figures
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import FilledLabels, OverSites, Summary
@@ -29,6 +29,7 @@ SEEDS = [3, 5]
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing a page takes longer than these runs."""
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.comparison.write_comparison_page", lambda folder: None)
 
 
 def changed(**fields: Any) -> Summary:
@@ -70,11 +71,11 @@ def test_every_method_runs_with_every_seed_on_the_same_split(tmp_path: Path) -> 
     assert (runs["cc", 3] / "split.parquet").read_bytes() != (runs["cc", 5] / "split.parquet").read_bytes()
     told = results(folder)
     assert told["seeds"] == SEEDS
-    for line, method in zip(told["lines"], ("cc", "local-only"), strict=True):
-        assert line["values"] == [summary(runs[method, seed])["personal"]["mean"] for seed in SEEDS]
-        assert line["labels"] == [summary(runs[method, seed])["labels"]["accuracy"] for seed in SEEDS]
-        mean = f"{100 * statistics.fmean(line['values']):.2f}"
-        assert any(line["method"] in row and mean in row for row in said.out.splitlines())
+    for row, method in zip(told["lines"], ("cc", "local-only"), strict=True):
+        assert row["values"] == [summary(runs[method, seed])["personal"]["mean"] for seed in SEEDS]
+        assert row["labels"] == [summary(runs[method, seed])["labels"]["accuracy"] for seed in SEEDS]
+        mean = f"{100 * statistics.fmean(row['values']):.2f}"
+        assert any(row["method"] in said_line and mean in said_line for said_line in said.out.splitlines())
     assert f"  {folder / 'table.md'}" in said.out.splitlines()
 
 
@@ -167,10 +168,7 @@ def test_the_papers_figures_are_per_cent_and_of_known_methods() -> None:
 def test_labels_filled_in_are_measured_by_their_auroc() -> None:
     filled = FilledLabels(filled_in=9, mean_confidence=0.7, accuracy=0.3, always_absent=0.5, auroc=0.8, n=9)
     unknown = FilledLabels(filled_in=9, mean_confidence=0.7, accuracy=0.3, always_absent=0.5, auroc=None, n=9)
-    lines = [
-        compare.line(method, [changed(labels=labels)], {})
-        for method, labels in (("fedpsl", filled), ("fedavg", unknown))
-    ]
+    lines = [line(method, [changed(labels=labels)], {}) for method, labels in (("fedpsl", filled), ("fedavg", unknown))]
     assert [x.labels for x in lines] == [(0.8,), ()]
     assert "labels filled in, AUROC, %" in markdown(lines, [0])
     assert "80.00" in markdown(lines, [0])
@@ -215,7 +213,7 @@ def test_nothing_is_counted_twice(tmp_path: Path, words: tuple[str, ...], told: 
 def test_a_method_that_was_not_measured_has_no_figure() -> None:
     """As one without a global model where there is only a common test set."""
     unmeasured = changed(labels=None, common={}, metric="p@1", personal=OverSites.of([]))
-    line = compare.line("local-only", [unmeasured], {})
-    assert line.values == ()
-    assert line.over == "p@1 on the common test set"
-    assert "0.00" not in markdown([line], [0])
+    measured = line("local-only", [unmeasured], {})
+    assert measured.values == ()
+    assert measured.over == "p@1 on the common test set"
+    assert "0.00" not in markdown([measured], [0])

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import imperfed
 from imperfed.evaluation.paired import Figure
-from imperfed.experiments.comparison import Line
+from imperfed.experiments.comparison_line import Line
 from imperfed.experiments.federating_gain import ALONE, RowFigures, brought, federating_gain
 
 

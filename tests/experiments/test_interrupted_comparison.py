@@ -24,6 +24,7 @@ WORDS = {"rounds": 3, "steps": 3, "workers": 1, "labels.candidates": "flip", "pa
 def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw no page, and try one family of models alone: either takes longer than these runs."""
     monkeypatch.setattr("imperfed.experiments.experiment.write_report", lambda folder: None)
+    monkeypatch.setattr("imperfed.experiments.comparison.write_comparison_page", lambda folder: None)
     try_one_family(monkeypatch)
 
 

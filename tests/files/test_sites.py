@@ -13,7 +13,7 @@ from PIL import Image
 from imperfed.core.errors import DataError
 from imperfed.core.labels import Annotated, Candidates, Exact, Positive, Positives
 from imperfed.data.files.declaration import Declaration, Inputs, LabelColumns, parse, read_declaration
-from imperfed.data.files.inputs import read_image
+from imperfed.data.files.image_files import read_image
 from imperfed.data.files.reading import Reading, read_site, read_sites
 from imperfed.data.scale import Moments, Scale
 from tests.support import small_files as small

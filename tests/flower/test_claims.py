@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from flwr.app import Error, Message, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.supercore.inflatable.inflatable_object import get_object_tree
 from flwr.supercore.object_store.sql_object_store import SqlObjectStore
 
@@ -240,7 +241,9 @@ def test_foreign_text_is_escaped_and_cut(long: bool, tmp_path: Path) -> None:
     apart.grid.nodes[100].mishap = in_round(
         lambda m, answer: changed(answer(m), lambda letter: Payload({ASKED: letter.words[ASKED], **words}), m)
     )
-    apart.grid.nodes[101].mishap = in_round(lambda m, answer: Message(Error(5, text), reply_to=m))
+    apart.grid.nodes[101].mishap = in_round(
+        lambda m, answer: Message(Error(ErrorCode.CLIENT_APP_CRASHED, text), reply_to=m)
+    )
     apart.go()
     failures = apart.reports[ROUND].failures
     assert {type(failure) for failure in failures.values()} == {Failure, Crashed}

@@ -25,7 +25,7 @@ SCORES = (0.2, 0.6, 0.5, 0.4, 0.3, 0.9)
 
 def as_if(engine: Engine, scores: tuple[float, ...] = SCORES) -> None:
     """Let every site of a run report these scores, round by round."""
-    engine.backend.validate = lambda: {  # type: ignore[method-assign]
+    engine.backend.validate = lambda _: {  # type: ignore[method-assign]
         k: Validity(scores[engine.state.round - 1], 1.0) for k in range(4)
     }
 

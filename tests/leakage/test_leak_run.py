@@ -166,3 +166,9 @@ def test_wrong_calls_say_what_to_do(result: imperfed.RunResult, tmp_path: Path):
     (tmp_path / SERVED).write_text("{}")
     with pytest.raises(UsageError, match=r"imperfed leak fedavg --data FOLDER --model logistic -s local\.batch=1 "):
         imperfed.leak(RunFolder.open(tmp_path).path)
+    noisy = config.replace('privacy = ""', 'privacy = "site"').replace(
+        "[partition]", "[privacy]\nnoise = 4.0\n[partition]"
+    )
+    (tmp_path / "config.toml").write_text(noisy)
+    with pytest.raises(UsageError, match=r"-s privacy=site -s privacy\.delta=1e-05 .* -s privacy\.noise=4\.0"):
+        imperfed.leak(RunFolder.open(tmp_path).path)

@@ -34,7 +34,7 @@ class Check(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         self.ids += [given["id"] or ""] if "id" in given else []
-        if tag == "svg" and not given.get("aria-label"):
+        if tag == "svg" and not given.get("aria-labelledby"):
             self.faults.append("a figure without words")
         if tag == "th" and "scope" not in given:
             self.faults.append("a header of nothing")
@@ -77,7 +77,7 @@ def test_curves_show_mean_and_range_of_the_sites(tmp_path: Path) -> None:
         patch.object(Axes, "plot", autospec=True, side_effect=Axes.plot) as line,
     ):
         page = source(make(tmp_path))
-    assert 'aria-label="accuracy, mean over sites in per cent: 20 after round 1, 60 after round 3"' in page
+    assert ">accuracy, mean over sites in per cent: 20 after round 1, 60 after round 3</title>" in page
     low, high = band.call_args_list[0].args[2:4]
     np.testing.assert_allclose([low, high], [[50 / 3, 100 / 3, 50], [70 / 3, 140 / 3, 70]])
     mean, common = (call.args[2] for call in line.call_args_list[:2])

@@ -60,8 +60,8 @@ def test_confidence_is_said_in_figures(tmp_path: Path) -> None:
 
 def test_both_are_drawn_with_words_for_those_who_cannot_see_them(tmp_path: Path) -> None:
     page = source(make(tmp_path, predicted))
-    assert 'aria-label="test rows by true and predicted class"' in page
-    assert 'aria-label="share of predictions that are right by confidence: 96 % sure, 63 % right"' in page
+    assert ">test rows by true and predicted class</title>" in page
+    assert ">share of predictions that are right by confidence: 96 % sure, 63 % right</title>" in page
     assert "classes, the lowest recall first" not in page
 
 

@@ -52,6 +52,18 @@ class Pairs:
         """Return the counts held by named tensors."""
         return cls(*(tree[f"{prefix}{f.name}"] for f in fields(cls)))
 
+    def among(self, classes: Tensor) -> Pairs:
+        """Return the counts of some classes, in ascending order, and of pairs of them."""
+        place = self.other.new_full((len(self.n),), -1).index_copy(0, classes, torch.arange(len(classes)).to(classes))
+        lengths = self.first.diff()[classes]
+        start = torch.repeat_interleave(self.first[classes] - (lengths.cumsum(0) - lengths), lengths)
+        stored = start + torch.arange(len(start), device=start.device)  # where the rows of these classes are
+        other = place[self.other[stored]]
+        row = torch.repeat_interleave(torch.arange(len(classes), device=other.device), lengths)[other >= 0]
+        first = torch.cat([row.new_zeros(1), row.bincount(minlength=len(classes)).cumsum(0)])
+        kept = other >= 0
+        return Pairs(self.total, self.n[classes], first, other[kept], self.together[stored][kept])
+
     def both(self, a: int, b: int) -> Tensor:
         """Return co_uu' for the rows a .. b - 1, [b - a, C]."""
         first = self.first[a : b + 1]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from torch import Tensor
+
 from imperfed.algorithms.fedalc.correlations import WEIGHTS, Pairs
 from imperfed.algorithms.fedalc.label_collection import PAIRS, Collecting
 from imperfed.algorithms.fedaws import FedAwS
@@ -32,8 +34,10 @@ class FedALC(Collecting, FedAwS):
     def opening(self) -> tuple[Query, ...]:
         return (*super().opening(), self.collection())
 
-    def force(self, server: Tree) -> Force:
+    def force(self, server: Tree, among: Tensor | None = None) -> Force:
         pairs = Pairs.from_tree(server, PAIRS)
+        if among is not None:
+            pairs = pairs.among(among)
         weigh = WEIGHTS[self.weights]
         return Spread(self.neighbours, self.nu, self.mined, lambda a, b: weigh(pairs, a, b))  # Eqs. 8, 10, 11
 

@@ -48,6 +48,14 @@ class Inputs:
     size: Sizes = ()
     """Height and width to which every image is resized."""
     channels: int = 3
+    slice: int = -1
+    """Which slice of a NIfTI volume, or frame of a DICOM file, counting from 0; -1: the middle one."""
+    window: Sizes = ()
+    """Centre and width of the values of DICOM and NIfTI files that become grey; empty: the file's own, or all."""
+    lazy: bool = False
+    """Read images, and row groups of Parquet files, when a batch needs them instead of all of them at the start."""
+    cache: int = 20
+    """Gigabytes on disk for what lazy inputs have decoded, in all."""
     sparse: str = ""
     """The column of `index:value` pairs separated by spaces; indices count from 0."""
     features: int = 0

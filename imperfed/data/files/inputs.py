@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +15,12 @@ from imperfed.data import readers
 from imperfed.data.files.blanks import column_fills, fill_of, indicated, missing_in, width
 from imperfed.data.files.cells import NUMBER, Blanks, is_blank, numbers, one_of, read_values, set_of, text_of
 from imperfed.data.files.declaration import Declaration, Inputs, SensitiveColumn
+from imperfed.data.files.image_files import image_column, read_images
 from imperfed.data.files.problems import Problems, shown
-from imperfed.data.files.table import IMAGE, FileTable, Role
+from imperfed.data.files.row_groups import in_row_groups, read_row_groups
+from imperfed.data.files.table import FileTable, Role
 from imperfed.data.sparse import pack
 
-Pixels = npt.NDArray[np.uint8]
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -38,7 +37,10 @@ def read_inputs(table: FileTable, declaration: Declaration, problems: Problems) 
     """Return the inputs, float32 [n, ...]; None if their columns are missing."""
     inputs = declaration.inputs
     if inputs.size:
-        return _images(table, inputs, problems)
+        one = _one_per_row(table, image_column(table, inputs), problems)
+        return read_images(table, inputs, problems) if one else None
+    if in_row_groups(table.file, declaration):
+        return read_row_groups(table, declaration, _table, problems)
     if inputs.sparse:
         return _sparse(table, inputs, problems)
     x = _array(table, inputs.array, problems) if inputs.array else _table(table, inputs, problems)
@@ -50,21 +52,21 @@ def _table(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor:
 
     A blank that is to be filled is NaN, in all columns of its categories.
     """
-    x = np.zeros((table.rows, len(inputs.numeric)), np.float32)
+    x = np.zeros((table.rows, width(inputs)), np.float32)
     for j, name in enumerate(inputs.numeric):
         blanks = Blanks(missing_in(inputs, name), bool(fill_of(inputs, name)))
         x[:, j] = numbers(table, name, blanks, problems)
-    parts = [x]
+    first = len(inputs.numeric)
     for column, names in inputs.categorical.items():
         codes = read_values(table, column, _category(inputs, column, names), 0, problems)
-        if codes is not None:
-            parts.append(_one_hot(len(names))[codes])
-    if columns := indicated(inputs):
-        blank = {fill.column: fill.first for fill in column_fills(inputs)}
-        every = np.concatenate(parts, 1)
-        if every.shape[1] + len(columns) == width(inputs):  # no column is absent
-            parts.append(np.isnan(every[:, [blank[column] for column in columns]]).astype(np.float32))
-    return torch.from_numpy(parts[0] if len(parts) == 1 else np.concatenate(parts, 1))
+        if codes is not None:  # absent columns were noted
+            np.take(_one_hot(len(names)), codes, 0, out=x[:, first : first + len(names)])
+        first += len(names)
+    blank = {fill.column: fill.first for fill in column_fills(inputs)}
+    for column in indicated(inputs):
+        x[:, first] = np.isnan(x[:, blank[column]])
+        first += 1
+    return torch.from_numpy(x)
 
 
 def _category(inputs: Inputs, column: str, names: Sequence[str]) -> Callable[[Any], int]:
@@ -121,47 +123,6 @@ def _one_per_row(table: FileTable, name: str, problems: Problems) -> bool:
         problems.add(table.file, None, name, found, "one text per row", "use `array` for a matrix of inputs")
         return False
     return column is not None
-
-
-# -- images ------------------------------------------------------------------------------------------------------------
-
-
-def _images(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor | None:
-    name = IMAGE if table.is_folder else inputs.image
-    if not _one_per_row(table, name, problems):
-        return None
-    folder = table.file if table.is_folder and isinstance(table.file, Path) else table.file.parent
-    pixels: Pixels = np.zeros((table.rows, inputs.channels, *inputs.size), np.uint8)
-    for row, path in enumerate(table.columns[name].to_pylist()):
-        image = read_image(folder / str(path or ""), inputs.size, inputs.channels)
-        if isinstance(image, str):
-            found = image if table.is_folder else f"{shown(path)}: {image}"
-            table.note(problems, row, name, found, "an image", "fix the path, or replace the image")
-        else:
-            pixels[row] = image
-    return readers.scaled(pixels)
-
-
-def read_image(path: Path, size: Sequence[int], channels: int) -> Pixels | str:
-    """Return an image file as uint8 [channels, height, width], or why it cannot be read."""
-    from PIL import Image
-
-    height, width = size
-    try:
-        with warnings.catch_warnings(), Image.open(path) as opened:
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image: Any = opened
-            if image.mode.startswith("I"):  # 16 bits per pixel: Pillow would clip values above 255
-                image = Image.fromarray((np.asarray(image).clip(0, 65535) // 257).astype(np.uint8))
-            image = image.convert("L" if channels == 1 else "RGB")
-            if image.size != (width, height):
-                image = image.resize((width, height), Image.Resampling.BILINEAR)
-            array = np.asarray(image)
-    except FileNotFoundError:
-        return "no such file"
-    except Exception as error:  # Pillow's decoders share no exception type
-        return f"not readable as an image ({type(error).__name__})"
-    return array[None] if channels == 1 else np.moveaxis(array, -1, 0)
 
 
 # -- sparse features ---------------------------------------------------------------------------------------------------

@@ -26,8 +26,10 @@ from imperfed.data.files.rows import CLEAN, PUBLIC, SITE, FileRows, read_rows
 from imperfed.data.files.site_names import name_trouble
 from imperfed.data.files.table import FileTable
 from imperfed.data.files.undeclared import UndeclaredText
+from imperfed.data.lazy.decoded import share_room
 
 Tables = Mapping[str, MemoryTable]
+GIGABYTE = 10**9
 NO_TABLES: Tables = {}
 AlreadyRead = Mapping[Source, UndeclaredText]
 NOTHING_READ: AlreadyRead = {}
@@ -73,9 +75,9 @@ def read_sites(declaration: Declaration, tables: Tables = NO_TABLES, before: Alr
     _note_unlike(held if declaration.site_column else files, tests, declaration, problems)
     sites = tuple(SiteReading(name, rows, clean.get(name)) for name, rows in held.items())
     test, public, trusted = _server_parts(declaration, common, tables, problems)
-    _note_shapes(
-        [rows for rows in (*held.values(), *clean.values(), test, public, trusted) if rows is not None], problems
-    )
+    parts = [rows for rows in (*held.values(), *clean.values(), test, public, trusted) if rows is not None]
+    _note_shapes(parts, problems)
+    _keep_decoded(parts, declaration, problems)
     return Reading(declaration, sites, test, public, trusted, problems)
 
 
@@ -84,6 +86,7 @@ def read_server(declaration: Declaration) -> Reading:
     problems = Problems()
     common = declaration.test if isinstance(declaration.test, str) and "*" not in declaration.test else ""
     parts = _server_parts(declaration, common, NO_TABLES, problems)
+    _keep_decoded([rows for rows in parts if rows is not None], declaration, problems)
     return Reading(declaration, (), *parts, problems).check()
 
 
@@ -106,6 +109,7 @@ def read_site(name: str, path: Path, test: Path | None, declaration: Declaration
     clean = read_rows(test, declaration, CLEAN, problems, name) if test else None
     problems.check(str(path))
     assert rows is not None
+    _keep_decoded([rows] if clean is None else [rows, clean], declaration, problems)
     return SiteReading(name, rows, clean)
 
 
@@ -194,6 +198,12 @@ def _note_unlike(
     for name, path in tests.items():
         if name not in sites:
             problems.add(path, None, None, "a test file of no site", "a site of this name", "rename or remove it")
+
+
+def _keep_decoded(parts: list[FileRows], declaration: Declaration, problems: Problems) -> None:
+    """Let lazy inputs keep on disk what they decode, unless something is wrong anyway."""
+    if not problems:
+        share_room([rows.x for rows in parts], declaration.inputs.cache * GIGABYTE)
 
 
 def _note_shapes(parts: list[FileRows], problems: Problems) -> None:

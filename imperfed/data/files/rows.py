@@ -29,9 +29,11 @@ from imperfed.data.files.labelled import (
 )
 from imperfed.data.files.memory import Source
 from imperfed.data.files.problems import LINED, Problems, shown
+from imperfed.data.files.row_groups import in_row_groups, note_unlazy
 from imperfed.data.files.site_names import name_trouble
 from imperfed.data.files.table import IMAGE, FileTable, Role, Wanted, read_table
 from imperfed.data.files.undeclared import UndeclaredText
+from imperfed.data.row_names import RowNames
 
 SITE, CLEAN, PUBLIC, NEW = "site", "clean", "public", "new"
 """What a file is for: rows of sites; rows whose labels are true; inputs only; inputs and ids to predict."""
@@ -67,9 +69,12 @@ class FileRows:
         """Whether inputs are sparse rows, [n, 2, L], whose length may differ between files."""
         return bool(self.features)
 
-    def ids(self) -> tuple[str, ...]:
+    def ids(self) -> RowNames:
         """Return a name for every row."""
-        return tuple(map(str, self.at.tolist()) if self.names is None else self.names.take(self.at).to_pylist())
+        if self.names is None:
+            return RowNames.numbered(torch.from_numpy(self.at))
+        names = self.names.combine_chunks() if hasattr(self.names, "chunks") else self.names
+        return RowNames(names.take(self.at))
 
     def place(self, row: int) -> tuple[Source, int | None]:
         """Return the file and the line or row of an example; a text file is read again for it."""
@@ -98,9 +103,10 @@ def read_rows(
 
     `before`: the file, if it was read already. A text file with problems is read again to find their line numbers.
     """
-    wanted, spare = _wanted(declaration, part)
+    wanted, spare = _wanted(declaration, part, path)
     if isinstance(path, Path) and _is_misplaced(path, declaration, problems):
         return None
+    note_unlazy(path, declaration, problems)
     for slowly in (False, True):
         noted = Problems()
         unsorted, dialect = part in (PUBLIC, NEW), Dialect.of(declaration, site)
@@ -110,7 +116,21 @@ def read_rows(
         if not noted or table is None or table.lines is not None or path.suffix.lower() not in LINED:
             break
     problems.take(noted)
-    return None if noted else rows
+    _free_unused()
+    return None if noted or rows is None else replace(rows, table=_without_inputs(rows.table, declaration))
+
+
+def _free_unused() -> None:
+    """Give back the memory that pyarrow keeps for a next table, of which there may be none."""
+    import pyarrow
+
+    pyarrow.default_memory_pool().release_unused()
+
+
+def _without_inputs(table: FileTable, declaration: Declaration) -> FileTable:
+    """Return the table without the columns that are inputs now, which are the most of it."""
+    converted = {*declaration.inputs.numeric, declaration.inputs.sparse, declaration.inputs.array}
+    return replace(table, columns={name: c for name, c in table.columns.items() if name not in converted})
 
 
 def _is_misplaced(path: Path, declaration: Declaration, problems: Problems) -> bool:
@@ -123,9 +143,9 @@ def _is_misplaced(path: Path, declaration: Declaration, problems: Problems) -> b
     return True
 
 
-def _wanted(declaration: Declaration, part: str) -> tuple[Wanted, frozenset[str]]:
+def _wanted(declaration: Declaration, part: str, path: Source) -> tuple[Wanted, frozenset[str]]:
     """Return the columns to read, and those that a file may lack."""
-    wanted: dict[str, Role] = wanted_inputs(declaration)
+    wanted: dict[str, Role] = {} if in_row_groups(path, declaration) else wanted_inputs(declaration)
     if part == PUBLIC:
         return wanted, frozenset()
     ids: dict[str, Role] = {declaration.id: "text"} if declaration.id else {}

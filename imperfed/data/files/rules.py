@@ -111,10 +111,20 @@ def _inputs(inputs: Inputs, note: Note) -> None:
         note("inputs.size", shown(list(inputs.size)), "height and width of 1 to 4096", "write size = [64, 64]")
     if images and inputs.channels not in (1, 3):
         note("inputs.channels", shown(inputs.channels), "1 (grey) or 3 (colour)", "write channels = 1 or 3")
+    if (inputs.slice != -1 or inputs.window) and not images:
+        note("inputs", "slice or window", "images, of DICOM or NIfTI files", "leave them out")
+    if inputs.slice < -1:
+        note("inputs.slice", shown(inputs.slice), "a number from 0, or -1 for the middle", "leave it out")
+    if inputs.window and not (len(inputs.window) == 2 and inputs.window[1] > 0):
+        note("inputs.window", shown(list(inputs.window)), "centre and width, above 0", "write window = [40, 400]")
     if inputs.sparse and not 0 < inputs.features < 1 << 24:
         note(
             "inputs.features", shown(inputs.features), "the number of features, up to 16 million", "write features = N"
         )
+    if inputs.lazy and (inputs.sparse or inputs.array):
+        note("inputs.lazy", "true", "images, or tables in Parquet files", "leave it out")
+    if inputs.cache < 1:
+        note("inputs.cache", shown(inputs.cache), "gigabytes, at least 1", "write cache = 20")
     if inputs.features and not inputs.sparse:
         note("inputs.features", shown(inputs.features), "nothing without sparse", "leave it out")
     if inputs.sparse and inputs.standardise:
@@ -209,6 +219,8 @@ def _attribute(attribute: SensitiveColumn, inputs: Inputs, note: Note) -> None:
     if attribute.column in (*inputs.numeric, *inputs.categorical):
         fix = "leave it out of the inputs: its groups become inputs anyway"
         note("attribute.column", shown(attribute.column), "a column that is not also an input", fix)
+    if inputs.lazy:
+        note("attribute", "lazy inputs", "inputs in memory: all groups are counted", "leave lazy out")
     if inputs.image or inputs.size or inputs.sparse:
         note("attribute", "images or sparse inputs", "a table: its groups become columns", "leave [attribute] out")
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from imperfed.core.errors import DataError
 from imperfed.data.files.dialect import Dialect
+from imperfed.data.files.medical import MEDICAL
 from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.problems import LINED, Problems, alike, listed, nearest, row_name, shown
 from imperfed.data.readers import read_arrays
@@ -26,7 +27,7 @@ Role = Literal["number", "code", "text"]
 """What a column holds: numbers; a few distinct values, each of which is converted once; any text."""
 Wanted = Mapping[str, Role]
 
-IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm", *MEDICAL)
 """Suffixes by which images in a folder are recognised."""
 FORMATS = (*LINED, ".parquet", ".npz")
 IMAGE, CLASS = "image", "class"
@@ -214,7 +215,7 @@ def _folder(path: Path, problems: Problems, unsorted: bool) -> FileTable | None:
         image.relative_to(path)
         for pattern in (("*", "*/*") if unsorted else ("*/*",))
         for image in path.glob(pattern)
-        if image.suffix.lower() in IMAGES
+        if image.name.lower().endswith(IMAGES)
         and image.is_file()
         and not any(part.startswith(".") for part in image.relative_to(path).parts)
     )

@@ -51,14 +51,15 @@ class Backend(Protocol):
     def sum_gradients(self, round: int, number: int, sites: Sequence[int], weights: Tensor) -> tuple[Tensor, Tensor]:
         """Return sum_k p_k grad f_k at the weights sent, and every site's mean loss."""
 
-    def evaluate(self, ahead: bool) -> tuple[dict[int, Scores], Scores]:
-        """Return the scores of every site's model on its own test set, and of the global model if there is one.
+    def evaluate(self, ahead: bool, sites: Sequence[int] | None = None) -> tuple[dict[int, Scores], Scores]:
+        """Return the scores of the sites' models on their own test sets, and of the global model if there is one.
 
         `ahead`: whether another round may follow, of which a backend may ask for the first answers at the same time.
+        `sites`: those whose scores are wanted; None: all.
         """
 
-    def validate(self) -> dict[int, Validity]:
-        """Return how far each site's model agrees with the rows that the site holds out; called after `evaluate`."""
+    def validate(self, sites: Sequence[int] | None = None) -> dict[int, Validity]:
+        """Return how far the sites' models agree with the rows that they hold out; called after `evaluate`."""
 
     def gather(self) -> None:
         """Bring what the sites remember into the run's state, if it is elsewhere."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from imperfed.core.errors import ImperfedError
+from imperfed.core.errors import DataError, ImperfedError
 from imperfed.core.exchange import Train
 from imperfed.core.labels.validity import Validity
 from imperfed.engine.backends import worker
@@ -16,15 +17,19 @@ from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.backends.stacked import STACKED, stackable
 from imperfed.engine.backends.task_pool import Task, TaskPool, cores, make_pool, unforkable
-from imperfed.engine.failures import Failure
+from imperfed.engine.failures import Failure, Unreadable
 from imperfed.engine.population import Population, Scores
+from imperfed.engine.shared_memory import shared
 from imperfed.engine.site import OPENING
-from imperfed.engine.state import shared
 
 ONE_PROCESS = (
     "sites are trained in one process: torch has already used this machine's GPU, after which no worker can be forked; "
     "for workers, hide the GPU (set CUDA_VISIBLE_DEVICES to nothing) or give --device cpu on the command line"
 )
+
+
+TASKS = 256
+"""The most tasks into which an evaluation is cut."""
 
 
 class ProcessBackend(SequentialBackend):
@@ -50,6 +55,7 @@ class ProcessBackend(SequentialBackend):
         if self.started is None:
             if self.wanted > 1 and unforkable():
                 self.notes.append(ONE_PROCESS)
+            self.population.state.make_room(())  # a process sees the files that are open when it is forked
             self.started = make_pool(worker.WorkerContext(self.population, self.uploads), self.wanted)
         return self.started
 
@@ -87,25 +93,27 @@ class ProcessBackend(SequentialBackend):
         size, in_order = -(-self.on_duty // stacks), sorted(sites)
         return [tuple(in_order[a : a + size]) for a in range(0, len(sites), size)]
 
-    def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
-        """Return the scores of every site's model and of the global one."""
-        tasks: list[Task] = [(worker.evaluate, (k,)) for k in self.population.tested]
-        *sites, common = self._all([*tasks, (worker.evaluate_global, ())])
-        return dict(zip(self.population.tested, sites, strict=True)), common
+    def evaluate(self, ahead: bool = False, sites: Sequence[int] | None = None) -> tuple[dict[int, Scores], Scores]:
+        """Return the scores of the sites' models and of the global one."""
+        wanted = self.population.tested if sites is None else sites
+        *parts, common = self._all([*_in_parts(worker.evaluate, wanted), (worker.evaluate_global, ())])
+        return dict(zip(wanted, chain(*parts), strict=True)), common
 
-    def validate(self) -> dict[int, Validity]:
-        """Return how far each site's model agrees with the rows that the site holds out."""
-        here = self.population.here
-        return dict(zip(here, self._all([(worker.validate, (k,)) for k in here]), strict=True))
+    def validate(self, sites: Sequence[int] | None = None) -> dict[int, Validity]:
+        """Return how far the sites' models agree with the rows that they hold out."""
+        wanted = self.population.here if sites is None else sites
+        return dict(zip(wanted, chain(*self._all(_in_parts(worker.validate, wanted))), strict=True))
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities."""
-        parts = self._all([(worker.infer_labels, (k,)) for k in self.population.here])
+        parts = list(chain(*self._all(_in_parts(worker.infer_labels, self.population.here))))
         return None if parts[0] is None else torch.cat([torch.from_numpy(part) for part in parts])
 
     def _all(self, tasks: list[Task]) -> list[Any]:
         results: list[Any] = [None] * len(tasks)
         for number, result in self.pool.run(tasks):
+            if isinstance(result, Unreadable):
+                raise DataError(result.reason)
             if isinstance(result, Failure):
                 raise ImperfedError(f"evaluation failed: {result.reason}")
             results[number] = result
@@ -115,3 +123,9 @@ class ProcessBackend(SequentialBackend):
         """Shut the processes down."""
         if self.started is not None:
             self.started.close()
+
+
+def _in_parts(function: Callable[..., Any], sites: Sequence[int]) -> list[Task]:
+    """Return tasks for these sites, each for so many of them that the pipes take little of the time."""
+    size = -(-len(sites) // TASKS) or 1
+    return [(function, (sites[start : start + size],)) for start in range(0, len(sites), size)]

@@ -63,7 +63,7 @@ class SequentialBackend:
         site, exchange = self.population.site(k), self.population.spec.exchange(round, number)
         if failure := update.check(site.memory, exchange, self.population.state.servers[0]):
             return failure
-        site.keep(update)
+        self.population.keep(k, update)
         # Copies: an answer may be a view of the network's gradient, which the next site overwrites.
         return Reply(update.loss, {name: t.detach().clone() for name, t in update.up.items()})
 
@@ -89,13 +89,15 @@ class SequentialBackend:
         rows = population.state.rows
         return weighted_gradient(population.spec, fed.x, fed.labels, net, rows, self.route, weights)
 
-    def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
-        """Return the scores of every site's model and of the global one."""
-        return {k: self.population.evaluate(k) for k in self.population.tested}, self.population.evaluate_global()
+    def evaluate(self, ahead: bool = False, sites: Sequence[int] | None = None) -> tuple[dict[int, Scores], Scores]:
+        """Return the scores of the sites' models and of the global one."""
+        wanted = self.population.tested if sites is None else sites
+        return {k: self.population.evaluate(k) for k in wanted}, self.population.evaluate_global()
 
-    def validate(self) -> dict[int, Validity]:
-        """Return how far each site's model agrees with the rows that the site holds out."""
-        return {k: self.population.validate(k) for k in self.population.here}
+    def validate(self, sites: Sequence[int] | None = None) -> dict[int, Validity]:
+        """Return how far the sites' models agree with the rows that they hold out."""
+        wanted = self.population.here if sites is None else sites
+        return {k: self.population.validate(k) for k in wanted}
 
     def gather(self) -> None:
         """Do nothing: the sites' memory is here."""

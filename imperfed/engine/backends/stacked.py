@@ -128,8 +128,8 @@ def train_stacked(population: Population, round: int, number: int, sites: Sequen
     spec, runtime, starts = population.spec, population.runtime, population.federation.starts
     exchange = spec.exchange(round, number)
     downs = [population.down(k, exchange) for k in sites]
-    personal = population.state.personal
-    rows = [spec.layout.join(d["w"], d["buffers"], personal[k]) for d, k in zip(downs, sites, strict=True)]
+    own = [population.state.personal_of(k) for k in sites]
+    rows = [spec.layout.join(d["w"], d["buffers"], personal) for d, personal in zip(downs, own, strict=True)]
     W = torch.stack(rows)
     # A stack can replace a net: it has everything that a plain step uses.
     net = cast(Net, StackedNet(runtime.net.module, spec.layout, W, torch.zeros_like(W)))

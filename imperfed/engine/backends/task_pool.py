@@ -19,8 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from imperfed.core.errors import DataError
 from imperfed.core.threads import one_thread
-from imperfed.engine.failures import Crashed
+from imperfed.engine.failures import Crashed, Unreadable
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function whose first argument is the workers' context, and its further arguments."""
@@ -37,10 +38,12 @@ class TaskPool(Protocol):
 
 
 def attempt(context: Any, task: Task) -> Any:
-    """Return a task's result, or a `Crashed` that says what went wrong."""
+    """Return a task's result, or a failure that says what went wrong."""
     function, arguments = task
     try:
         return function(context, *arguments)
+    except DataError as error:
+        return Unreadable(str(error))
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
         return Crashed(f"{type(error).__name__}: {error} ({os.path.basename(where.filename)}:{where.lineno})")

@@ -106,7 +106,7 @@ def weighted_gradient(
     total, losses = net.w.new_zeros(spec.layout.shared), net.w.new_zeros(len(route.sizes))
     net.train(True)
     for part in route.parts:
-        once = EachExampleOnce(net, x[part.examples], part.index)
+        once = EachExampleOnce(net, x.index_select(0, part.examples), part.index)
         memory = {name: t[part.rows] for name, t in row_memory.items()}
         real = net.w.new_ones(len(part.rows))
         batch = Batch.of(x[:0], labels.take(part.rows), real, memory, {}, part.site_stats)

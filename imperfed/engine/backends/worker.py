@@ -44,16 +44,16 @@ def hand_in(worker: WorkerContext, round: int, number: int, k: int, slot: int, u
     site, exchange = population.site(k), population.spec.exchange(round, number)
     if failure := update.check(site.memory, exchange, population.state.servers[0]):
         return failure
-    site.keep(update)
+    population.keep(k, update)
     matrices = worker.uploads if isinstance(exchange, Train) else {}
     for name, matrix in matrices.items():
         matrix[slot].copy_(update.up[name])
     return update.loss, portable({name: t for name, t in update.up.items() if name not in matrices})
 
 
-def evaluate(worker: WorkerContext, k: int) -> Scores:
-    """Return the scores of one site's model."""
-    return worker.population.evaluate(k)
+def evaluate(worker: WorkerContext, sites: Sequence[int]) -> list[Scores]:
+    """Return the scores of these sites' models."""
+    return [worker.population.evaluate(k) for k in sites]
 
 
 def evaluate_global(worker: WorkerContext) -> Scores:
@@ -61,12 +61,12 @@ def evaluate_global(worker: WorkerContext) -> Scores:
     return worker.population.evaluate_global()
 
 
-def validate(worker: WorkerContext, k: int) -> Validity:
-    """Return how far one site's model agrees with the rows that the site holds out."""
-    return worker.population.validate(k)
+def validate(worker: WorkerContext, sites: Sequence[int]) -> list[Validity]:
+    """Return how far these sites' models agree with the rows that they hold out."""
+    return [worker.population.validate(k) for k in sites]
 
 
-def infer_labels(worker: WorkerContext, k: int) -> Any:
-    """Return the labels that a site infers for its training rows."""
-    labels = worker.population.infer_labels(k)
-    return None if labels is None else labels.numpy()
+def infer_labels(worker: WorkerContext, sites: Sequence[int]) -> list[Any]:
+    """Return the labels that these sites infer for their training rows."""
+    inferred = [worker.population.infer_labels(k) for k in sites]
+    return [None if labels is None else labels.numpy() for labels in inferred]

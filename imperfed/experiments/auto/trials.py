@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,12 +13,11 @@ import torch
 from torch import Tensor
 
 from imperfed.core.labels.validity import UNKNOWN, Validity
-from imperfed.core.network import Net
 from imperfed.data.federate import FederatedData
 from imperfed.engine.backends.task_pool import portable
 from imperfed.engine.engine import Engine, MakeBackend
-from imperfed.engine.population import Scores
 from imperfed.engine.schedule import RoundReport
+from imperfed.evaluation.no_tests import NoTests
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
@@ -28,28 +28,6 @@ WINDOW = 5
 PATIENCE = 8
 """Rounds of the last rung without a better score, after which a trial ends."""
 Arrays = dict[str, np.ndarray[Any, Any]]
-
-
-class NoTests:
-    """An evaluator without test rows: a search never sees them."""
-
-    sites = 0
-
-    def site(self, site: int, net: Net) -> Scores:
-        """Return nothing."""
-        return {}
-
-    def common(self, net: Net) -> Scores:
-        """Return nothing."""
-        return {}
-
-    def to(self, device: torch.device) -> NoTests:
-        """Return itself."""
-        return self
-
-    def of_sites(self, sites: Collection[int], common: bool) -> NoTests:
-        """Return itself."""
-        return self
 
 
 @dataclass
@@ -71,8 +49,9 @@ class Progress:
 
 
 def trial_config(config: Config, rounds: int, patience: int) -> Config:
-    """Return the settings of a trial up to a round; it is judged after each one, and computes in one process."""
-    return replace(config, rounds=replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1))
+    """Return the settings of a trial up to a round: judged after each one, in one process, with all memory in it."""
+    how = replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1, site_memory=math.inf)
+    return replace(config, rounds=how)
 
 
 def make_engine(config: Config, data: FederatedData, make_backend: MakeBackend | None = None) -> Engine:

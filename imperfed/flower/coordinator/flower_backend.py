@@ -111,14 +111,14 @@ class FlowerBackend:
         assert isinstance(total, Tensor)
         return total, torch.tensor([reply.loss for reply in replies])
 
-    def evaluate(self, ahead: bool) -> tuple[dict[int, Scores], Scores]:
+    def evaluate(self, ahead: bool, sites: Sequence[int] | None = None) -> tuple[dict[int, Scores], Scores]:
         """Return the metrics of every site that answers, and of the global model where there is one."""
         with one_thread():
             common = self.population.evaluate_global()
         measured = self.population.evaluator.sites or self.population.federation.validation
         return self._evaluate(self.population.state.round, ahead) if measured else {}, common
 
-    def validate(self) -> dict[int, Validity]:
+    def validate(self, sites: Sequence[int] | None = None) -> dict[int, Validity]:
         """Return what the sites reported, with their metrics, about the rows that they hold out."""
         return self.validity
 

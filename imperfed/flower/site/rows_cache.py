@@ -22,6 +22,7 @@ from imperfed import __version__
 from imperfed.core.atomic import write_whole
 from imperfed.core.federation import Attribute
 from imperfed.core.labels import KINDS
+from imperfed.core.lazy import LazyRows
 from imperfed.data.fill import ColumnFill
 from imperfed.data.site_files import SiteFiles
 
@@ -40,6 +41,8 @@ def read_once(state: Path, sources: tuple[Path, ...], about: str, read: Callable
     files = read()
     files = replace(files, digest=digest_of(files))
     forget(state)
+    if isinstance(files.x, LazyRows):  # what they decode is kept already
+        return files
     with suppress(OSError):  # a full disk costs only time
         save(path, files)
     return files
@@ -47,9 +50,12 @@ def read_once(state: Path, sources: tuple[Path, ...], about: str, read: Callable
 
 def digest_of(files: SiteFiles) -> str:
     """Return a digest of all rows: inputs, labels, ids and test rows."""
-    total = hashlib.sha256(json.dumps([files.name, files.ids, files.classes]).encode())
+    total = hashlib.sha256(json.dumps([files.name, [*files.ids], files.classes]).encode())
     for t in (files.x, files.labels.values, *(files.test or ())):
         total.update(json.dumps([str(t.dtype), list(t.shape)]).encode())
+        if isinstance(t, LazyRows):  # files, their sizes and their times stand for what is in them
+            total.update(json.dumps([source.identity for source in t.sources]).encode())
+            t = t.at
         total.update(t.contiguous().reshape(-1).view(torch.uint8).numpy().data if t.numel() else b"")
     return total.hexdigest()
 
@@ -78,7 +84,7 @@ def save(path: Path, files: SiteFiles) -> None:
     words = {
         "name": files.name,
         "kind": files.labels.kind,
-        "ids": files.ids,
+        "ids": [*files.ids],
         "classes": files.classes,
         "attribute": files.attribute and [files.attribute.name, files.attribute.values, files.attribute.first],
         "scales": files.scales,

@@ -8,10 +8,10 @@ from imperfed.alone import AloneModel
 from imperfed.alone.logistic import Logistic
 from imperfed.alone.trained_network import NetworkAlone
 from imperfed.core.labels import Candidates
+from imperfed.experiments.alone_reference import AloneReference
 from imperfed.experiments.auto import reference as alone_reference
 from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, families, judged_together
 from imperfed.experiments.auto.reference import alone_scores
-from imperfed.experiments.comparison import AloneReference
 from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import load_data
 from imperfed.experiments.federating_gain import ALONE

@@ -116,14 +116,14 @@ class CudaGraphBackend(SequentialBackend):
         sound = torch.stack([program.sound(sites), *self._sound_beside(updates)]).all(0)
         ends = torch.stack([program.losses, sound.to(program.losses.dtype)], 1).tolist()
         state, replies = self.population.state, dict[int, Reply | Failure]()
-        stays = bool(state.personal.shape[1] or state.memory or state.rows)
-        memory = {name: t[0] for name, t in state.memory.items()}
+        memory = state.kept_at(0)[1]
+        stays = bool(state.personal.shape[1] or memory or state.rows)
         for k, update, (loss, finite) in zip(sites, updates, ends, strict=True):
             failure = update.check_shapes(memory, exchange, state.servers[0])
             failure = failure or (None if finite else update.check_finite())
             replies[k] = failure or Reply(loss, update.up)
             if stays and not failure:
-                self.population.site(k).keep(update)
+                self.population.keep(k, update)
         return replies
 
     def _updates(

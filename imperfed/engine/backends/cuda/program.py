@@ -136,7 +136,7 @@ class CapturedProgram:
         # One extra row takes what would be remembered about padding slots.
         self.scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in state.rows.items()}
         self.down = stacked(downs)
-        self.memory = {name: t[:1].repeat(M, *[1] * (t.ndim - 1)).to(device) for name, t in state.memory.items()}
+        self.memory = {name: t.repeat(M, *[1] * t.ndim).to(device) for name, t in state.kept_at(0)[1].items()}
         self.site_stats = stacked([population.site(0).data.site_stats] * M)
         nets = [SiteNet(copy.deepcopy(network), spec.layout, *row) for row in zip(self.W, self.G, strict=True)]
         starts = zip(nets, each(self.down, M), each(self.memory, M), strict=True)
@@ -232,13 +232,14 @@ class CapturedProgram:
         for name, t in self.down.items():
             lay(t, [down[name] for down in downs])
         w, buffers, cut = self.down["w"], self.down["buffers"], layout.trainable - layout.shared
+        kept = [state.kept_at(k) for k in sites]
         if layout.size > layout.shared:  # there are personal numbers or buffers
-            personal = state.personal[list(sites)].to(self.W.device)
+            personal = torch.stack([own for own, _ in kept]).to(self.W.device)
             torch.cat((w, personal[:, :cut], buffers, personal[:, cut:]), 1, out=self.W)
         else:
             self.W.copy_(w)
         for name, t in self.memory.items():
-            t.copy_(state.memory[name][list(sites)])
+            t.copy_(torch.stack([memory[name] for _, memory in kept]))
         for name, t in self.site_stats.items():
             lay(t, [self.population.site(k).data.site_stats[name] for k in sites])
         for k in sites:

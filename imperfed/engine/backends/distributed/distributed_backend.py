@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
-from imperfed.core.errors import ImperfedError
+from imperfed.core.errors import ImperfedError, UsageError
 from imperfed.core.labels.validity import Validity
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.distributed.dealing import deal
@@ -55,6 +55,8 @@ class DistributedBackend(SequentialBackend):
         """The server's memory as the other ranks know it."""
         self.remembered = False
         """Whether the ranks know what their sites remember."""
+        self.gathered = False
+        """Whether the run's state says what the sites remember now."""
         self.traffic: Counter[str] = Counter()
         """Bytes since the run began, by what they were."""
         self.gathers: set[str] = set()
@@ -65,6 +67,11 @@ class DistributedBackend(SequentialBackend):
     def start(self) -> None:
         """Deal the sites out, send each rank its rows, and keep those of rank 0 alone."""
         population = self.population
+        if population.state.disk is not None:
+            raise UsageError(
+                "what the sites remember lies on disk (rounds.site_memory), where other ranks cannot reach it; set "
+                "rounds.site_memory so high that it fits in memory, or use one process"
+            )
         dealt, longer = deal(population, self.on_duty, self.group.size)
         self.shares_of = [self._share(sites) for sites in dealt]
         names = population.federation.sites
@@ -154,6 +161,7 @@ class DistributedBackend(SequentialBackend):
         replies: dict[int, Reply | Failure] = {}
         for results in self._call("ask", round, number, tuple(sites)):
             replies |= {k: one.reply() if isinstance(one, Answered) else one for k, one in results.items()}
+        self.gathered = False
         self._pass_on_notes()
         return {k: replies[k] for k in sites}
 
@@ -200,15 +208,18 @@ class DistributedBackend(SequentialBackend):
         losses = {k: loss for mine, (_, told) in pairs for k, loss in zip(mine, told.tolist(), strict=True)}
         return total, torch.tensor([losses[k] for k in sites])
 
-    def evaluate(self, ahead: bool = False) -> tuple[dict[int, Scores], Scores]:
-        """Return the scores of every site's model, each measured at its rank, and of the global one."""
-        results = self._call("evaluate")
+    def evaluate(self, ahead: bool = False, sites: Sequence[int] | None = None) -> tuple[dict[int, Scores], Scores]:
+        """Return the scores of the sites' models, each measured at its rank, and of the global one."""
+        wanted = range(self.population.evaluator.sites) if sites is None else sites
+        results = self._call("evaluate", list(wanted))
         scores = {k: one for sites, _ in results for k, one in sites.items()}
         return dict(sorted(scores.items())), results[0][1]
 
-    def validate(self) -> dict[int, Validity]:
-        """Return how far each site's model agrees with the rows that the site holds out."""
-        return dict(sorted((k, one) for results in self._call("validate") for k, one in results.items()))
+    def validate(self, sites: Sequence[int] | None = None) -> dict[int, Validity]:
+        """Return how far the sites' models agree with the rows that they hold out."""
+        wanted = range(len(self.population.sizes)) if sites is None else sites
+        told = self._call("validate", list(wanted))
+        return dict(sorted((k, one) for results in told for k, one in results.items()))
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities."""
@@ -221,8 +232,9 @@ class DistributedBackend(SequentialBackend):
 
     def gather(self) -> None:
         """Bring what the sites remember into the run's state."""
-        if not self.remembered:  # nothing has been trained
+        if self.gathered or not self.remembered:  # nothing has been trained since
             return
+        self.gathered = True
         for share, tree in zip(self.shares_of, self._call("memory"), strict=True):
             remember(self.population, share, tree)
             if share is not self.shares_of[0]:
@@ -230,7 +242,7 @@ class DistributedBackend(SequentialBackend):
 
     def scatter(self) -> None:
         """Let the sites remember what the run's state says."""
-        self.remembered = True
+        self.remembered = self.gathered = True
         for rank, share in enumerate(self.shares_of):
             tree = memory_of(self.population, share)
             if rank == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,8 +11,9 @@ from imperfed.core.batch import Tree
 from imperfed.core.federation import Federation
 from imperfed.core.network import Net, Network
 from imperfed.engine.population import ModelEvaluator, Population, Share
+from imperfed.engine.shared_memory import shared, shared_room
 from imperfed.engine.site import RunSpec, SiteRuntime
-from imperfed.engine.state import State, shared
+from imperfed.engine.state import State
 
 Form = tuple[torch.Size, torch.dtype]
 
@@ -59,21 +59,14 @@ class HeldSites:
         state = State(
             0,
             [{name: shared(t) for name, t in server.items()} for server in self.servers],
-            untouched(self.personal),
-            {name: untouched(form) for name, form in self.memory.items()},
+            shared_room(*self.personal),
+            {name: shared_room(*form) for name, form in self.memory.items()},
             {name: shared(t) for name, t in self.rows.items()},
         )
         held = Population(runtime, self.federation, state, self.evaluator, self.max_share, self.share)
         if device.type != "cpu":
             held.move_to(device)
         return held
-
-
-def untouched(form: Form) -> Tensor:
-    """Return zeros in anonymous shared memory, of which only those parts take memory that are written to."""
-    shape, dtype = form
-    size = shape.numel() * dtype.itemsize
-    return torch.frombuffer(mmap.mmap(-1, size), dtype=dtype).view(shape) if size else torch.zeros(shape, dtype=dtype)
 
 
 def rows_at(population: Population, share: Share) -> Tensor:

@@ -88,13 +88,13 @@ class SiteHolder:
         at = [sites.index(k) for k in own]
         return self.backend.sum_gradients(round, number, own, weights[at])
 
-    def evaluate(self) -> tuple[dict[int, Scores], Scores]:
+    def evaluate(self, sites: Sequence[int]) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of this rank's sites, and of the global model where the common test rows are."""
-        return self.backend.evaluate(False)
+        return self.backend.evaluate(False, [k for k in sites if k in self.share.tested])
 
-    def validate(self) -> dict[int, Validity]:
+    def validate(self, sites: Sequence[int]) -> dict[int, Validity]:
         """Return how far the models of this rank's sites agree with the rows that they hold out."""
-        return self.backend.validate()
+        return self.backend.validate(self.own(sites))
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of this rank's rows."""

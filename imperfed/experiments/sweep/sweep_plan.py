@@ -1,0 +1,60 @@
+"""The plan of a sweep, in its folder, so that an interrupted one can be continued."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from imperfed.core.atomic import write_whole
+from imperfed.core.errors import DataError
+from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.experiment import anywhere
+from imperfed.experiments.sweep.sweep_grid import Cell, cells_of
+
+PLAN = "sweep.json"
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """What a sweep tries, as plain values."""
+
+    method: str
+    """As it was named, with settings that all trials share."""
+    grid: Mapping[str, Sequence[str]]
+    seeds: Sequence[int]
+    runs: Sequence[Sequence[str]]
+    """The settings of every trial as the text of its config.toml, by combination and seed."""
+
+    @classmethod
+    def of(
+        cls, method: str, grid: Mapping[str, Sequence[str]], seeds: Sequence[int], configs: Sequence[Sequence[Config]]
+    ) -> SweepPlan:
+        """Return the plan of a sweep that is about to begin."""
+        return cls(method, grid, seeds, [[anywhere(config).toml() for config in of_cell] for of_cell in configs])
+
+    @classmethod
+    def read(cls, folder: Path) -> SweepPlan:
+        """Return the plan of a sweep that was begun in this folder."""
+        path = folder / PLAN
+        try:
+            values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**values)
+        except (ValueError, TypeError) as error:
+            raise DataError(f"{path}: cut short or damaged ({error}); sweep again") from error
+
+    def write(self, folder: Path) -> None:
+        """Write the plan into its folder."""
+        write_whole(folder / PLAN, lambda path: path.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8"))
+
+    @property
+    def cells(self) -> list[Cell]:
+        """Every combination of the grid."""
+        return cells_of(self.grid)
+
+    def configs(self) -> list[list[Config]]:
+        """Return the settings of every trial, by combination and seed."""
+        return [[resolve(tomllib.loads(text)) for text in of_cell] for of_cell in self.runs]

@@ -1,0 +1,84 @@
+"""Whether methods differ: intervals over seeds and over rows, and p values that allow for several comparisons."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+
+import pytest
+import torch
+
+from imperfed.experiments.comparison_line import Line
+from imperfed.experiments.federating_gain import RowFigures
+from imperfed.experiments.seed_differences import (
+    SeedDifference,
+    corrected,
+    differences,
+    interval_of,
+    over_seeds,
+    p_of,
+)
+
+
+def line(method: str, values: tuple[float, ...], seeds: tuple[int, ...] = (0, 1, 2)) -> Line:
+    return Line(method, values, (), 1.0, None, seeds=seeds)
+
+
+def test_the_interval_over_seeds_is_students() -> None:
+    """t with two degrees of freedom has its 97.5 % quantile at 4.3027."""
+    found = over_seeds((0.5, 0.6, 0.7))
+    assert (found.over, found.n) == ("seeds", 3)
+    assert found.high - 0.6 == pytest.approx(4.3027 * 0.1 / 3**0.5, abs=1e-5)
+    assert found.low + found.high == pytest.approx(1.2)
+
+
+def test_the_p_value_belongs_to_the_interval() -> None:
+    """At the 97.5 % quantile of t, the p value of both sides is 5 %."""
+    mean = 4.30265 * 0.1 / 3**0.5
+    assert p_of((mean - 0.1, mean, mean + 0.1)) == pytest.approx(0.05, abs=1e-5)
+    assert p_of((0.0, 0.0)) == 1.0
+    assert p_of((0.1, 0.1)) == 0.0
+
+
+def test_several_comparisons_raise_the_p_values_by_holms_method() -> None:
+    found = [SeedDifference(str(p), "best", (0, 1), (0.0, 0.1), p=p) for p in (0.04, 0.01, 0.03)]
+    assert [(one.method, one.p) for one in corrected(found)] == [("0.01", 0.03), ("0.03", 0.06), ("0.04", 0.06)]
+
+
+def test_methods_are_compared_with_the_best_one_seed_by_seed() -> None:
+    lines = [line("near", (0.7, 0.6, 0.8)), line("best", (0.75, 0.61, 0.83)), line("far", (0.3, 0.2, 0.4))]
+    near, far = differences(lines)
+    assert (near.method, near.best, far.method) == ("near", "best", "far")
+    assert near.values == pytest.approx((-0.05, -0.01, -0.03))
+    assert near.mean == pytest.approx(statistics.fmean(near.values))
+    assert (near.is_clear, far.is_clear) == (False, True)
+    assert near.sentence().startswith("no difference shown, p = 0.")
+    assert far.sentence().startswith("worse, p")
+
+
+def test_only_seeds_that_both_have_are_compared() -> None:
+    diverged_once = line("a", (0.5, 0.7), (0, 2))
+    (found,) = differences([diverged_once, line("b", (0.6, 0.1, 0.9))])
+    assert (found.method, found.best, found.seeds) == ("b", "a", (0, 2))
+    assert found.values == pytest.approx((0.1, 0.2))
+
+
+def test_one_seed_is_judged_by_test_rows_and_says_so() -> None:
+    """A figure that is right on a share of the rows; the interval is that of a bootstrap over them."""
+
+    def of(method: str, right: int) -> Line:
+        hits = (torch.arange(200) < right).double()
+        figures = RowFigures(((200, lambda rows: float(hits[rows].mean())),), False)
+        return replace(line(method, (right / 200,), (4,)), by_row={4: lambda: figures})
+
+    best, worse, close = of("best", 180), of("worse", 100), of("close", 179)
+    found = {one.method: one for one in differences([best, worse, close])}
+    assert found["worse"].is_clear
+    assert not found["close"].is_clear
+    assert found["worse"].sentence() == "worse on these test rows; one seed says nothing about others"
+    alone = interval_of(best)
+    assert alone is not None
+    assert (alone.over, alone.n) == ("test rows", 200)
+    assert alone.low < 0.9 < alone.high
+    assert alone.high - alone.low == pytest.approx(2 * 1.96 * (0.9 * 0.1 / 200) ** 0.5, rel=0.2)
+    assert interval_of(line("no rows", (0.5,), (4,))) is None
