@@ -49,13 +49,14 @@ class Runner(Protocol):
         """Free what it holds."""
 
 
-def imperfed_engine(work: Work, workers: int) -> Any:
-    """Return an `Engine` that does the same work."""
+def imperfed_engine(work: Work, workers: int, make_backend: Any = None) -> Any:
+    """Return an `Engine` that does the same work; `make_backend`: by another backend than that of worker processes."""
     from imperfed.algorithms import objectives
     from imperfed.algorithms.fedavg import FedAvg
     from imperfed.core.federation import Federation
     from imperfed.core.labels import Exact
     from imperfed.data.oracle import Oracle
+    from imperfed.engine.backends.process import ProcessBackend
     from imperfed.engine.engine import Engine
     from imperfed.engine.local_training import Local
     from imperfed.engine.schedule import Rounds
@@ -82,6 +83,7 @@ def imperfed_engine(work: Work, workers: int) -> Any:
         Local(steps=work.steps, batch=work.batch, lr=LR, momentum=MOMENTUM),
         Rounds(participation=work.on_duty / work.sites, workers=workers),
         seed=0,
+        make_backend=make_backend or ProcessBackend,
     )
 
 

@@ -12,6 +12,12 @@ def main() -> None:
         sys.exit("error: imperfed runs on Linux: its workers are forked; on Windows, use the Linux subsystem (WSL)")
     from imperfed.cli.app import main as command_line
 
+    if "LOCAL_RANK" in os.environ:  # torchrun
+        from imperfed.experiments.ranks import as_one_of_several, several
+
+        if several():
+            as_one_of_several(command_line)
+            return
     command_line()
 
 

@@ -119,7 +119,7 @@ class Pretraining(Algorithm):
 
     def report_spread(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Note that pre-training has ended and how far apart projections lie."""
-        found = float(updates.by_size() @ updates["spread"])
+        found = float(updates.weighted_sum("spread", updates.by_size()))
         warning = ": they have collapsed, and pre-training does harm" if found < COLLAPSED else ""
         context.notes.append(f"{self.name}: pre-training ends; the spread of projections is {found:.2f}{warning}")
         return server

@@ -92,4 +92,4 @@ class FastSlowMo(Algorithm):
         new = updates.average(p)
         y_a = new["w"]  # y_a' = sum_k p_k x_k: the mean of the workers' x, not of their y
         new["w"] = y_a + self.gamma_a * (y_a - server["y_a"])  # x <- y_a' + gamma_a (y_a' - y_a)
-        return server | new | {"y_a": y_a, "s": p @ updates["s"]}
+        return server | new | {"y_a": y_a, "s": updates.weighted_sum("s", p)}

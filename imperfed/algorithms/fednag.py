@@ -102,7 +102,7 @@ class FedNAG(Algorithm):
 
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         p = updates.by_size()
-        new = updates.average(p) | {"v": p @ updates["v"]}  # x <- sum_k p_k y_k, v <- sum_k p_k v_k
+        new = updates.average(p, "v")  # x <- sum_k p_k y_k, v <- sum_k p_k v_k
         if self.public_weight:
             own = self.serves(server, context)
             # x <- (1 - p_0) sum_k p_k y_k + p_0 y_0, and v likewise

@@ -98,7 +98,7 @@ class IFCA(Algorithm):
         """Set theta_j to the mean of its members' weights; a model whose members all failed stays as it was."""
         member = server["picks"][list(updates.who)].T * (updates.n if self.weighted else 1.0)  # [J, sites]
         total = member.sum(1, keepdim=True)
-        means = member @ updates["w"] / total.clamp(min=1e-12)
+        means = updates.weighted_sum("w", member) / total.clamp(min=1e-12)
         first, *others = torch.where(total > 0, means, models(server))
         merged = super().merge(server, updates, context)
         stacked = torch.stack(others) if others else server["others"]

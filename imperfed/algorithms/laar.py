@@ -122,7 +122,7 @@ class LAAR(Algorithm):
 
     def gather(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Set g_G of "one-batch": the mean of the sites' gradients, weighted by their sizes."""
-        return server | {"g": updates.by_size() @ updates["g"]}  # sum_k n_k g_k / n
+        return server | {"g": updates.weighted_sum("g", updates.by_size())}  # sum_k n_k g_k / n
 
     @property
     def needs_only_the_mean(self) -> bool:

@@ -84,7 +84,7 @@ class Mime(Algorithm):
 
     def collect(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Set c to the mean of the full gradients."""
-        return server | {"c": updates.by_size() @ updates["g"]}  # c = sum_k p_k grad f_k(x)
+        return server | {"c": updates.weighted_sum("g", updates.by_size())}  # c = sum_k p_k grad f_k(x)
 
     def local_step(self, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
         S = len(step.down["w"])

@@ -125,7 +125,7 @@ class PFedMo(Algorithm):
         p = updates.by_size() if self.aggregation == "weighted" else torch.full_like(updates.n, 1 / len(updates.n))
         w_r, m_r, losses = self.represent(server, updates, context)
         s, u = self.scores(losses, server["u"][who], context)
-        mean, m, share = updates.average(p), p @ updates["m"], (self.pi * s).unsqueeze(1)
+        mean, m, share = updates.average(p), updates.weighted_sum("m", p), (self.pi * s).unsqueeze(1)
         m_plus = (1 - share) * m + share * m_r  # (3.7)
         w_plus = (1 - share) * mean["w"] + share * w_r  # (3.8), its first two terms
         if self.reading != "mix":

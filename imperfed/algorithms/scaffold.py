@@ -93,5 +93,6 @@ class Scaffold(Algorithm):
     def merge(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         new = updates.average(updates.uniform())
         new["w"] = torch.lerp(server["w"], new["w"], self.alpha)  # x <- x + alpha 1/M sum_k (y_k - x)
-        new["c"] = server["c"] + updates["dc"].sum(0) / server["K"]  # c <- c + 1/K sum_k (c_k^+ - c_k)
+        dc = updates.weighted_sum("dc", torch.ones_like(updates.n))  # sum_k (c_k^+ - c_k)
+        new["c"] = server["c"] + dc / server["K"]  # c <- c + 1/K sum_k (c_k^+ - c_k)
         return server | new

@@ -97,5 +97,5 @@ class SlowMo(Algorithm):
         new = updates.average(p)
         u = self.beta * server["u"] + (server["w"] - new["w"]) / eta  # u <- beta u + (x - sum_k p_k x_k) / eta
         new["w"] = server["w"] - self.alpha * eta * u  # x <- x - alpha eta u
-        averaged = {"v": p @ updates["v"]} if self.buffer_strategy == "average" else {}
+        averaged = {"v": updates.weighted_sum("v", p)} if self.buffer_strategy == "average" else {}
         return server | new | {"u": u} | averaged

@@ -26,7 +26,7 @@ Model = Annotated[
     str | None,
     typer.Option("--model", help="A model's name, or your own as module:function.", autocompletion=completion.models),
 ]
-Device = Annotated[str | None, typer.Option("--device", help="auto, cpu or cuda.")]
+Device = Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda, or several GPUs such as cuda:0,1.")]
 Workers = Annotated[int | None, typer.Option("--workers", help="Worker processes; 0: one per core, 1: none.")]
 Set = Annotated[
     list[str],

@@ -7,7 +7,8 @@ over all rows can replace one pass per site. Algorithms list the exchanges of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,18 @@ from imperfed.core.batch import Tree, part_of, prefixed
 from imperfed.core.context import ServerContext
 
 
+class AnswersElsewhere(Mapping[str, Tensor]):
+    """Answers that lie in other processes. Asking for a name fetches the rows of all sites; sums are made there."""
+
+    @abstractmethod
+    def weighted_sums(self, names: tuple[str, ...], weights: Tensor) -> Tree:
+        """Return `weights @ self[name]` for every name, up to rounding; no single answer is fetched."""
+
+    @abstractmethod
+    def only(self, rows: Tensor) -> AnswersElsewhere:
+        """Return the answers in these rows, given as indices, in that order."""
+
+
 @dataclass(frozen=True)
 class Updates:
     """The answers of one exchange, stacked: one row per site, in the order of `who`. They are claims, not facts."""
@@ -25,7 +38,7 @@ class Updates:
     who: tuple[int, ...]
     n: Tensor
     """The number of training rows of each site."""
-    trees: Tree
+    trees: Mapping[str, Tensor]
     parts: tuple[Tree, ...] = ()
     """One tree per site instead of `trees`, in exchanges before round 0: their answers may differ in shape."""
 
@@ -47,12 +60,28 @@ class Updates:
 
     def only(self, kept: Tensor) -> Updates:
         """Return the answers in these rows, given as indices, in that order."""
-        who = tuple(self.who[i] for i in kept.tolist())
-        return Updates(who, self.n[kept], {name: t[kept] for name, t in self.trees.items()})
+        who, trees = tuple(self.who[i] for i in kept.tolist()), self.trees
+        if isinstance(trees, AnswersElsewhere):
+            return Updates(who, self.n[kept], trees.only(kept))
+        return Updates(who, self.n[kept], {name: t[kept] for name, t in trees.items()})
 
-    def average(self, weights: Tensor) -> Tree:
-        """Return the weighted mean of the model: shared weights and shared buffers."""
-        return {name: weights @ self.trees[name] for name in ("w", "buffers")}
+    def weighted_sum(self, name: str, weights: Tensor) -> Tensor:
+        """Return the sum over the sites of what they sent under a name, each times its weight: `weights @ self[name]`.
+
+        `weights`: one per site, or a row of them for each of several sums. Unlike `updates[name]`, this brings no
+        single answers together where they are elsewhere.
+        """
+        return self._weighted_sums((name,), weights)[name]
+
+    def average(self, weights: Tensor, *further: str) -> Tree:
+        """Return the weighted mean of the model, shared weights and shared buffers, and of `further` parts."""
+        return self._weighted_sums(("w", "buffers", *further), weights)
+
+    def _weighted_sums(self, names: tuple[str, ...], weights: Tensor) -> Tree:
+        trees = self.trees
+        if isinstance(trees, AnswersElsewhere):
+            return trees.weighted_sums(names, weights)
+        return {name: weights @ trees[name] for name in names}
 
 
 def send_model(server: Tree, site: int) -> Tree:

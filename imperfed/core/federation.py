@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -173,7 +173,39 @@ class Federation:
             validation=self.validation and replace(self.validation, x=self.validation.x.to(device)),
         )
 
+    def without_inputs(self) -> Federation:
+        """Return the same data after the inputs were given away; the first stays, which shows what inputs are like."""
+        return replace(self, x=self.x[:1].clone(), at=None)
+
+    def of_sites(self, sites: Collection[int]) -> Federation:
+        """Return the rows of some sites, as a process needs them that trains these; all sites keep their numbers."""
+        rows, starts = cut(self.starts, sites)
+        held = self.validation
+        if held is not None:
+            kept, cuts = cut(held.starts, sites)
+            held = HeldOut(held.x[kept], held.labels.take(kept), cuts)
+        examples, at = (rows, None) if self.at is None else self.at[rows].unique(return_inverse=True)
+        return replace(
+            self,
+            x=self.x[examples],
+            labels=self.labels.take(rows),
+            starts=starts,
+            ids=(),
+            public=self.public[:0],
+            at=at,
+            trusted=None,
+            together=None,
+            validation=held,
+        )
+
     def pooled(self) -> Federation:
         """Return the same rows as if one site held them all."""
         held = self.validation and replace(self.validation, starts=(0, self.validation.starts[-1]))
         return replace(self, starts=(0, self.starts[-1]), sites=("pooled",), groups=(), validation=held)
+
+
+def cut(starts: Sequence[int], sites: Collection[int]) -> tuple[Tensor, tuple[int, ...]]:
+    """Return which rows some sites hold, and where each site's begin among these alone; the other sites have none."""
+    ranges = [(a, b) if k in sites else (a, a) for k, (a, b) in enumerate(pairwise(starts))]
+    rows = torch.cat([torch.arange(a, b) for a, b in ranges])
+    return rows, tuple(accumulate((b - a for a, b in ranges), initial=0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,11 @@ class BestRound:
         """Return what is known before the first round."""
         return cls([UNKNOWN] * sites, keep)
 
-    def judge(self, round: int, reported: Mapping[int, Validity], state: Tree) -> Validity:
-        """Compare a round with the best one so far, the first of equals; return the mean over sites by weight."""
+    def judge(self, round: int, reported: Mapping[int, Validity], state: Callable[[], Tree]) -> Validity:
+        """Compare a round with the best one so far, the first of equals; return the mean over sites by weight.
+
+        `state`: returns everything that the run remembers, asked for only after a best round.
+        """
         for k, validity in reported.items():
             self.sites[k] = validity
         overall = mean(self.sites)
@@ -54,7 +57,7 @@ class BestRound:
         if score > self.score:
             self.round, self.score, self.waited, self.written = round, score, 0, 0
             if self.keep:
-                self.state = copied(state, self.state)
+                self.state = copied(state(), self.state)
         else:
             self.waited += 1
         return overall

@@ -40,6 +40,8 @@ from imperfed.engine.state import State, nbytes
 from imperfed.engine.validate import check_alike, check_parts
 
 CPU = torch.device("cpu")
+SAVING = 0.05
+"""The share of the time that a run which can break spends on checkpoints, besides those it writes anyway."""
 MakeBackend = Callable[[Population, int, int], Backend]
 """Makes the backend from the population, the number of sites on duty and the requested number of workers."""
 
@@ -94,10 +96,13 @@ class Engine:
         runtime = SiteRuntime(spec, _net(network, layout))
         self.population = Population(runtime, federation, state, evaluator, rounds.max_share)
         self.server = Server(self.population, _net(network, layout), defence, adversaries)
+        self.saved = (-math.inf, 0.0)
+        """When the last checkpoint was written, and the seconds that it took."""
         self.figures: tuple[int, Sequence[int] | None, dict[int, Scores], Scores] | None = None
         """The round after which models were last evaluated, which sites' (None: all), and the scores."""
         self.backend: Backend = make_backend(self.population, self.on_duty, rounds.workers)
         self.opened = self.open()
+        self.backend.start()
         if device != CPU:  # only now: the exchanges before round 0 may need operations that only the CPU has
             self.population.move_to(device)
             self.server.net = Net(self.server.net.module.to(device), layout)
@@ -152,11 +157,34 @@ class Engine:
             last = self.ended
             watch(report)
             stopped = stop()  # after `watch`, which may ask for it
-            if checkpoint and (last or stopped or self.state.round % self.rounds.checkpoint_every == 0):
-                self.state.save(checkpoint)
+            if last or stopped:  # whatever happens now, models and results need what the sites remember
+                self.backend.gather()
+            if checkpoint and (last or stopped or self.due):
+                self.save(checkpoint)
             if stopped and not last:
                 return False
         return True
+
+    @property
+    def due(self) -> bool:
+        """Whether a checkpoint is written after this round; if a run can break, as often as it takes little time."""
+        if self.state.round % self.rounds.checkpoint_every == 0:
+            return True
+        ended, took = self.saved
+        return self.backend.can_break and SAVING * (time.perf_counter() - ended) >= took
+
+    def save(self, checkpoint: Path) -> None:
+        """Write a checkpoint, for which all that the sites remember is brought here."""
+        began = time.perf_counter()
+        self.backend.gather()
+        self.state.save(checkpoint)
+        ended = time.perf_counter()
+        self.saved = ended, ended - began
+
+    def whole_state(self) -> Tree:
+        """Return everything that the run remembers, brought here from the sites."""
+        self.backend.gather()
+        return self.state.flat()
 
     @property
     def ended(self) -> bool:
@@ -176,7 +204,7 @@ class Engine:
         if (best := self.state.best) is not None:
             told = self.backend.validate(self.judging(len(self.population.sizes)))
             report.validity = {k: one for k, one in told.items() if one.known}
-            report.validation = best.judge(self.state.round, report.validity, self.state.flat())
+            report.validation = best.judge(self.state.round, report.validity, self.whole_state)
             report.best = best.round
             report.sent |= {"validation": (2,)}
 
@@ -187,6 +215,7 @@ class Engine:
             return self.state.round
         if best.round < self.state.round:
             self.state.return_to_best()
+            self.backend.scatter()
             self.figures = None
         return best.round
 
@@ -243,15 +272,15 @@ class Engine:
         who = tuple(k for k in asked if k not in failures)
         self._refuse_too_few(round, failures, len(report.who), len(who))
         report.failures |= failures
-        trees = {name: torch.stack([replies[k].up[name] for k in who]) for name in replies[who[0]].up}
+        updates = Updates(who, self._counts(who), self.backend.together(who, replies))
         privacy = self.population.spec.privacy
         if isinstance(exchange, Train) and privacy is None:  # with privacy no site tells its loss
             report.losses = {k: replies[k].loss for k in who}
         report.down += sum(nbytes(self.population.down(k, exchange)) for k in asked)
         if privacy is None or not privacy.sums:
-            report.up += nbytes(trees)
-            report.sent |= {name: tuple(t.shape[1:]) for name, t in trees.items() if t.numel()}
-        return Updates(who, self._counts(who), trees)
+            report.up += sum(nbytes(replies[k].up) for k in who)
+            report.sent |= {name: tuple(t.shape) for name, t in replies[who[0]].up.items() if t.numel()}
+        return updates
 
     def summed(
         self, round: int, number: int, exchange: Exchange, updates: Updates, report: RoundReport

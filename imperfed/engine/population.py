@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, Self
@@ -39,6 +39,18 @@ class ModelEvaluator(Protocol):
     def to(self, device: torch.device) -> Self:
         """Return the same evaluator with its inputs on a device."""
 
+    def of_sites(self, sites: Collection[int], common: bool) -> Self:
+        """Return an evaluator with the test rows of these sites alone; `common`: and with those of no site."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """The sites that one process holds, where a run has several; all sites keep their numbers."""
+
+    sites: tuple[int, ...]
+    tested: tuple[int, ...]
+    """The sites whose test rows it holds."""
+
 
 @dataclass
 class Population:
@@ -50,11 +62,23 @@ class Population:
     evaluator: ModelEvaluator
     max_share: float = 0.0
     """The most weight that one site may have by its number of rows; 0: no limit."""
+    share: Share | None = None
+    """None: all sites are here."""
 
     @property
     def spec(self) -> RunSpec:
         """What stays the same during the run."""
         return self.runtime.spec
+
+    @property
+    def here(self) -> Sequence[int]:
+        """The sites whose rows are here."""
+        return range(len(self.federation.sites)) if self.share is None else self.share.sites
+
+    @property
+    def tested(self) -> Sequence[int]:
+        """The sites whose test rows are here."""
+        return range(self.evaluator.sites) if self.share is None else self.share.tested
 
     @cached_property
     def groups(self) -> Groups:

@@ -104,7 +104,7 @@ class Server:
             return updates
         members, sent = self.population.groups.members[g], self.sent(exchange, server, updates.who)
         w = self.adversaries.falsify([members[k] for k in updates.who], sent["w"], updates["w"])
-        return replace(updates, trees=updates.trees | {"w": w})
+        return replace(updates, trees={**updates.trees, "w": w})
 
     def of_group(self, updates: Updates, g: int) -> Updates | None:
         """Return the answers of one group, with sites numbered within the group; None if it has none."""
@@ -116,8 +116,8 @@ class Server:
         if len(self.population.state.servers) == 1:
             return replace(updates, who=places)
         parts = tuple(updates.parts[row] for row in rows) if updates.parts else ()
-        at = torch.tensor(rows, device=updates.n.device)
-        return Updates(places, updates.n[at], {name: t[at] for name, t in updates.trees.items()}, parts)
+        own = updates.only(torch.tensor(rows, device=updates.n.device))
+        return replace(own, who=places, parts=parts)
 
     def merge(self, exchange: Exchange, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Return the server's new memory, from the answers that the defence accepts."""

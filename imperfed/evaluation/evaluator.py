@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -237,6 +237,24 @@ class Evaluator:
             validation_x=None if self.oracle.validation_x is None else move(self.oracle.validation_x),
         )
         return replace(self, oracle=oracle)
+
+    def of_sites(self, sites: Collection[int], common: bool) -> Evaluator:
+        """Return an evaluator with the test rows of these sites alone; `common`: and with those of no site."""
+        oracle = self.oracle
+
+        def own(tests: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return tuple(t if k in sites else t[:0] for k, t in enumerate(tests))
+
+        parts = replace(
+            oracle,
+            truth=None,
+            test_x=own(oracle.test_x),
+            test_y=own(oracle.test_y),
+            test_group=own(oracle.test_group),
+        )
+        if not common:
+            parts = replace(parts, common_x=None, common_y=None, validation_x=None, validation_y=None)
+        return replace(self, oracle=parts)
 
     @property
     def sites(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 
 from imperfed.core.network import Net
@@ -22,5 +24,9 @@ class NoTests:
         return {}
 
     def to(self, device: torch.device) -> NoTests:
+        """Return itself."""
+        return self
+
+    def of_sites(self, sites: Collection[int], common: bool) -> NoTests:
         """Return itself."""
         return self

@@ -40,7 +40,7 @@ from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.fairness import Fairness
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.presets import preset
-from imperfed.experiments.values import typed
+from imperfed.experiments.values import gpus_of, typed
 from imperfed.models import ModelSpec
 from imperfed.models.own import ModelObject
 from imperfed.privacy import mechanisms
@@ -113,11 +113,14 @@ class RunConfig:
     seed: int = 0  # of initial weights, batches and the sampling of sites
     data_seed: int = 0  # of the split and the candidate sets
     lazy: bool = False  # own files: read images and Parquet rows when a batch needs them, as if declared lazy
-    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if there is one
+    device: str = "auto"  # cpu, cuda, a GPU such as cuda:1, several such as cuda:0,1; auto: a GPU if there is one
     precision: Precision = "auto"  # of matrix products on a GPU, where auto is tf32; weights are always float32
     compile: bool = False  # torch.compile on a GPU: slow to start (up to 40 s), pays off in long runs of deep networks
     deterministic: bool = False  # same seed, same bits, also for convolutions on a GPU, which are then slower
     track: Literal["none", "tensorboard", "mlflow"] = "none"  # a tool for which the metrics are written as well
+
+    def __post_init__(self) -> None:
+        gpus_of(self.device)
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from imperfed.core.errors import UsageError
 from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.engine import MakeBackend
 from imperfed.experiments.config import RunConfig
+from imperfed.experiments.values import gpus_of
 
 # The most streams on which CUDA computes at once; it is read when a process first uses the GPU.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
@@ -24,20 +25,27 @@ class Hardware:
     precision: str
     compiled: bool = False
     deterministic: bool = False
+    gpus: tuple[int, ...] = ()
+    """The GPUs that the settings name; with several, there is a rank for each."""
 
     @classmethod
     def of(cls, run: RunConfig) -> Hardware:
         """Return the hardware that the settings ask for; `auto` is a GPU if there is one, with TF32 products."""
         device, precision = run.device, run.precision
-        has_gpu = torch.cuda.is_available()
-        if device == "cuda" and not has_gpu:
-            raise UsageError("device = cuda: this machine has no GPU that torch can use; set it to auto or cpu")
+        has_gpu, gpus = torch.cuda.is_available(), gpus_of(device)
+        if device.startswith("cuda") and not has_gpu:
+            raise UsageError(f"device = {device}: this machine has no GPU that torch can use; set it to auto or cpu")
+        if has_gpu and (missing := [gpu for gpu in gpus if gpu >= torch.cuda.device_count()]):
+            raise UsageError(f"device = {device}: there is no GPU {missing[0]}; they are numbered from 0")
         on_gpu = has_gpu and device != "cpu"
         if not on_gpu and (precision not in ("auto", "float32") or run.compile):
             raise UsageError("precision and compile are settings for a GPU, but this run is on the CPU; leave them out")
         chosen = "tf32" if precision == "auto" and on_gpu else precision.replace("auto", "float32")
-        where = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-        return cls(where, chosen, run.compile, run.deterministic)
+        where = torch.device("cpu")
+        if on_gpu:
+            where = torch.device("cuda", gpus[0] if gpus else torch.cuda.current_device())
+            torch.cuda.set_device(where)
+        return cls(where, chosen, run.compile, run.deterministic, gpus)
 
     def prepare(self) -> None:
         """Tell torch which products may be rounded; weights, sums and losses are always float32."""
@@ -50,8 +58,8 @@ class Hardware:
         torch.backends.cudnn.deterministic = self.deterministic
 
     @property
-    def make_backend(self) -> MakeBackend:
-        """The backend for this device."""
+    def local_backend(self) -> MakeBackend:
+        """The backend for this device in this process."""
         if self.device.type == "cpu":
             return ProcessBackend
         from imperfed.engine.backends.cuda.capture import CudaCapturer

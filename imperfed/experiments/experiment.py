@@ -35,6 +35,7 @@ from imperfed.data.own_files import federate_files
 from imperfed.data.row_names import listed_or_kept
 from imperfed.data.sources import load, sources
 from imperfed.data.sparse import width
+from imperfed.engine.backends.distributed.group import RankLostError
 from imperfed.engine.conversation import repair_labels
 from imperfed.engine.engine import Engine, MakeBackend
 from imperfed.engine.schedule import RoundReport
@@ -47,6 +48,7 @@ from imperfed.experiments.config import Config, RunConfig, options
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.public_inputs import about_public
+from imperfed.experiments.ranks import backend_of
 from imperfed.experiments.values import typed
 from imperfed.models import build
 from imperfed.models.own import weights_of
@@ -125,11 +127,14 @@ class Experiment:
             config.rounds,
             config.run.seed,
             config.defence,
-            make_backend or self.hardware.make_backend,
+            make_backend or backend_of(self.hardware),
             self.hardware.device,
             falsifiers(config, len(federation.sites)),
             config.privacy,
         )
+        if len(self.engine.population.federation.x) < len(federation.x):  # each rank has taken its rows
+            self.data = replace(self.data, federation=federation.without_inputs())
+            self.at_sites = replace(self.at_sites, federation=self.at_sites.federation.without_inputs())
 
     def go(self, folder: RunFolder, watch: Watch) -> Summary:
         """Train to the end, write the results and return the summary."""
@@ -159,6 +164,8 @@ class Experiment:
         except ImperfedError as error:
             with suppress(DiskFullError):  # which may be the failure itself
                 folder.log(f"failed: {error}")
+            if isinstance(error, RankLostError):
+                raise type(error)(f"{error}; {continuing(folder)}") from error
             if isinstance(error, DivergedError):
                 write_report(folder)
             raise
@@ -216,6 +223,12 @@ class Experiment:
         outcome = replace(outcome, seconds=seconds, target=target, repair=repair, privacy=privacy)
         outcome = self.finished(folder, outcome)
         return write_summary(folder, self.data, self.evaluator, outcome)
+
+
+def continuing(folder: RunFolder) -> str:
+    """Return how a run goes on that other ranks have ended, in words."""
+    where = "its last checkpoint" if folder.checkpoint.exists() else "its beginning: there is no checkpoint yet"
+    return f"continue from {where}, in one process or on any number of ranks: imperfed resume {folder.path}"
 
 
 def is_own(data: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import types
 import typing
 from contextlib import suppress
@@ -55,3 +56,14 @@ def _parsed(value: Any, kind: Any) -> Any:
         with suppress(ValueError):
             return kind(value)
     return value
+
+
+def gpus_of(device: str) -> tuple[int, ...]:
+    """Return the GPUs that a device such as cuda:0,1 names; none for auto, cpu and cuda, which name no number."""
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+(,\d+)*)?", device):
+        raise unknown("value of run.device", device, ("auto", "cpu", "cuda", "cuda:0,1"))
+    named = device.partition(":")[2]
+    gpus = tuple(int(gpu) for gpu in named.split(",")) if named else ()
+    if len(set(gpus)) < len(gpus):
+        raise UsageError(f"run.device = {device} names a GPU twice")
+    return gpus

@@ -107,7 +107,7 @@ def test_a_comparison_that_cannot_be(words: list[str], parts: list[str], tmp_pat
         ("[local]\nsteps = true", ["local.steps", "a whole number", "True"]),
         ("[local]\nlr = [1]", ["local.lr", "a number", "[1]"]),
         ("[local]\nlr = inf", ["local.lr", "a number", "inf"]),
-        ("[run]\ndevice = 5", ["run.device", "auto, cpu, cuda", "5"]),
+        ("[run]\ndevice = 5", ["run.device", "text", "5"]),
         (
             "[split]\npartition = 'quantity'\n[partition]\nsizes = [1.5, 2]",
             ["partition.sizes", "whole numbers", "[1.5, 2]"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,8 @@ def test_the_last_round_is_kept_if_that_is_wanted() -> None:
 
 def test_a_site_that_is_away_counts_with_what_it_reported_last() -> None:
     best = BestRound.fresh(2, keep=False)
-    assert best.judge(1, {0: Validity(0.8, 1.0), 1: Validity(0.2, 1.0)}, {}).score == pytest.approx(0.5)
-    assert best.judge(2, {0: Validity(0.7, 1.0)}, {}).score == pytest.approx(0.45)
+    assert best.judge(1, {0: Validity(0.8, 1.0), 1: Validity(0.2, 1.0)}, dict).score == pytest.approx(0.5)
+    assert best.judge(2, {0: Validity(0.7, 1.0)}, dict).score == pytest.approx(0.45)
     assert best.round == 1
 
 
@@ -207,11 +208,11 @@ def test_a_round_counts_with_the_mean_of_its_window() -> None:
     best = BestRound.fresh(1, keep=True)
     best.window = 3
     for round, score in enumerate((0.9, 0.3, 0.6, 0.7, 0.8, 0.5), 1):
-        best.judge(round, {0: Validity(score, 1.0)}, {"w": torch.tensor(float(round))})
+        best.judge(round, {0: Validity(score, 1.0)}, partial(dict, w=torch.tensor(float(round))))
     assert best.round == 1  # a first round is compared by itself
     best = replace(BestRound.fresh(1, keep=True), window=3)
     for round, score in enumerate((0.5, 0.9, 0.1, 0.7, 0.8, 0.8, 0.7), 1):
-        best.judge(round, {0: Validity(score, 1.0)}, {"w": torch.tensor(float(round))})
+        best.judge(round, {0: Validity(score, 1.0)}, partial(dict, w=torch.tensor(float(round))))
     assert (best.round, round_to(best.score), best.waited) == (6, 0.767, 1)  # not 2, which was lucky
     assert float(best.state["w"]) == 6
     assert best.recent == [0.8, 0.8, 0.7]

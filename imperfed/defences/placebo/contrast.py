@@ -8,6 +8,7 @@ f               [G]
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -48,7 +49,7 @@ def probe_rows(rows: Tensor, groups: slice) -> Tensor:
 
 
 @torch.no_grad()
-def rise_and_level(net: Net, models: Tree, probes: Tensor, u: int) -> tuple[Tensor, Tensor]:
+def rise_and_level(net: Net, models: Mapping[str, Tensor], probes: Tensor, u: int) -> tuple[Tensor, Tensor]:
     """Return r_g, equation (1), and l, equation (2), of K models in double precision: [K, G] and [K]."""
     K = len(models["w"])
     z = Ensemble(net, models["w"], models["buffers"])(probes.flatten(0, 1).expand(K, -1, -1))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
@@ -18,7 +19,10 @@ from imperfed.engine.population import Scores
 
 @dataclass(frozen=True)
 class Reply:
-    """One site's answer in one exchange; its tensors stay unchanged until the next exchange."""
+    """One site's answer in one exchange; its tensors stay unchanged until the next exchange.
+
+    Where the answer is in another process, its tensors are on torch's device "meta": they have shapes and no numbers.
+    """
 
     loss: float
     up: Tree
@@ -29,9 +33,17 @@ class Backend(Protocol):
 
     notes: list[str]
     """Sentences for the log; the engine collects and clears them after every round."""
+    can_break: bool
+    """Whether the end of another process ends the run, which then writes checkpoints more often."""
+
+    def start(self) -> None:
+        """Begin the rounds: all exchanges before round 0 are done, and the device is about to be used."""
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange. A site that failed may be asked again and starts from the same state."""
+
+    def together(self, who: Sequence[int], replies: Mapping[int, Reply]) -> Mapping[str, Tensor]:
+        """Return the answers of these sites in the last exchange, one row per site."""
 
     def shares(self, round: int, number: int, summed: Summed, updates: Updates) -> dict[int, Tensor | Failure]:
         """Return the shares of the sites of a secret sum, whose updates sites in this process have handed over."""
@@ -49,8 +61,19 @@ class Backend(Protocol):
     def validate(self, sites: Sequence[int] | None = None) -> dict[int, Validity]:
         """Return how far the sites' models agree with the rows that they hold out; called after `evaluate`."""
 
+    def gather(self) -> None:
+        """Bring what the sites remember into the run's state, if it is elsewhere."""
+
+    def scatter(self) -> None:
+        """Let the sites remember what the run's state says, after it was changed."""
+
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities; None where none are inferred."""
 
     def close(self) -> None:
         """Shut down."""
+
+
+def stacked(who: Sequence[int], replies: Mapping[int, Reply]) -> Tree:
+    """Return answers that are in this process, one row per site."""
+    return {name: torch.stack([replies[k].up[name] for k in who]) for name in replies[who[0]].up}

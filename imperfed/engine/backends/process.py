@@ -38,9 +38,9 @@ class ProcessBackend(SequentialBackend):
     def __init__(self, population: Population, on_duty: int, workers: int) -> None:
         super().__init__(population)
         self.on_duty = on_duty
-        self.wanted = min(workers or cores(), max(on_duty, population.evaluator.sites))
+        self.wanted = min(workers or cores(), max(on_duty, len(population.tested)))
         trains = any(isinstance(e, Train) for e in population.spec.algorithm.exchanges(0))
-        slots = on_duty if trains else 0
+        slots = min(on_duty, len(population.here)) if trains else 0
         self.uploads = {name: shared(population.state.servers[0][name].expand(slots, -1)) for name in ("w", "buffers")}
         self.stacks = stackable(population.spec, population.runtime.net.module)
         self.slots: dict[int, int] = {}
@@ -95,18 +95,18 @@ class ProcessBackend(SequentialBackend):
 
     def evaluate(self, ahead: bool = False, sites: Sequence[int] | None = None) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of the sites' models and of the global one."""
-        wanted = range(self.population.evaluator.sites) if sites is None else sites
+        wanted = self.population.tested if sites is None else sites
         *parts, common = self._all([*_in_parts(worker.evaluate, wanted), (worker.evaluate_global, ())])
         return dict(zip(wanted, chain(*parts), strict=True)), common
 
     def validate(self, sites: Sequence[int] | None = None) -> dict[int, Validity]:
         """Return how far the sites' models agree with the rows that they hold out."""
-        wanted = range(len(self.population.sizes)) if sites is None else sites
+        wanted = self.population.here if sites is None else sites
         return dict(zip(wanted, chain(*self._all(_in_parts(worker.validate, wanted))), strict=True))
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities."""
-        parts = list(chain(*self._all(_in_parts(worker.infer_labels, range(len(self.population.sizes))))))
+        parts = list(chain(*self._all(_in_parts(worker.infer_labels, self.population.here))))
         return None if parts[0] is None else torch.cat([torch.from_numpy(part) for part in parts])
 
     def _all(self, tasks: list[Task]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from imperfed.core.exchange import Query, Updates, send_model
 from imperfed.core.labels.validity import Validity
 from imperfed.core.mechanism import SumMechanism, Summed
 from imperfed.core.network import Net
-from imperfed.engine.backends.base import Reply
+from imperfed.engine.backends.base import Reply, stacked
 from imperfed.engine.backends.task_pool import attempt
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Failure
@@ -22,10 +22,15 @@ from imperfed.engine.site import OPENING, SiteUpdate
 class SequentialBackend:
     """A backend that asks one site after another in the calling process."""
 
+    can_break = False
+
     def __init__(self, population: Population) -> None:
         self.population = population
         self.notes: list[str] = []
         self.route: Route | None = None
+
+    def start(self) -> None:
+        """Do nothing: all rows are here."""
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange."""
@@ -62,6 +67,10 @@ class SequentialBackend:
         # Copies: an answer may be a view of the network's gradient, which the next site overwrites.
         return Reply(update.loss, {name: t.detach().clone() for name, t in update.up.items()})
 
+    def together(self, who: Sequence[int], replies: Mapping[int, Reply]) -> Mapping[str, Tensor]:
+        """Return the answers, one row per site."""
+        return stacked(who, replies)
+
     def shares(self, round: int, number: int, summed: Summed, updates: Updates) -> dict[int, Tensor | Failure]:
         """Return the sites' shares of a secret sum; within one process they need no masks."""
         spec, shares = self.population.spec, dict[int, Tensor | Failure]()
@@ -82,17 +91,23 @@ class SequentialBackend:
 
     def evaluate(self, ahead: bool = False, sites: Sequence[int] | None = None) -> tuple[dict[int, Scores], Scores]:
         """Return the scores of the sites' models and of the global one."""
-        wanted = range(self.population.evaluator.sites) if sites is None else sites
+        wanted = self.population.tested if sites is None else sites
         return {k: self.population.evaluate(k) for k in wanted}, self.population.evaluate_global()
 
     def validate(self, sites: Sequence[int] | None = None) -> dict[int, Validity]:
         """Return how far the sites' models agree with the rows that they hold out."""
-        wanted = range(len(self.population.sizes)) if sites is None else sites
+        wanted = self.population.here if sites is None else sites
         return {k: self.population.validate(k) for k in wanted}
+
+    def gather(self) -> None:
+        """Do nothing: the sites' memory is here."""
+
+    def scatter(self) -> None:
+        """Do nothing: the sites' memory is here."""
 
     def inferred_labels(self) -> Tensor | None:
         """Return the inferred labels of every training row, as probabilities in host memory."""
-        parts = [self.population.infer_labels(k) for k in range(len(self.population.sizes))]
+        parts = [self.population.infer_labels(k) for k in self.population.here]
         known = [part.cpu() for part in parts if part is not None]
         return torch.cat(known) if known else None
 

@@ -134,6 +134,7 @@ def _work(context: Any, pipe: Connection, parents_end: Connection, cores: set[in
     parents_end.close()
     os.sched_setaffinity(0, cores)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # which the parent may handle in its own way
     torch.set_num_threads(1)
     try:
         while True:

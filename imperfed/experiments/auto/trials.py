@@ -73,7 +73,7 @@ def make_engine(config: Config, data: FederatedData, make_backend: MakeBackend |
         config.rounds,
         config.run.seed,
         config.defence,
-        make_backend or hardware.make_backend,
+        make_backend or hardware.local_backend,
         hardware.device,
     )
     assert engine.state.best is not None

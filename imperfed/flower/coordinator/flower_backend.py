@@ -17,7 +17,7 @@ from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels.validity import Validity
 from imperfed.core.mechanism import Summed
 from imperfed.core.threads import one_thread
-from imperfed.engine.backends.base import Reply
+from imperfed.engine.backends.base import Reply, stacked
 from imperfed.engine.failures import Away, Failure, Misshapen, NotFinite, Silent
 from imperfed.engine.population import Population, Scores, lowering
 from imperfed.engine.seeds import on_duty_in
@@ -37,6 +37,8 @@ class FlowerBackend:
 
     The metrics after a round and the first exchange of the next round share one message: nothing changes in between.
     """
+
+    can_break = False  # a site that goes away is a failure of that site
 
     def __init__(
         self,
@@ -76,6 +78,13 @@ class FlowerBackend:
                 self.population.state.memory[ANSWERED][k] = torch.tensor((round, number))
         return replies
 
+    def start(self) -> None:
+        """Do nothing: the sites have their rows."""
+
+    def together(self, who: Sequence[int], replies: Mapping[int, Reply]) -> Mapping[str, Tensor]:
+        """Return the answers, one row per site."""
+        return stacked(who, replies)
+
     def shares(self, round: int, number: int, summed: Summed, updates: Updates) -> dict[int, Tensor | Failure]:
         """Return the masked shares of the sites of a secret sum; a missing one leaves the others without meaning."""
         words: dict[str, Word] = {
@@ -112,6 +121,12 @@ class FlowerBackend:
     def validate(self, sites: Sequence[int] | None = None) -> dict[int, Validity]:
         """Return what the sites reported, with their metrics, about the rows that they hold out."""
         return self.validity
+
+    def gather(self) -> None:
+        """Do nothing: what sites remember stays with them."""
+
+    def scatter(self) -> None:
+        """Do nothing: every message names the state to which it belongs."""
 
     def inferred_labels(self) -> Tensor | None:
         """Return None: the inferred labels stay at the sites."""

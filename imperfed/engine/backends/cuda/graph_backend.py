@@ -86,7 +86,9 @@ class CudaGraphBackend(SequentialBackend):
         return work
 
     def _plan_ahead(self, round: int, program: CapturedProgram) -> None:
-        who = on_duty_in(self.population.spec.seed, round, len(self.population.sizes), self.on_duty)
+        here = set(self.population.here)
+        duty = on_duty_in(self.population.spec.seed, round, len(self.population.sizes), self.on_duty)
+        who = tuple(k for k in duty if k in here)
         work = self._plan(round, who)
         staged = program.table.stage(work) if self.programs.get(len(who)) is program else None
         self.planned = {(round, who): (work, staged)}

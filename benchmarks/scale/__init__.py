@@ -1,0 +1,1 @@
+"""Larger than one process, or than its memory: `python -m benchmarks.scale PART`."""

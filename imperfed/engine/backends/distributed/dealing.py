@@ -1,0 +1,104 @@
+"""Which rank holds which sites: by what a site costs, and by which sites are on duty together."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from imperfed.core.exchange import Train
+from imperfed.core.threads import one_thread
+from imperfed.engine.backends.task_pool import attempt
+from imperfed.engine.failures import Failure
+from imperfed.engine.population import Population
+from imperfed.engine.seeds import on_duty_in
+from imperfed.engine.site import SiteRuntime
+
+TRIED = 3
+"""Local steps of a trial."""
+FORESEEN = 1000
+"""Rounds whose sites on duty are looked at."""
+SWEEPS = 4
+"""The most times that every site is looked at again."""
+
+
+def deal(population: Population, on_duty: int, ranks: int) -> tuple[list[tuple[int, ...]], float]:
+    """Return the sites of every rank, and by how much chance lengthens the rounds: 1.1 is a tenth.
+
+    Which sites are on duty together is known before the first round, from the seed. Site 0 is always at rank 0, where
+    the server finds the personal weights that it trains with on rows of its own.
+    """
+    costs, K = site_costs(population), len(population.sizes)
+    everybody = on_duty >= K
+    rounds = range(1 if everybody else min(population.spec.rounds, FORESEEN))
+    duty = torch.zeros(len(rounds), K, dtype=torch.float64)
+    for t in rounds:
+        duty[t, list(on_duty_in(population.spec.seed, t, K, on_duty))] = 1
+    homes, load = balanced(duty * torch.tensor(costs, dtype=torch.float64), ranks)
+    homes = [(home - homes[0]) % ranks for home in homes]
+    sites = [tuple(k for k, home in enumerate(homes) if home == rank) for rank in range(ranks)]
+    return sites, float(load.max(1).values.sum() / load.mean(1).sum())
+
+
+def balanced(work: Tensor, ranks: int) -> tuple[list[int], Tensor]:
+    """Return a rank for every site, so that in each round the ranks have about equally much to do; and who has what.
+
+    `work`: what each site costs in each round, [T, K]. The sum of squares over rounds and ranks is made small, first
+    by placing one site after the other, the most expensive first, then by moving single sites while that helps.
+    """
+    T, K = work.shape
+    load, homes = torch.zeros(T, ranks, dtype=work.dtype), [0] * K
+    order = work.sum(0).argsort(descending=True, stable=True).tolist()
+    for k in order:
+        homes[k] = int((work[:, k] @ load).argmin())
+        load[:, homes[k]] += work[:, k]
+    for _ in range(SWEEPS):
+        moved = False
+        for k in order:
+            gains = _moving(work, load, k, homes[k])
+            if (best := int(gains.argmin())) != homes[k] and gains[best] < -1e-9 * load.square().sum():
+                load[:, homes[k]] -= work[:, k]
+                load[:, best] += work[:, k]
+                homes[k], moved = best, True
+        if not moved:
+            break
+    return homes, load
+
+
+def _moving(work: Tensor, load: Tensor, k: int, home: int) -> Tensor:
+    """Return by how much half the sum of squares grows if a site moves from its rank to each other one; 0 at home."""
+    own = work[:, k]
+    growth = own @ load - own @ load[:, home] + own @ own
+    growth[home] = 0
+    return growth
+
+
+def site_costs(population: Population) -> list[float]:
+    """Return what each site's local steps cost: measured at the smallest and the largest site, in between by rows."""
+    local, sizes = population.spec.local, population.sizes
+    steps = [float(local.steps_of(n)) for n in sizes]
+    small, large = min(sizes), max(sizes)
+    if small == large or not isinstance(population.spec.exchange(0, -1), Train):
+        return steps if small == large else [float(n) for n in sizes]
+    ends = [_seconds_per_step(population, sizes.index(n)) for n in (large, small)]
+    slope = (ends[0] - ends[1]) / (large - small)
+    return [s * max(ends[1] + slope * (n - small), 1e-9) for s, n in zip(steps, sizes, strict=True)]
+
+
+def _seconds_per_step(population: Population, k: int) -> float:
+    """Return the time of one local step of a site, the shorter of two trials; nothing that it does is kept."""
+    spec = population.spec
+    short = replace(spec.local, steps=TRIED, epochs=0, min_steps=0, max_steps=0)
+    runtime = SiteRuntime(replace(spec, local=short), population.runtime.net)
+    number = len(spec.algorithm.exchanges(0)) - 1
+    times = []
+    for _ in range(2):
+        began = time.perf_counter()
+        with one_thread():
+            down = population.down(k, spec.exchange(0, number))
+            if isinstance(attempt(runtime, (SiteRuntime.respond, (population.site(k), down, 0, number))), Failure):
+                return 1.0  # it will fail in the first round as well, where that is told
+        times.append((time.perf_counter() - began) / TRIED)
+    return min(times)

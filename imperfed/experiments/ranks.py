@@ -1,0 +1,176 @@
+"""The ranks of this program: joined where torchrun has started them, or started here, one for each of several GPUs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from imperfed.core.errors import UsageError
+from imperfed.engine.backends.base import Backend
+from imperfed.engine.backends.distributed.distributed_backend import DistributedBackend
+from imperfed.engine.backends.distributed.follower import Leave, follow
+from imperfed.engine.backends.distributed.group import RankGroup, RankLostError
+from imperfed.engine.backends.task_pool import cores
+from imperfed.engine.engine import MakeBackend
+from imperfed.engine.population import Population
+from imperfed.experiments.device import Hardware
+
+_joined: RankGroup | None = None
+_children: list[subprocess.Popen[bytes]] = []
+
+
+@dataclass(frozen=True)
+class RankHardware:
+    """Where each rank computes: on a GPU of its own, or on its part of the cores that this machine's ranks share."""
+
+    hardware: Hardware
+    """That of rank 0."""
+
+    def device(self) -> torch.device:
+        """Return the device of this rank, made ready."""
+        return self._own().device
+
+    def make_backend(self, population: Population, on_duty: int, workers: int) -> Backend:
+        """Return the backend of this rank's device."""
+        if self.hardware.device.type == "cpu":
+            workers = workers or max(1, cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        return self._own().local_backend(population, on_duty, workers)
+
+    def _own(self) -> Hardware:
+        """Return the hardware of this rank."""
+        if self.hardware.device.type == "cpu":
+            return self.hardware
+        place = int(os.environ.get("LOCAL_RANK", "0"))
+        gpus = self.hardware.gpus or tuple(range(torch.cuda.device_count()))
+        if place >= len(gpus):
+            raise UsageError(
+                f"{os.environ['LOCAL_WORLD_SIZE']} ranks on a machine with {len(gpus)} GPUs; start one for each GPU "
+                "(torchrun --nproc-per-node), or give --device cpu"
+            )
+        own = replace(self.hardware, device=torch.device("cuda", gpus[place]))
+        torch.cuda.set_device(own.device)
+        own.prepare()
+        return own
+
+
+def backend_of(hardware: Hardware) -> MakeBackend:
+    """Return what makes the backend of a run: over the ranks, if there are several, or that of the device alone."""
+    group = _joined
+    if group is None and len(hardware.gpus) > 1:
+        group = start_ranks(len(hardware.gpus))
+    if group is None:
+        return hardware.local_backend
+    ranks, place = group, RankHardware(hardware)
+    return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, ranks, place)
+
+
+def several() -> bool:
+    """Return whether torchrun has started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "LOCAL_RANK" in os.environ
+
+
+def as_one_of_several(program: Callable[[], None]) -> None:
+    """Run the program at rank 0; at the other ranks, do what it says and print nothing."""
+    global _joined
+    group = _join()
+    if group.rank > 0:
+        _follow(group)
+        return
+    _joined = group
+    try:
+        program()
+    finally:
+        _end(group)
+
+
+def _join(**where: Any) -> RankGroup:
+    if os.environ.get("WORLD_SIZE") == os.environ.get("LOCAL_WORLD_SIZE"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # ranks on one machine need no network
+    on_gpu = torch.cuda.is_available() and int(os.environ.get("LOCAL_RANK", "0")) < torch.cuda.device_count()
+    return RankGroup.join(on_gpu, **where)
+
+
+def _follow(group: RankGroup) -> None:
+    """Carry out what rank 0 says; its end is this rank's end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # rank 0 handles interrupts
+    try:
+        follow(group)
+    except RankLostError:
+        sys.exit(1)
+    group.leave()
+
+
+def _end(group: RankGroup) -> None:
+    """Let the other ranks end as well; if this process ends in the middle of an exchange, they notice it."""
+    global _joined
+    _joined = None
+    with suppress(RankLostError):
+        if not isinstance(sys.exception(), KeyboardInterrupt | RankLostError):
+            group.tell(Leave())
+            group.flush()
+            group.leave()
+
+
+# -- ranks that are started here -------------------------------------------------------------------------------------
+
+
+def start_ranks(size: int) -> RankGroup:
+    """Start the other ranks on this machine; this process becomes rank 0, until `stop_ranks` or its end."""
+    global _joined
+    store = _meeting(0, size)
+    os.environ |= _places(0, size)
+    _children.extend(_started(rank, size, store.port) for rank in range(1, size))
+    _joined = _join(store=store, rank=0, size=size)
+    atexit.register(stop_ranks)
+    return _joined
+
+
+def stop_ranks() -> None:
+    """End the ranks that were started here."""
+    atexit.unregister(stop_ranks)
+    if _joined is not None:
+        _end(_joined)
+    for child in _children:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(5)
+        child.kill()
+    _children.clear()
+
+
+def children() -> list[int]:
+    """Return the process numbers of the ranks that were started here."""
+    return [child.pid for child in _children]
+
+
+def _meeting(port: int, size: int) -> Any:
+    """Return the store at which ranks meet; port 0: a new one, at a free port."""
+    return dist.TCPStore("127.0.0.1", port, size, is_master=not port, wait_for_workers=False)  # type: ignore[attr-defined]
+
+
+def _places(rank: int, size: int) -> dict[str, str]:
+    """Return torchrun's variables for a rank of a single machine."""
+    return {"LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size), "WORLD_SIZE": str(size)}
+
+
+def _started(rank: int, size: int, port: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "imperfed.experiments.ranks", str(rank), str(size), str(port)]
+    return subprocess.Popen(command, env=os.environ | _places(rank, size), stdin=subprocess.DEVNULL)
+
+
+def _as_child(rank: int, size: int, port: int) -> None:
+    """Be one of the ranks that another process has started."""
+    _follow(_join(store=_meeting(port, size), rank=rank, size=size))
+
+
+if __name__ == "__main__":
+    _as_child(*map(int, sys.argv[1:]))
