@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,8 @@ WINDOW = 5
 """A round counts with the mean score of so many rounds: of few rows, the best of many rounds is mostly a lucky one."""
 PATIENCE = 8
 """Rounds of the last rung without a better score, after which a trial ends."""
+NO_LIMIT = 1e12
+"""Megabytes that all sites may remember in memory; a number, since real sites are told the settings of a trial."""
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
@@ -50,7 +51,7 @@ class Progress:
 
 def trial_config(config: Config, rounds: int, patience: int) -> Config:
     """Return the settings of a trial up to a round: judged after each one, in one process, with all memory in it."""
-    how = replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1, site_memory=math.inf)
+    how = replace(config.rounds, rounds=rounds, patience=patience, workers=1, evaluate_every=1, site_memory=NO_LIMIT)
     return replace(config, rounds=how)
 
 
