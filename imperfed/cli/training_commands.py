@@ -111,6 +111,7 @@ def reproduce(
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List every table and figure, and how far each is.")] = False,
     only: Annotated[str, typer.Option("--only", help="Columns of the table, comma-separated; empty: all.")] = "",
+    rows: Annotated[str, typer.Option("--rows", help="Rows of the table, comma-separated; empty: all.")] = "",
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Give every method the same small search on rows held out first.")
     ] = False,
@@ -131,16 +132,17 @@ def reproduce(
 
         standings_table(progress().console, json)
         return
-    from imperfed.experiments.reproduction.run_study import DRAWING, RESULTS, TABLE, StudyRuns, chosen
+    from imperfed.experiments.reproduction.run_study import DRAWING, RESULTS, TABLE, StudyRuns, chosen, chosen_rows
     from imperfed.experiments.study import read_study
     from imperfed.experiments.tuning import Tuning
 
     wanted = read_study(study)
     columns = chosen(wanted, [name.strip() for name in only.split(",") if name.strip()])
+    methods = chosen_rows(wanted, [name.strip() for name in rows.split(",") if name.strip()])
     words = words_of(settings, rounds=rounds, device=device, workers=workers)
     show = progress(json)
     tuning = Tuning() if tuned else None
-    runs = StudyRuns(wanted, columns, seed_numbers(seeds), words, configs, out, show.watch, tuning)
+    runs = StudyRuns(wanted, columns, seed_numbers(seeds), words, configs, out, show.watch, tuning, methods)
     with stdout_for(json), show.interruptible():
         cells = runs.carry_out(jobs)
     if json:

@@ -110,20 +110,23 @@ def test_distances_are_those_from_the_reference_run_of_the_same_seed() -> None:
 
 def test_the_table_says_what_is_missing_and_what_diverged() -> None:
     study = replace(studies()["pfedpll/table-4.2"], measures=("mean",))
-    lost, (first, second, third) = study.column("lost"), study.rows[:3]
+    lost, (first, second, third, fourth) = study.column("lost"), study.rows[:4]
     cells = StudyCells(study.name).with_all(
         [
             StudyCell(first.name, "lost", 0, digest(study, first, lost), {"mean": 0.5}),
             StudyCell(first.name, "lost", 1, digest(study, first, lost), {"mean": 0.7}),
             StudyCell(second.name, "lost", 0, digest(study, second, lost), {"mean": 0.5}),
             StudyCell(third.name, "lost", 0, digest(study, third, lost), diverged="round 3: the run has diverged"),
+            StudyCell(fourth.name, "lost", 0, digest(study, fourth, lost), {"mean": 0.25}),
+            StudyCell(fourth.name, "lost", 1, digest(study, fourth, lost), {"mean": None}),
         ]
     )
     text = markdown(study, cells, [lost, study.column("birdsong")])
     assert "| `pfedpll` | 60.00 ± 14.14 | 56.04 | +3.96 |" in text
     assert "| `cc` | diverged | 55.03 |  |" in text
     assert "Not run yet: birdsong." in text
-    assert "Not run yet: rc, cavl, laar, abs-gce, fedavg." in text
+    assert f"| `{fourth.name}` | 25.00 (1 of 2 seeds) |" in text  # the other never reached it
+    assert "Not run yet: cavl, laar, abs-gce, fedavg." in text
     assert "With fewer seeds: cc, lw." in text
     assert "cc, seed 0: round 3: the run has diverged." in text
     assert markdown(study, StudyCells(study.name), [lost]) == f"{study.title}. Not run yet."

@@ -108,10 +108,23 @@ def test_a_table_is_made_once_and_a_second_call_goes_on(toy: Path, tmp_path: Pat
     assert again == row
 
 
+def test_rows_that_are_named_run_alone_and_the_others_later(toy: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    words = ("reproduce", "toy/table-1", *TINY, "--out", out, "--seeds", "0", "--only", "small")
+    said = done(*words, "--rows", "rival")
+    (alone,) = results(out)
+    assert alone["row"] == "rival"
+    assert "Not run yet: cc." in said.out
+    done(*words)
+    assert [cell["row"] for cell in results(out)] == ["cc", "rival"]
+    assert results(out)[1] == alone
+
+
 def test_what_cannot_be_reproduced_is_refused(toy: Path, tmp_path: Path) -> None:
     for words, part in (
         (("toy/table-4",), "toy/table-1"),
         (("toy/table-1", "--only", "smal"), "Did you mean 'small'"),
+        (("toy/table-1", "--rows", "rivl"), "Did you mean 'rival'"),
         (("toy/table-2",), "made by a program of its own: python -m somewhere"),
         (("toy/table-3",), "there are no data; lost long ago"),
         ((), "--list, without a name, lists all"),
@@ -155,6 +168,20 @@ def test_the_standing_follows_from_the_results(toy: Path) -> None:
     ]
     assert told[2]["about"] == ["no data: lost long ago"]
     assert "1 done, 1 not run, 1 no data" in done("reproduce", "--list").out
+
+
+def test_what_is_missing_needs_a_gpu_only_until_it_is_there(toy: Path) -> None:
+    path = toy / "toy/table-1.toml"
+    path.write_text(path.read_text().replace("[columns.slow]", '[columns.slow]\ngpu = "hours"'))
+    studies.cache_clear()
+    study = studies()["toy/table-1"]
+    filled(study, 3, 1).write(results_file(study.name))
+    assert (standing(study).about, standing(study).needs) == (
+        ("slow: needs a GPU, which was not at hand: hours",),
+        "a GPU",
+    )
+    filled(study, 3).write(results_file(study.name))
+    assert (standing(study).about, standing(study).needs) == ((), "")
 
 
 def test_results_count_only_for_the_settings_that_the_study_has(toy: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from imperfed.core.atomic import write_whole
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import UsageError, unknown
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.experiments.parallel import Outcome, ParallelRuns, run_of
@@ -40,6 +40,14 @@ def chosen(study: Study, only: Sequence[str]) -> tuple[StudyColumn, ...]:
     return columns
 
 
+def chosen_rows(study: Study, names: Sequence[str]) -> tuple[StudyRow, ...]:
+    """Return the rows of a study that are named; all of them where none is."""
+    by_name = {row.name: row for row in study.rows}
+    if missing := [name for name in names if name not in by_name]:
+        raise unknown(f"row of {study.name}", missing[0], by_name)
+    return tuple(by_name[name] for name in names) or study.rows
+
+
 @dataclass
 class StudyRuns:
     """The runs of some columns of a study in a folder."""
@@ -54,6 +62,8 @@ class StudyRuns:
     watch: Callable[[], Watch]
     tuning: Tuning | None = None
     """How every row is tuned before it runs; None: rows run as the study says."""
+    rows: Sequence[StudyRow] = ()
+    """The rows that run; empty: all."""
 
     @property
     def folder(self) -> Path:
@@ -110,14 +120,14 @@ class StudyRuns:
         """Return the rows that have no result with this seed."""
         tuned = self.tuning is not None
         have = {row: cells.of(self.study, row, column, self.words, tuned) for row in self.study.rows}
-        return [row for row in self.study.rows if all(cell.seed != seed for cell in have[row])]
+        return [row for row in self.rows or self.study.rows if all(cell.seed != seed for cell in have[row])]
 
     def _tuned(self, column: StudyColumn, make: Callable[[str, int], Config]) -> Mapping[str, Mapping[str, Any]]:
         """Return the settings chosen for every row, which are kept beside the results."""
         if self.tuning is None:
             return {}
         path = self.folder / "tuning" / f"{column.name.replace('/', '-')}.json"
-        methods = {row.name: self.study.method(row, column) for row in self.study.rows}
+        methods = {row.name: self.study.method(row, column) for row in self.rows or self.study.rows}
         return Choices(path, self.tuning).of(methods, make, self.watch())
 
     def _cell(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,11 +53,11 @@ def standing(study: Study) -> Standing:
     else:
         status = "partly" if done else "not run"
     command = (study.program or f"imperfed reproduce {study.name}") if wanted else ""
-    return Standing(study.name, study.title, status, wanted, done, tuple(_about(study)), command, needs)
+    return Standing(study.name, study.title, status, wanted, done, tuple(_about(study, missing)), command, needs)
 
 
-def _about(study: Study) -> Iterator[str]:
-    """Yield what stands for what, and what there are no data for."""
+def _about(study: Study, missing: Sequence[StudyColumn]) -> Iterator[str]:
+    """Yield what stands for what, what there are no data for, and what columns with missing runs would take."""
     if study.no_data:
         yield f"no data: {study.no_data}"
         return
@@ -65,20 +65,20 @@ def _about(study: Study) -> Iterator[str]:
         yield f"substitute: {study.substitute}"
     if study.lacks:
         yield f"no method here: {study.lacks}"
-    if study.gpu:
+    if study.gpu and missing:
         yield f"needs a GPU, which was not at hand: {study.gpu}"
     reasons: dict[str, list[str]] = {}
     for column in study.columns:
-        for why in _about_column(column):
+        for why in _about_column(column, column in missing):
             reasons.setdefault(why, []).append(column.name)
     yield from (f"{', '.join(names)}: {why}" for why, names in reasons.items())
 
 
-def _about_column(column: StudyColumn) -> Iterator[str]:
+def _about_column(column: StudyColumn, missing: bool) -> Iterator[str]:
     """Yield what is to be said of one column."""
     if column.no_data:
         yield f"no data: {column.no_data}"
     elif column.substitute:
         yield f"substitute: {column.substitute}"
-    if column.gpu:
+    if column.gpu and missing:
         yield f"needs a GPU, which was not at hand: {column.gpu}"

@@ -83,7 +83,10 @@ def _plain(one: Measure, value: float | None) -> str:
 
 
 def _cell(one: Measure, name: str, made: Sequence[StudyCell]) -> str:
-    found = one.spread(values(made, name))
+    reached = values(made, name)
+    found = one.spread(reached)
+    if found and len(reached) < len(made):
+        found += f" ({len(reached)} of {len(made)} seeds)"
     return found or ("diverged" if any(cell.diverged for cell in made) else "")
 
 
