@@ -35,8 +35,9 @@ def drawn(key: Tensor, salt: int, shape: Sequence[int]) -> Tensor:
     """Return numbers from 0 to 2^24 - 1 that follow from a key, a salt and the place of each number."""
     salt = (salt + (1 << 31)) % (1 << 32) - (1 << 31)  # as a signed number
     x = torch.arange(torch.Size(shape).numel(), dtype=torch.int32, device=key.device) + (key[0] + salt)
-    for (by, factor), part in zip(STAGES, (key[1], 0), strict=True):
-        x = (folded(x, by) * factor) ^ part
+    (by, factor), (then_by, then_factor) = STAGES
+    x = (folded(x, by) * factor) ^ key[1]
+    x = folded(x, then_by) * then_factor
     return (folded(x, LAST_SHIFT) & ((1 << BITS) - 1)).view(tuple(shape))
 
 

@@ -41,7 +41,9 @@ class Hardware:
         if not on_gpu and (precision not in ("auto", "float32") or run.compile):
             raise UsageError("precision and compile are settings for a GPU, but this run is on the CPU; leave them out")
         chosen = "tf32" if precision == "auto" and on_gpu else precision.replace("auto", "float32")
-        where = torch.device("cuda", gpus[0] if gpus else torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        where = (
+            torch.device("cuda", gpus[0] if gpus else torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        )
         return cls(where, chosen, run.compile, run.deterministic, gpus)
 
     def prepare(self) -> None:

@@ -85,7 +85,9 @@ def program_and_loop(
 
 
 DRAWN = "draws random numbers of its own"
-BY_ITSELF = f"the network or its loss {DRAWN}, such as by torch.nn.functional.dropout; nn.Dropout as a layer is captured"
+BY_ITSELF = (
+    f"the network or its loss {DRAWN}, such as by torch.nn.functional.dropout; nn.Dropout as a layer is captured"
+)
 
 
 @pytest.mark.parametrize(
@@ -159,11 +161,17 @@ def test_a_step_with_two_passes_has_the_masks_of_the_loop() -> None:
     assert not differences(everything(graphs), everything(loop), 1e-5)
 
 
+COUNTED = "would count the rows that pad a batch to 8"
+
+
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
-        (nn.InstanceNorm1d(4, track_running_stats=True), "InstanceNorm1d would count the rows that pad a batch to 8"),
-        (nn.BatchNorm1d(8, momentum=None), "nn.BatchNorm with momentum=None would count the rows that pad a batch to 8"),
+        (nn.InstanceNorm1d(4, track_running_stats=True), f"InstanceNorm1d {COUNTED}"),
+        (
+            nn.BatchNorm1d(8, momentum=None),
+            f"nn.BatchNorm with momentum=None {COUNTED}",
+        ),
         (Folded(nn.BatchNorm1d(4)), "batch normalisation is given 16 rows in a step of 8"),
     ],
     ids=["instance", "cumulative", "folded"],
