@@ -23,7 +23,7 @@ from imperfed.core.mechanism import LARGEST_WEIGHT, PrivacyMechanism, SumMechani
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
-from imperfed.engine.backends.base import Backend, Reply
+from imperfed.engine.backends.base import Backend, Reply, TrainsAtServer
 from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.best_round import BestRound
 from imperfed.engine.failures import Failure, NotFinite, Unreadable
@@ -101,6 +101,7 @@ class Engine:
         self.figures: tuple[int, Sequence[int] | None, dict[int, Scores], Scores] | None = None
         """The round after which models were last evaluated, which sites' (None: all), and the scores."""
         self.backend: Backend = make_backend(self.population, self.on_duty, rounds.workers)
+        self.server.backend = self.backend if isinstance(self.backend, TrainsAtServer) else None
         self.opened = self.open()
         self.backend.start()
         if device != CPU:  # only now: the exchanges before round 0 may need operations that only the CPU has

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from imperfed.algorithms.fednag import FedNAG
 from imperfed.algorithms.mime import Mime
+from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch
 from imperfed.core.labels import Exact
@@ -55,6 +57,16 @@ class Folded(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.layer(x.view(len(x) * 2, -1)).view_as(x)
         return out
+
+
+class Reminded(Plain):
+    """An objective whose loss depends on what it remembers of an example."""
+
+    name = "reminded"
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        values, out = super().loss(net, batch)
+        return values * (1 + batch.rows["p"].square().sum(1)), out
 
 
 class Noisy(Plain):
@@ -186,3 +198,37 @@ def test_other_statistics_of_padded_batches_are_not_captured(layer: nn.Module, w
 
 def test_layers_without_statistics_over_rows_are_known() -> None:
     assert not any(map(counts_padding, (nn.InstanceNorm1d(8), nn.GroupNorm(2, 8), nn.LayerNorm(8))))
+
+
+# -- the server's own steps --------------------------------------------------------------------------------------------
+
+AT_SERVER = [PFedMo(), PFedMo(representation="restart", reading="mix"), FedNAG(public_weight=0.3)]
+
+
+@pytest.mark.parametrize("layers", [(), (nn.BatchNorm1d(8), nn.Dropout(0.3))], ids=["plain", "layers"])
+@pytest.mark.parametrize("local", [replace(SEVERAL, batch=7), replace(LOCAL, schedule="cosine")], ids=["epochs", "cosine"])
+@pytest.mark.parametrize("algorithm", AT_SERVER, ids=lambda a: a.name)
+def test_the_servers_steps_are_captured(algorithm: Algorithm, local: Any, layers: tuple[nn.Module, ...]) -> None:
+    """24 rows of the server's, in padded batches where there are 7 rows in one."""
+    graphs, loop = program_and_loop(*layers, algorithm=algorithm, local=local, rounds=3)
+    backend = graphs.backend
+    assert isinstance(backend, CudaGraphBackend)
+    assert backend.server_steps is not None
+    assert backend.server_steps.not_captured is None
+    assert backend.server_steps.program is not None
+    notes = [note for report in graphs.reports for note in report.notes]
+    assert notes.count("the server's local steps are one captured graph") == 1
+    assert not differences(everything(graphs), everything(loop), 1e-5)
+
+
+def test_a_server_whose_steps_cannot_be_captured_makes_them_in_the_loop() -> None:
+    graphs, loop = program_and_loop(nn.RReLU(), algorithm=PFedMo(), rounds=3)
+    notes = [note for report in graphs.reports for note in report.notes]
+    why = f"RReLU {DRAWN}, unlike nn.Dropout"
+    assert notes.count(f"the server's local steps run one by one, not as one captured graph: {why}") == 1
+    assert not differences(everything(graphs), everything(loop))
+
+
+def test_every_round_of_the_server_starts_from_fresh_memory_of_its_rows() -> None:
+    graphs, loop = program_and_loop(algorithm=PFedMo(), objective=Reminded(), rounds=3)
+    assert not differences(everything(graphs), everything(loop), 1e-5)

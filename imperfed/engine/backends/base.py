@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult
 from imperfed.core.exchange import Updates
 from imperfed.core.labels.validity import Validity
 from imperfed.core.mechanism import Summed
 from imperfed.engine.failures import Failure
+from imperfed.engine.local_training import Local, Plan
 from imperfed.engine.population import Scores
 
 
@@ -72,6 +74,14 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Shut down."""
+
+
+@runtime_checkable
+class TrainsAtServer(Protocol):
+    """A backend that can also make the server's local steps, on rows that the server holds."""
+
+    def train_at_server(self, local: Local, plan: Plan, down: Tree, lr: float) -> LocalResult | None:
+        """Return the network after these steps, until the next call; None where the loop must make them."""
 
 
 def stacked(who: Sequence[int], replies: Mapping[int, Reply]) -> Tree:

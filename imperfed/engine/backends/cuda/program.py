@@ -296,6 +296,9 @@ class CapturedProgram:
 
     def results(self, work: Sequence[Assignment], lr: float) -> list[LocalResult]:
         """Return every site after its last step; `lr`: the learning rate of the round."""
+        for slot in self.slots:
+            slot.net.begin_step(None)
+            slot.net.train(False)
         pairs = zip(self.slots, work, strict=True)
         return [LocalResult(s.net, s.opt_state, s.down, s.memory, one.steps, lr) for s, one in pairs]
 
