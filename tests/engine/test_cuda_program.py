@@ -202,11 +202,14 @@ def test_layers_without_statistics_over_rows_are_known() -> None:
 
 # -- the server's own steps --------------------------------------------------------------------------------------------
 
+UNEVEN = replace(SEVERAL, batch=7)
 AT_SERVER = [PFedMo(), PFedMo(representation="restart", reading="mix"), FedNAG(public_weight=0.3)]
 
 
 @pytest.mark.parametrize("layers", [(), (nn.BatchNorm1d(8), nn.Dropout(0.3))], ids=["plain", "layers"])
-@pytest.mark.parametrize("local", [replace(SEVERAL, batch=7), replace(LOCAL, schedule="cosine")], ids=["epochs", "cosine"])
+@pytest.mark.parametrize(
+    "local", [replace(SEVERAL, batch=7), replace(LOCAL, schedule="cosine")], ids=["epochs", "cosine"]
+)
 @pytest.mark.parametrize("algorithm", AT_SERVER, ids=lambda a: a.name)
 def test_the_servers_steps_are_captured(algorithm: Algorithm, local: Any, layers: tuple[nn.Module, ...]) -> None:
     """24 rows of the server's, in padded batches where there are 7 rows in one."""

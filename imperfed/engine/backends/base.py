@@ -35,11 +35,13 @@ class Backend(Protocol):
 
     notes: list[str]
     """Sentences for the log; the engine collects and clears them after every round."""
+    opens_on_device: bool
+    """Whether the exchanges before round 0 run on the device of the run, and not in host memory as long as `start`."""
     can_break: bool
     """Whether the end of another process ends the run, which then writes checkpoints more often."""
 
     def start(self) -> None:
-        """Begin the rounds: all exchanges before round 0 are done, and the device is about to be used."""
+        """Begin the rounds: all exchanges before round 0 are done."""
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange. A site that failed may be asked again and starts from the same state."""
