@@ -287,7 +287,8 @@ def as_trained(config: Config, data: FederatedData) -> tuple[FederatedData, Repa
                 f"repair {config.repair.name} corrects {config.repair.labels.kind} labels, but {data.federation.name} "
                 f"comes with {data.federation.labels.kind} labels here"
             )
-        federation, repair_result = repair_labels(config.repair, data.federation, wanted_labels(config))
+        wanted, device = wanted_labels(config), Hardware.of(config.run).device
+        federation, repair_result = repair_labels(config.repair, data.federation, wanted, device)
         data = replace(data, federation=federation.check())
     return data, repair_result
 
