@@ -99,10 +99,11 @@ class Mime(Algorithm):
         """Return g(x), the gradient of the same batch at the server's weights, and restore the network."""
         x, y = step.down["w"], step.net.row.clone()
         step.w[: len(x)] = x
-        # Steps that draw random numbers are never captured, and during a capture a GPU's generator cannot be read.
+        # A step that draws numbers of its own is never captured, and during a capture a GPU's generator cannot be read.
         gpu = [x.device] if x.is_cuda and not torch.cuda.is_current_stream_capturing() else []
         with torch.random.fork_rng(devices=gpu):  # the pass at y will draw the same dropout
             g = self.gradient(self.step_loss(objective, step)[0], step)[: len(x)].clone()
+        step.net.draw_again()
         step.net.load(y)
         return g
 

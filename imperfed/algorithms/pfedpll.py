@@ -28,7 +28,7 @@ from torch.nn.functional import log_softmax
 
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch, Tree
-from imperfed.core.context import ServerContext
+from imperfed.core.context import ServerContext, rows_at_once
 from imperfed.core.exchange import Updates
 from imperfed.core.labels import Candidates
 from imperfed.core.network import Network
@@ -111,14 +111,11 @@ class PFedPLL(Algorithm):
             context.notes.append("pfedpll: no public inputs for the KL score; the weights n_k/n are used")
             return updates.by_size()
         order = torch.randperm(len(context.public), generator=context.draw)[: self.batches * self.size]
-        a = context.public[order].split(self.size)
-        old = [self.rep(context, server["w"], server["buffers"], a_b) for a_b in a]
-        distance = torch.stack(
-            [
-                torch.stack([kl(self.rep(context, w, b, a_b), q) for a_b, q in zip(a, old, strict=True)]).mean()
-                for w, b in zip(updates["w"], updates["buffers"], strict=True)
-            ]
-        )  # Eq. 10 and Alg. 2, line 4
+        a = context.public[order]
+        q = self.rep(context, server["w"], server["buffers"], a)
+        models = zip(updates["w"], updates["buffers"], strict=True)
+        # Eq. 10 and Alg. 2, line 4
+        distance = torch.stack([kl(self.rep(context, w, b, a), q, self.size) for w, b in models])
         if not torch.isfinite(distance).all() or distance.sum() <= 0:
             context.notes.append("pfedpll: the KL distances are zero or not finite; the weights n_k/n are used")
             return updates.by_size()
@@ -126,10 +123,15 @@ class PFedPLL(Algorithm):
 
     @torch.no_grad()
     def rep(self, context: ServerContext, w: Tensor, buffers: Tensor, x: Tensor) -> Tensor:
-        """Return the log softmax over the p features of the representation at these weights."""
-        return log_softmax(context.net.at(w, buffers, x, features=True), -1)
+        """Return the log softmax over the p features of the representation at these weights, in few passes."""
+        parts = x.split(rows_at_once(x, self.size))
+        return torch.cat([log_softmax(context.net.at(w, buffers, part, features=True), -1) for part in parts])
 
 
-def kl(logp: Tensor, logq: Tensor) -> Tensor:
-    """Return KL(p || q), summed over features, mean over examples; clamped, since rounding could make it negative."""
-    return (logp.exp() * (logp - logq)).sum(-1).mean().clamp(min=0)
+def kl(logp: Tensor, logq: Tensor, size: int) -> Tensor:
+    """Return KL(p || q), summed over features, mean over the examples of a_b, mean over b.
+
+    That of each a_b is clamped, since rounding could make it negative.
+    """
+    each = (logp.exp() * (logp - logq)).sum(-1)
+    return torch.stack([part.mean().clamp(min=0) for part in each.split(size)]).mean()

@@ -200,7 +200,7 @@ def in_processes(
 ) -> Iterator[BenchmarkRecord]:
     """Yield what came of these trainings, as they end in several processes."""
     stop = watch().stop
-    left = set(processes.begun(jobs, aside, [(training,) for training in todo]))
+    left = set(processes.begun(jobs, aside, [(training,) for training in todo], todo[0].config))
     while left:
         ended, left = wait(left, LOOK, FIRST_COMPLETED)
         yield from (future.result() for future in ended)

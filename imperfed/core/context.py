@@ -19,6 +19,18 @@ from imperfed.core.rates import Rate
 
 SLICE = 256
 """Rows per forward pass of a full gradient."""
+AT_ONCE, MOST = 1 << 20, 1 << 13
+"""On a GPU: the input numbers, and the most rows, of such a pass where it computes every row by itself."""
+
+
+def rows_at_once(x: Tensor, least: int = SLICE) -> int:
+    """Return how many rows a network is given in one pass, where it computes every row by itself.
+
+    A GPU takes about as long for a few rows as for many; a CPU's caches hold few.
+    """
+    if x.device.type == "cpu":
+        return least
+    return max(least, min(MOST, AT_ONCE // max(1, x.shape[1:].numel())))
 
 
 @dataclass(frozen=True)
@@ -114,7 +126,9 @@ class SiteContext(SiteView):
     def slices(self) -> Iterator[Batch]:
         """Yield all rows of the site in batches of nearly equal size, to save memory."""
         n = len(self.x)
-        for at in torch.arange(n, device=self.x.device).tensor_split(-(-n // SLICE)):
+        by_rows = self.objective.row_independent and not self.net.modal
+        size = rows_at_once(self.x) if by_rows else SLICE
+        for at in torch.arange(n, device=self.x.device).tensor_split(-(-n // size)):
             rows = {name: t[at] for name, t in self.rows.items()}
             real, site_stats = self.x.new_ones(len(at)), self.batch.site_stats
             yield Batch.of(self.x[at], self.labels.take(at), real, rows, {}, site_stats)

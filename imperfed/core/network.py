@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from imperfed.core.errors import UsageError
+from imperfed.core.step_layers import step_layers
 
 
 class Network(nn.Module):
@@ -174,6 +175,7 @@ class Net:
                 owner, _, leaf = name.rpartition(".")
                 setattr(network.get_submodule(owner), leaf, views[name])
         self.frozen = {n: p for n, p in named.items() if n not in layout.fields and p.is_floating_point()}
+        self.step_layers = step_layers(network)
         # Switching the mode at every step takes time, so it is done only where some layer depends on it.
         self.modal = any(looks_at_mode(m) for m in network.modules())
 
@@ -199,6 +201,20 @@ class Net:
         """Switch to training or evaluation mode, if any layer depends on it."""
         if self.modal:
             self.module.train(mode)
+
+    def begin_step(self, key: Tensor | None, real: Tensor | None = None) -> None:
+        """Tell the layers that a local step begins, or that the last one has ended (no key).
+
+        `key`: two int32 numbers, from which dropout masks follow. `real`: 1 on the rows of the batch that are real and
+        0 on others; None: all are.
+        """
+        for layer in self.step_layers:
+            layer.enter(key, real)
+
+    def draw_again(self) -> None:
+        """Let the next pass draw the dropout masks that the first pass of this step drew."""
+        for layer in self.step_layers:
+            layer.salt = layer.first
 
     def backward(self, loss: Tensor) -> Tensor:
         """Return the gradient of a scalar at the present weights, as one vector (overwritten by the next call)."""

@@ -23,6 +23,7 @@ from imperfed.core.threads import one_thread
 from imperfed.engine.state import nbytes
 from imperfed.engine.validate import check_parts
 
+CPU = torch.device("cpu")
 Ask = Callable[[int, Sequence[Tree]], tuple[Tree, ...]]
 """From the number of an exchange and what each site receives in it to the answers of all sites."""
 AskAll = Callable[[Callable[[SiteView], Tree], Iterable[SiteView]], Iterable[Tree]]
@@ -97,14 +98,18 @@ def views(federation: Federation) -> list[SiteView]:
 
 
 def repair_labels(
-    repair: Repair, federation: Federation, wanted: type[Labels] = Exact
+    repair: Repair, federation: Federation, wanted: type[Labels] = Exact, device: torch.device = CPU
 ) -> tuple[Federation, RepairResult]:
-    """Repair the labels of sites that are all in this process; `wanted`: the kind of labels that training asks for."""
-    sites, given = views(federation), federation.labels
-    exchanges = exchanges_of(repair, federation)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        transcript = conduct(repair, federation, ask_here(exchanges, sites, pool.map if repair.same_bits else map))
-    decisions = tuple(LabelDecision.of(site.memory) for site in sites)
+    """Repair the labels of sites that are all in this process, computing on a device.
+
+    `wanted`: the kind of labels that training asks for. The results are in host memory.
+    """
+    given, more = federation.labels, tuple[str, ...]()
+    try:
+        decisions, transcript = carried_out(repair, federation, device)
+    except torch.cuda.OutOfMemoryError:
+        decisions, transcript = carried_out(repair, federation, CPU)
+        more = (f"repair {repair.name}: on the CPU, since the GPU has too little memory for it",)
     result = RepairResult(
         given.values,
         decisions,
@@ -112,7 +117,7 @@ def repair_labels(
         transcript.sent,
         transcript.down,
         transcript.up,
-        notes(repair, transcript, federation),
+        (*more, *notes(repair, transcript, federation)),
         repair.verdict(transcript.server, federation.sites),
     )
     kind = repair.gives(wanted)
@@ -120,6 +125,29 @@ def repair_labels(
     if kind is not type(given) or not torch.equal(values, given.values):
         federation = replace(federation, labels=kind(values, given.classes))
     return replace(federation, groups=repair.groups_of(transcript.server)), result
+
+
+def carried_out(
+    repair: Repair, federation: Federation, device: torch.device
+) -> tuple[tuple[LabelDecision, ...], Transcript]:
+    """Return what every site decides and the transcript, in host memory, after a repair that computes on a device."""
+    exchanges = exchanges_of(repair, federation)
+    if device.type == "cpu":
+        sites = views(federation)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            transcript = conduct(repair, federation, ask_here(exchanges, sites, pool.map if repair.same_bits else map))
+    else:
+        there = federation.to(device)
+        sites = views(there)
+        with device:  # what a repair makes of numbers of its own is made there
+            transcript = conduct(repair, there, ask_here(exchanges, sites))
+    transcript.server = in_host_memory(transcript.server)
+    return tuple(LabelDecision.of(in_host_memory(site.memory)) for site in sites), transcript
+
+
+def in_host_memory(tree: Tree) -> Tree:
+    """Return the same tensors in host memory."""
+    return {name: t.cpu() for name, t in tree.items()}
 
 
 def notes(repair: Repair, transcript: Transcript, federation: Federation) -> tuple[str, ...]:

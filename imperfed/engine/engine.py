@@ -23,7 +23,7 @@ from imperfed.core.mechanism import LARGEST_WEIGHT, PrivacyMechanism, SumMechani
 from imperfed.core.network import Layout, Net, Network
 from imperfed.core.objective import Objective
 from imperfed.core.threads import one_thread
-from imperfed.engine.backends.base import Backend, Reply
+from imperfed.engine.backends.base import Backend, Reply, TrainsAtServer
 from imperfed.engine.backends.process import ProcessBackend
 from imperfed.engine.best_round import BestRound
 from imperfed.engine.failures import Failure, NotFinite, Unreadable
@@ -34,7 +34,7 @@ from imperfed.engine.recipe import refuse_misfit_recipe
 from imperfed.engine.schedule import RoundReport, Rounds
 from imperfed.engine.seeds import SERVER, generator, on_duty_in, seeded
 from imperfed.engine.server import DEFENCE, Server
-from imperfed.engine.shared_memory import shared
+from imperfed.engine.shared_memory import lasting
 from imperfed.engine.site import OPENING, RunSpec, SiteRuntime
 from imperfed.engine.state import State, nbytes
 from imperfed.engine.validate import check_alike, check_parts
@@ -101,26 +101,35 @@ class Engine:
         self.figures: tuple[int, Sequence[int] | None, dict[int, Scores], Scores] | None = None
         """The round after which models were last evaluated, which sites' (None: all), and the scores."""
         self.backend: Backend = make_backend(self.population, self.on_duty, rounds.workers)
+        self.server.backend = self.backend if isinstance(self.backend, TrainsAtServer) else None
+        if self.backend.opens_on_device:
+            self.move_to(device)
         self.opened = self.open()
         self.backend.start()
-        if device != CPU:  # only now: the exchanges before round 0 may need operations that only the CPU has
-            self.population.move_to(device)
-            self.server.net = Net(self.server.net.module.to(device), layout)
+        self.move_to(device)
+
+    def move_to(self, device: torch.device) -> None:
+        """Move what is computed with to a device, unless it is there already; what sites keep stays in host memory."""
+        if device == self.population.runtime.net.row.device:
+            return
+        self.population.move_to(device)
+        self.server.net = Net(self.server.net.module.to(device), self.population.spec.layout)
 
     def open(self) -> RoundReport:
         """Carry out the exchanges before round 0, in which every site must answer."""
         state, report = self.state, RoundReport(OPENING, (), {}, {})
         contexts, sites = self.server.contexts(OPENING), range(len(self.population.sizes))
+        n = torch.tensor(self.population.counts, device=self.population.runtime.net.row.device)
         for number, exchange in enumerate(self.population.spec.opening()):
             with one_thread():
                 replies = self.backend.ask(OPENING, number, sites)
                 parts = tuple(reply.up for reply in self.everybody(replies, "before round 1"))
                 self.refuse_unlike(exchange, parts, any_length=True)
-                updates = Updates(tuple(sites), torch.tensor(self.population.counts), {}, parts)
+                updates = Updates(tuple(sites), n, {}, parts)
                 for g, context in enumerate(contexts):
                     if own := self.server.of_group(updates, g):
                         server = self.combined(exchange, dict(state.servers[g]), own, context)
-                        state.servers[g] = {name: shared(t) for name, t in server.items()}
+                        state.servers[g] = {name: lasting(t, n.device) for name, t in server.items()}
             report.down += sum(nbytes(self.population.down(k, exchange)) for k in sites)
             report.up += sum(map(nbytes, parts))
             report.sent |= {name: tuple(t.shape) for part in parts for name, t in part.items()}

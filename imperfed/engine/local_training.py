@@ -20,6 +20,7 @@ from imperfed.core.labels import Labels
 from imperfed.core.network import Net
 from imperfed.core.objective import Objective
 from imperfed.core.rates import Rate
+from imperfed.core.step_layers import step_keys
 from imperfed.engine.gathering import gathered
 from imperfed.nn.augment import AUGMENTATIONS, augment, draw_augmentations, separate
 from imperfed.nn.optimizers import AdamOptimizer
@@ -126,6 +127,12 @@ class Plan:
     draws: Tree
     sites: int = 1
     """The number of sites whose batches lie side by side in a row, with B / sites slots each."""
+    seed: int = 0
+    """What the random numbers of the network's layers follow from."""
+
+    def keys(self, device: torch.device) -> Tensor:
+        """Return the key of every step, from which its dropout masks follow."""
+        return step_keys(self.seed, len(self.rows)).to(device)
 
 
 def plan(algorithm: Algorithm, objective: Objective, local: Local, n: int, generator: torch.Generator) -> Plan:
@@ -141,7 +148,7 @@ def plan(algorithm: Algorithm, objective: Objective, local: Local, n: int, gener
     # First what the method draws: nothing that is added to it may change that.
     draws = algorithm.draws(steps, size, generator) | objective.draws(steps, size, generator)
     draws |= draw_augmentations(local.augmentations, steps, size, generator)
-    return Plan(passes.view(-1, size)[:steps], draws)
+    return Plan(passes.view(-1, size)[:steps], draws, seed=generator.initial_seed())
 
 
 @lru_cache(maxsize=4096)
@@ -162,7 +169,7 @@ def widen(plan: Plan, n: int, extra: int) -> Plan:
         name: t if t.ndim == 1 else torch.cat([t, t.new_zeros(steps, extra, *t.shape[2:])], 1)
         for name, t in plan.draws.items()
     }
-    return Plan(rows, draws)
+    return Plan(rows, draws, seed=plan.seed)
 
 
 @dataclass(frozen=True)
@@ -222,8 +229,11 @@ def train_locally(
     scratch = {name: torch.cat([t, torch.zeros_like(t[:1])]) for name, t in data.rows.items()}
     opt_state = local.init_optimizer(algorithm, net.w, down, memory)
     losses = []
+    keys = plan.keys(data.x.device) if net.step_layers else None
     net.train(True)
-    for index, batch in batches(data, scratch, plan, pad):
+    for h, (index, batch) in enumerate(batches(data, scratch, plan, pad)):
+        if keys is not None:
+            net.begin_step(keys[h], batch.real if pad else None)
         loss, out = algorithm.local_step(objective, local.step(net, batch, down, memory, opt_state, local.lr))
         losses.append(loss)
         if scratch:
@@ -234,5 +244,7 @@ def train_locally(
                 scratch[name].index_copy_(0, index, values)
             net.train(True)
     net.train(False)
+    if keys is not None:
+        net.begin_step(None)
     done = LocalResult(net, opt_state, down, memory, len(losses), local.lr)
     return done, torch.stack(losses).mean(0), {name: t[:-1] for name, t in scratch.items()}

@@ -15,6 +15,7 @@ from imperfed.core.context import LocalResult, ServerContext, SiteVerdict
 from imperfed.core.errors import DivergedError, ImperfedError
 from imperfed.core.exchange import Exchange, Train, Updates
 from imperfed.core.network import Net
+from imperfed.engine.backends.base import TrainsAtServer
 from imperfed.engine.local_training import Local, SiteData, plan, train_locally
 from imperfed.engine.population import Population
 from imperfed.engine.seeds import SERVER, generator, seeded
@@ -32,6 +33,8 @@ class Server:
     defence: Defence | None
     adversaries: Adversaries | None = None
     """Sites whose updates are falsified on their way; only a simulation has them."""
+    backend: TrainsAtServer | None = None
+    """What can make the server's local steps faster than the loop."""
 
     def contexts(self, round: int) -> list[ServerContext]:
         """Return what the server may use in this round, for each group."""
@@ -85,6 +88,10 @@ class Server:
             data = SiteData(trusted.x, labels, rows, objective.site_stats(labels))
             draw = generator(spec.seed, round, SERVER, "batches")
             steps = plan(spec.algorithm, objective, local, len(trusted.x), draw)
+            if self.backend is not None:
+                whole = self.local(spec.local)
+                if (done := self.backend.train_at_server(whole, steps, down, local.lr)) is not None:
+                    return done
             self.net.load(spec.layout.join(down["w"], down["buffers"], self.population.state.personal[0]))
             with seeded(spec.seed, round, SERVER, "layers train"):
                 return train_locally(spec.algorithm, objective, self.net, data, steps, down, {}, local)[0]

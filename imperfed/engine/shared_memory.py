@@ -15,6 +15,11 @@ def shared(like: Tensor) -> Tensor:
     return shared_room(like.shape, like.dtype).copy_(like)
 
 
+def lasting(like: Tensor, device: torch.device) -> Tensor:
+    """Return a copy for the server's memory: on a GPU, or in memory that forked processes share."""
+    return shared(like) if device.type == "cpu" else like.to(device, copy=True)
+
+
 def shared_room(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """Return zeros in anonymous shared memory, which takes none before it is written."""
     size = math.prod(shape) * dtype.itemsize

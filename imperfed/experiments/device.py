@@ -41,10 +41,9 @@ class Hardware:
         if not on_gpu and (precision not in ("auto", "float32") or run.compile):
             raise UsageError("precision and compile are settings for a GPU, but this run is on the CPU; leave them out")
         chosen = "tf32" if precision == "auto" and on_gpu else precision.replace("auto", "float32")
-        where = torch.device("cpu")
-        if on_gpu:
-            where = torch.device("cuda", gpus[0] if gpus else torch.cuda.current_device())
-            torch.cuda.set_device(where)
+        where = (
+            torch.device("cuda", gpus[0] if gpus else torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        )
         return cls(where, chosen, run.compile, run.deterministic, gpus)
 
     def prepare(self) -> None:
@@ -65,6 +64,7 @@ class Hardware:
         from imperfed.engine.backends.cuda.capture import CudaCapturer
         from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 
+        torch.cuda.set_device(self.device)  # not before: settings are looked at where nothing is computed, too
         recorder, compiled = CudaCapturer(self.device), self.compiled
         return lambda runtime, on_duty, workers: CudaGraphBackend(runtime, on_duty, recorder, compiled)
 

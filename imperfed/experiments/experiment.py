@@ -44,6 +44,7 @@ from imperfed.evaluation.evaluator import Evaluator, Scores
 from imperfed.evaluation.no_tests import NoTests
 from imperfed.evaluation.temperature import Temperature
 from imperfed.evaluation.time_to_target import TargetReached, time_taken
+from imperfed.experiments import shared_gpu
 from imperfed.experiments.config import Config, RunConfig, options
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.objects import NO_OBJECTS, Objects
@@ -145,7 +146,8 @@ class Experiment:
         engine, trained = self.engine, self.engine.population.federation.sites
         begun = lap = time.perf_counter()
         watch.begin(self.config, self.data, engine.state.round)
-        for note in self.repair_result.notes if self.repair_result is not None and engine.state.round == 0 else ():
+        repaired = self.repair_result.notes if self.repair_result is not None and engine.state.round == 0 else ()
+        for note in (*shared_gpu.notes(), *repaired):
             folder.log(note)
 
         def on_round(report: RoundReport) -> None:
@@ -285,7 +287,8 @@ def as_trained(config: Config, data: FederatedData) -> tuple[FederatedData, Repa
                 f"repair {config.repair.name} corrects {config.repair.labels.kind} labels, but {data.federation.name} "
                 f"comes with {data.federation.labels.kind} labels here"
             )
-        federation, repair_result = repair_labels(config.repair, data.federation, wanted_labels(config))
+        wanted, device = wanted_labels(config), Hardware.of(config.run).device
+        federation, repair_result = repair_labels(config.repair, data.federation, wanted, device)
         data = replace(data, federation=federation.check())
     return data, repair_result
 

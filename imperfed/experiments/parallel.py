@@ -29,6 +29,7 @@ from imperfed.experiments.experiment import (
     same_data,
     start,
 )
+from imperfed.experiments.shared_gpu import SharedGpu
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
@@ -53,6 +54,8 @@ class ParallelRuns:
         self.jobs = jobs
         self.pool: ProcessPoolExecutor | None = None
         self.stopping: Event
+        self.gpu: SharedGpu | None = None
+        """How the processes share a GPU; None on a CPU."""
 
     def __enter__(self) -> ParallelRuns:
         return self
@@ -66,7 +69,11 @@ class ParallelRuns:
         if kind is KeyboardInterrupt:  # unless they are to stop at once
             for child in multiprocessing.active_children():
                 child.terminate()
-        self.pool.shutdown(cancel_futures=True)
+        try:
+            self.pool.shutdown(cancel_futures=True)
+        finally:
+            if self.gpu is not None:
+                self.gpu.end()
 
     def outcomes(
         self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
@@ -83,7 +90,7 @@ class ParallelRuns:
             yield from (carry_out(runs, folder, watch) for runs in configs)
             return
         interrupted, stop = [], watch().stop
-        for future in self.begun(jobs, aside, [(carry_out, runs, folder) for runs in configs]):
+        for future in self.begun(jobs, aside, [(carry_out, runs, folder) for runs in configs], configs[0][0]):
             while wait([future], LOOK).not_done:
                 if stop():
                     self.stopping.set()
@@ -94,11 +101,19 @@ class ParallelRuns:
         if interrupted:
             raise Interrupted("\n".join(interrupted))
 
-    def begun(self, jobs: int, work: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> list[Future[T]]:
-        """Submit these calls of a function to the processes; it may ask `stop_is_wanted`."""
+    def begun(
+        self, jobs: int, work: Callable[..., T], calls: Iterable[tuple[Any, ...]], like: Config
+    ) -> list[Future[T]]:
+        """Submit these calls of a function to the processes; it may ask `stop_is_wanted`.
+
+        `like`: the settings of one of their runs, which are all on the same device.
+        """
         if self.pool is None:
+            device = Hardware.of(like.run).device
+            self.gpu = None if device.type == "cpu" else SharedGpu.begin(device.index)
             self.stopping = SPAWN.Event()
-            self.pool = ProcessPoolExecutor(jobs, SPAWN, _listen, (self.stopping,))
+            others = None if self.gpu is None else self.gpu.for_others()
+            self.pool = ProcessPoolExecutor(jobs, SPAWN, _listen, (self.stopping, others))
         # A terminal sends Ctrl-C to all processes, but only this one handles it: the others inherit the mask.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
@@ -115,10 +130,12 @@ def paying(config: Config) -> int:
     return ON_A_GPU
 
 
-def _listen(stopping: Event) -> None:
-    """Prepare another process, before its first run, to be stopped after a round or at once."""
+def _listen(stopping: Event, gpu: SharedGpu | None) -> None:
+    """Prepare another process, before its first run, to share a GPU, and to be stopped after a round or at once."""
     global _stopping
     _stopping = stopping
+    if gpu is not None:
+        gpu.take_part()
     # A process that is simply killed would leave workers that finish their steps, and the pool would wait for them.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
 

@@ -79,14 +79,22 @@ def _compute(name: str, x: Tensor, basis: Tensor | None) -> Tensor:
     if name == "hog":
         return torch.cat([hog(part) for part in blocks(x, 1000)])
     if name == NETWORK:
-        return remembered(NETWORK + f"-{PIXELS}", x, network_features)
+        return on_cpu(NETWORK + f"-{PIXELS}", x, network_features)
     if name == "pca":
         if basis is None:
             raise UsageError("features 'pca' need directions that the server computes from its clean rows")
         return x.flatten(1).double() @ basis.double()
     function, key = own(name)
     with current_folder_importable():
+        return on_cpu(key, x, function)
+
+
+def on_cpu(key: str, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return features that are kept on disk, computed on the CPU: the cache then has the same numbers everywhere."""
+    if x.device.type == "cpu":
         return remembered(key, x, function)
+    with torch.device("cpu"):
+        return remembered(key, x.cpu(), function).to(x.device)
 
 
 def hog(x: Tensor) -> Tensor:

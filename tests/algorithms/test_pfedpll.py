@@ -5,13 +5,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from imperfed.algorithms import pfedpll
 from imperfed.algorithms.lw import LW
 from imperfed.algorithms.pfedpll import LCP, PFedPLL, kl
 from imperfed.core.context import ServerContext
 from imperfed.core.exchange import Updates
 from imperfed.core.labels import Candidates
 from imperfed.core.network import Layout, Net, Network
+from imperfed.engine.seeds import generator
 from imperfed.nn.losses import masked_softmax
+from imperfed.testing.toy import network as toy
 from tests.support.transcription import (
     UNIFORM,
     Answers,
@@ -228,10 +231,37 @@ def test_without_kl_the_sizes_are_the_weights():
     near(PFedPLL(kl=False).merge(server, updates, context)["w"], np.array([0.1, 0.2, 0.7]) @ updates["w"].numpy())
 
 
+def scored(passes: list[int], rows: int | None, monkeypatch: pytest.MonkeyPatch) -> Tensor:
+    """The scores of three models by 7 batches of 3 inputs, and the number of inputs of every pass."""
+    net = Net(toy(), Layout.of(toy(), lambda name: False))
+    W = net.row + torch.linspace(0, 1, 3)[:, None] * torch.randn(3, len(net.row), generator=generator(0, 0, 0, "W"))
+    server, updates = (
+        {"w": net.row.clone(), "buffers": W[0, :0]},
+        Updates((0, 1, 2), torch.ones(3), {"w": W, "buffers": W[:, :0]}),
+    )
+    at = net.at
+    public = torch.randn(20, 6, generator=generator(0, 0, 0, "x"))
+    with monkeypatch.context() as patched:
+        patched.setattr(net, "at", lambda w, b, x, features: passes.append(len(x)) or at(w, b, x, features))
+        if rows:
+            patched.setattr(pfedpll, "rows_at_once", lambda x, least: rows)
+        context = ServerContext(net, public, 0, 0.01, generator(0, 0, 0, "order"))
+        return PFedPLL(batches=7, size=3).scores(server, updates, context)
+
+
+def test_where_a_pass_takes_many_rows_the_score_takes_one_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    many, few = list[int](), list[int]()
+    by_batch, at_once = scored(many, None, monkeypatch), scored(few, 8192, monkeypatch)
+    assert many == 4 * [3, 3, 3, 3, 3, 3, 2]
+    assert few == 4 * [20]
+    torch.testing.assert_close(at_once, by_batch, rtol=1e-5, atol=0)
+    assert len(by_batch.unique()) == 3
+
+
 def test_kl_is_not_symmetric():
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
     expected = (p * np.log(p / q)).sum()
-    near(kl(torch.tensor(p).log()[None], torch.tensor(q).log()[None]), expected)
+    near(kl(torch.tensor(p).log()[None], torch.tensor(q).log()[None], 1), expected)
     assert abs(expected - (q * np.log(q / p)).sum()) > 0.02
 
 

@@ -1,26 +1,129 @@
-"""What is recorded and what is not."""
+"""What is captured and what is not, with the program carried out step by step on the host."""
 
 from __future__ import annotations
 
-import pytest
-from torch import nn
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout
+
+from imperfed.algorithms.fednag import FedNAG
+from imperfed.algorithms.mime import Mime
+from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.core.algorithm import Algorithm
+from imperfed.core.batch import Batch
 from imperfed.core.labels import Exact
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
-from imperfed.engine.backends.cuda.program import draws
-from imperfed.testing.toy import Plain, differences, engine, everything, network, one_by_one, step_by_step, world
+from imperfed.engine.backends.cuda.program import counts_padding, draws
+from imperfed.testing.toy import (
+    LOCAL,
+    Plain,
+    Watched,
+    differences,
+    engine,
+    everything,
+    network,
+    one_by_one,
+    step_by_step,
+    world,
+)
 
 
-@pytest.mark.parametrize("layer", [nn.Dropout(0.5), nn.RReLU()], ids=repr)
-def test_a_network_that_draws_random_numbers_is_not_recorded(layer: nn.Module) -> None:
+class FunctionalDropout(nn.Module):
+    """A user's layer that draws its masks from torch's own generator."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(x, 0.5, self.training)
+
+
+class OwnDropout(nn.Dropout):
+    """A user's layer that torch's does not stand for."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + super().forward(x)
+
+
+class Folded(nn.Module):
+    """Rows as half as many, each twice as long: what a layer inside it is given are no longer the rows of a batch."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x.view(len(x) * 2, -1)).view_as(x)
+        return out
+
+
+class Reminded(Plain):
+    """An objective whose loss depends on what it remembers of an example."""
+
+    name = "reminded"
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        values, out = super().loss(net, batch)
+        return values * (1 + batch.rows["p"].square().sum(1)), out
+
+
+class Noisy(Plain):
+    """An objective that draws random numbers from torch's own generator."""
+
+    name = "noisy"
+
+    def loss(self, net: Callable[[Tensor], Tensor], batch: Batch) -> tuple[Tensor, Any]:
+        values, out = super().loss(net, batch)
+        return values * torch.rand(()), out
+
+
+def program_and_loop(
+    *layers: nn.Module, algorithm: Algorithm | None = None, objective: Plain | None = None, **settings: Any
+) -> tuple[Watched, Watched]:
     graphs, loop = (
-        engine(Algorithm(), Plain(), world(Exact), net=network(layer), make_backend=make_backend).go()
+        engine(
+            algorithm or Algorithm(),
+            objective or Plain(),
+            world(Exact),
+            net=network(*layers),
+            make_backend=make_backend,
+            **settings,
+        ).go()
         for make_backend in (step_by_step, one_by_one)
     )
+    return graphs, loop
+
+
+DRAWN = "draws random numbers of its own"
+BY_ITSELF = (
+    f"the network or its loss {DRAWN}, such as by torch.nn.functional.dropout; nn.Dropout as a layer is captured"
+)
+
+
+@pytest.mark.parametrize(
+    ("layer", "why"),
+    [
+        (nn.RReLU(), f"RReLU {DRAWN}, unlike nn.Dropout"),
+        (nn.AlphaDropout(0.5), f"AlphaDropout {DRAWN}, unlike nn.Dropout"),
+        (OwnDropout(0.5), f"OwnDropout {DRAWN}, unlike nn.Dropout"),
+        (FunctionalDropout(), BY_ITSELF),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_network_that_draws_random_numbers_of_its_own_is_not_captured(layer: nn.Module, why: str) -> None:
+    graphs, loop = program_and_loop(layer)
     assert isinstance(graphs.backend, CudaGraphBackend)
-    assert graphs.backend.not_captured == "a layer draws random numbers of its own"
+    assert graphs.backend.not_captured == why
     assert not graphs.backend.programs
+    assert not differences(everything(graphs), everything(loop))
+
+
+def test_a_loss_that_draws_random_numbers_is_not_captured() -> None:
+    graphs, loop = program_and_loop(objective=Noisy())
+    assert isinstance(graphs.backend, CudaGraphBackend)
+    assert graphs.backend.not_captured == BY_ITSELF
     assert not differences(everything(graphs), everything(loop))
 
 
@@ -32,3 +135,103 @@ def test_layers_with_dropout_inside_are_known(share: float) -> None:
         nn.MultiheadAttention(4, 2, dropout=share),
     ]
     assert [draws(layer) for layer in layers] == [share > 0] * 3
+
+
+SEVERAL = replace(LOCAL, epochs=2)
+"""Sites with more and fewer steps."""
+
+
+@pytest.mark.parametrize("local", [LOCAL, SEVERAL], ids=["steps", "epochs"])
+@pytest.mark.parametrize(
+    "layers",
+    [
+        (nn.Dropout(0.5),),
+        (nn.Dropout(0.2), nn.Linear(8, 8), nn.Dropout(0.2)),
+        (nn.Unflatten(1, (4, 2)), nn.Dropout1d(0.4), nn.Flatten()),
+        (nn.BatchNorm1d(8),),
+        (nn.BatchNorm1d(8, affine=False, momentum=0.3), nn.Dropout(0.2)),
+        (nn.BatchNorm1d(8, track_running_stats=False),),
+        (nn.Unflatten(1, (2, 2, 2)), nn.BatchNorm2d(2), nn.Dropout2d(0.3), nn.Flatten()),
+    ],
+    ids=["dropout", "two", "channels", "norm", "no affine", "no buffers", "images"],
+)
+def test_dropout_and_batch_normalisation_are_captured(layers: tuple[nn.Module, ...], local: Any) -> None:
+    """The batches here are padded: 12, 20, 31 and 26 rows in batches of 8."""
+    graphs, loop = program_and_loop(*layers, local=local)
+    assert isinstance(graphs.backend, CudaGraphBackend)
+    assert graphs.backend.not_captured is None
+    assert graphs.backend.programs
+    assert not differences(everything(graphs), everything(loop), 1e-5)
+    other, _ = program_and_loop(*layers, local=local, seed=1)
+    assert differences(everything(graphs), everything(other), 1e-3)
+
+
+def test_a_step_with_two_passes_has_the_masks_of_the_loop() -> None:
+    graphs, loop = program_and_loop(nn.Dropout(0.5), algorithm=Mime())
+    assert isinstance(graphs.backend, CudaGraphBackend)
+    assert graphs.backend.programs
+    assert not differences(everything(graphs), everything(loop), 1e-5)
+
+
+COUNTED = "would count the rows that pad a batch to 8"
+
+
+@pytest.mark.parametrize(
+    ("layer", "why"),
+    [
+        (nn.InstanceNorm1d(4, track_running_stats=True), f"InstanceNorm1d {COUNTED}"),
+        (
+            nn.BatchNorm1d(8, momentum=None),
+            f"nn.BatchNorm with momentum=None {COUNTED}",
+        ),
+        (Folded(nn.BatchNorm1d(4)), "batch normalisation is given 16 rows in a step of 8"),
+    ],
+    ids=["instance", "cumulative", "folded"],
+)
+def test_other_statistics_of_padded_batches_are_not_captured(layer: nn.Module, why: str) -> None:
+    layers = (nn.Unflatten(1, (4, 2)), layer, nn.Flatten()) if "Instance" in why else (layer,)
+    graphs, loop = program_and_loop(*layers)
+    assert isinstance(graphs.backend, CudaGraphBackend)
+    assert why in (graphs.backend.not_captured or "")
+    assert not differences(everything(graphs), everything(loop))
+
+
+def test_layers_without_statistics_over_rows_are_known() -> None:
+    assert not any(map(counts_padding, (nn.InstanceNorm1d(8), nn.GroupNorm(2, 8), nn.LayerNorm(8))))
+
+
+# -- the server's own steps --------------------------------------------------------------------------------------------
+
+UNEVEN = replace(SEVERAL, batch=7)
+AT_SERVER = [PFedMo(), PFedMo(representation="restart", reading="mix"), FedNAG(public_weight=0.3)]
+
+
+@pytest.mark.parametrize("layers", [(), (nn.BatchNorm1d(8), nn.Dropout(0.3))], ids=["plain", "layers"])
+@pytest.mark.parametrize(
+    "local", [replace(SEVERAL, batch=7), replace(LOCAL, schedule="cosine")], ids=["epochs", "cosine"]
+)
+@pytest.mark.parametrize("algorithm", AT_SERVER, ids=lambda a: a.name)
+def test_the_servers_steps_are_captured(algorithm: Algorithm, local: Any, layers: tuple[nn.Module, ...]) -> None:
+    """24 rows of the server's, in padded batches where there are 7 rows in one."""
+    graphs, loop = program_and_loop(*layers, algorithm=algorithm, local=local, rounds=3)
+    backend = graphs.backend
+    assert isinstance(backend, CudaGraphBackend)
+    assert backend.server_steps is not None
+    assert backend.server_steps.not_captured is None
+    assert backend.server_steps.program is not None
+    notes = [note for report in graphs.reports for note in report.notes]
+    assert notes.count("the server's local steps are one captured graph") == 1
+    assert not differences(everything(graphs), everything(loop), 1e-5)
+
+
+def test_a_server_whose_steps_cannot_be_captured_makes_them_in_the_loop() -> None:
+    graphs, loop = program_and_loop(nn.RReLU(), algorithm=PFedMo(), rounds=3)
+    notes = [note for report in graphs.reports for note in report.notes]
+    why = f"RReLU {DRAWN}, unlike nn.Dropout"
+    assert notes.count(f"the server's local steps run one by one, not as one captured graph: {why}") == 1
+    assert not differences(everything(graphs), everything(loop))
+
+
+def test_every_round_of_the_server_starts_from_fresh_memory_of_its_rows() -> None:
+    graphs, loop = program_and_loop(algorithm=PFedMo(), objective=Reminded(), rounds=3)
+    assert not differences(everything(graphs), everything(loop), 1e-5)

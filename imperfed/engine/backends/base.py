@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
+from imperfed.core.context import LocalResult
 from imperfed.core.exchange import Updates
 from imperfed.core.labels.validity import Validity
 from imperfed.core.mechanism import Summed
 from imperfed.engine.failures import Failure
+from imperfed.engine.local_training import Local, Plan
 from imperfed.engine.population import Scores
 
 
@@ -33,11 +35,13 @@ class Backend(Protocol):
 
     notes: list[str]
     """Sentences for the log; the engine collects and clears them after every round."""
+    opens_on_device: bool
+    """Whether the exchanges before round 0 run on the device of the run, and not in host memory as long as `start`."""
     can_break: bool
     """Whether the end of another process ends the run, which then writes checkpoints more often."""
 
     def start(self) -> None:
-        """Begin the rounds: all exchanges before round 0 are done, and the device is about to be used."""
+        """Begin the rounds: all exchanges before round 0 are done."""
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange. A site that failed may be asked again and starts from the same state."""
@@ -72,6 +76,14 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Shut down."""
+
+
+@runtime_checkable
+class TrainsAtServer(Protocol):
+    """A backend that can also make the server's local steps, on rows that the server holds."""
+
+    def train_at_server(self, local: Local, plan: Plan, down: Tree, lr: float) -> LocalResult | None:
+        """Return the network after these steps, until the next call; None where the loop must make them."""
 
 
 def stacked(who: Sequence[int], replies: Mapping[int, Reply]) -> Tree:

@@ -22,6 +22,7 @@ from imperfed.engine.site import OPENING, SiteUpdate
 class SequentialBackend:
     """A backend that asks one site after another in the calling process."""
 
+    opens_on_device = True
     can_break = False
 
     def __init__(self, population: Population) -> None:

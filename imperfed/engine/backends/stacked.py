@@ -15,6 +15,7 @@ from torch.nn.functional import relu
 
 from imperfed.core.context import LocalResult
 from imperfed.core.network import Layout, Net, Network
+from imperfed.core.step_layers import StepLayer
 from imperfed.engine.local_training import Plan, plan, train_locally
 from imperfed.engine.population import Population
 from imperfed.engine.seeds import generator
@@ -76,6 +77,7 @@ class StackedNet:
 
     def __init__(self, network: Network, layout: Layout, numbers: Tensor, gradients: Tensor) -> None:
         self.sites, self.w, self.grad = len(numbers), numbers, gradients
+        self.step_layers: list[StepLayer] = []  # no layer that is stacked asks for the step
         self.ones = numbers.new_ones(self.sites)
         self.leaves = {name: nn.Parameter(layout.view(numbers, name)) for name in layout.fields}
         names = {id(p): name for name, p in network.named_parameters()}
@@ -110,6 +112,9 @@ class StackedNet:
 
     def train(self, mode: bool) -> None:
         """Do nothing: no layer here depends on the mode."""
+
+    def begin_step(self, key: Tensor | None, real: Tensor | None = None) -> None:
+        """Do nothing: no layer here depends on the step."""
 
     def backward(self, losses: Tensor) -> Tensor:
         """Return the gradient of every site's loss at its weights, one row per site (overwritten by the next call)."""

@@ -38,6 +38,7 @@ class FlowerBackend:
     The metrics after a round and the first exchange of the next round share one message: nothing changes in between.
     """
 
+    opens_on_device = False
     can_break = False  # a site that goes away is a failure of that site
 
     def __init__(

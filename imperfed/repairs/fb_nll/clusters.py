@@ -23,5 +23,5 @@ def cluster(R: Tensor, groups: int, linkage: Linkage) -> Tensor:
         return torch.arange(groups)
     D = 1 - R
     D.fill_diagonal_(0)
-    tree = hierarchy.linkage(squareform(D.numpy(), checks=False), method=linkage)
-    return torch.from_numpy(hierarchy.cut_tree(tree, n_clusters=[groups])[:, 0]).long()
+    tree = hierarchy.linkage(squareform(D.cpu().numpy(), checks=False), method=linkage)
+    return torch.from_numpy(hierarchy.cut_tree(tree, n_clusters=[groups])[:, 0]).long().to(R.device)

@@ -73,8 +73,8 @@ def upper_bound(share: Tensor, rows: Tensor) -> Tensor:
     """Return a bound on a share that was measured on so many rows: a quantile of a Beta distribution, Eq. 21."""
     from scipy.special import betaincinv
 
-    quantiles = betaincinv((share * rows + 1).numpy(), (rows * (1 - share)).clamp(min=1e-9).numpy(), SURE)
-    return torch.from_numpy(quantiles)
+    a, b = share * rows + 1, (rows * (1 - share)).clamp(min=1e-9)
+    return torch.from_numpy(betaincinv(a.cpu().numpy(), b.cpu().numpy(), SURE)).to(share.device)
 
 
 def gate_of(net: Tensor, chosen: int) -> float:

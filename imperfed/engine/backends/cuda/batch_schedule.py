@@ -49,7 +49,7 @@ def shares(n: int, steps: int, size: int) -> tuple[Tensor, Tensor]:
 class BatchSchedule:
     """Which rows every site visits in every step: the current block of a round, at fixed addresses."""
 
-    def __init__(self, block: int, like: Sequence[Assignment], device: torch.device) -> None:
+    def __init__(self, block: int, like: Sequence[Assignment], device: torch.device, keyed: bool = False) -> None:
         first, M = like[0], len(like)
         shape = (block, M, first.index.shape[1])
         self.index = torch.zeros(shape, dtype=torch.int64, device=device)
@@ -60,13 +60,17 @@ class BatchSchedule:
             name: torch.zeros(block, M, *t.shape[1:], dtype=t.dtype, device=device)
             for name, t in first.plan.draws.items()
         }
+        self.keyed = keyed
+        """Whether some layer needs the key of every step, from which dropout masks follow."""
+        self.keys = torch.zeros(block, M, 2 if keyed else 0, dtype=torch.int32, device=device)
         self.counts = torch.ones(M, device=device)
         """The number of steps of every site."""
 
     @property
     def block(self) -> list[Tensor]:
         """All tables of the current block."""
-        return [self.index, self.real, self.share, self.active, *self.draws.values()]
+        keys = [self.keys] if self.keyed else []
+        return [self.index, self.real, self.share, self.active, *keys, *self.draws.values()]
 
     def stage(self, work: Sequence[Assignment]) -> Staged:
         """Return a round's work on the device, cut into blocks; the current block stays as it is."""
@@ -75,6 +79,8 @@ class BatchSchedule:
         length = -(-max(steps) // size) * size
         parts = [[one.index for one in work], [one.real for one in work], [one.share for one in work]]
         parts.append([torch.ones(count, dtype=torch.bool) for count in steps])
+        if self.keyed:
+            parts.append([one.plan.keys(torch.device("cpu")) for one in work])
         parts += [[one.plan.draws[name] for one in work] for name in self.draws]
         tables = tuple(ahead(beside(part, length), device) for part in parts)
         return Staged(length // size, tables, ahead(torch.tensor(steps, dtype=torch.float32), device))

@@ -19,9 +19,10 @@ from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.cuda.batch_schedule import Assignment, Staged
 from imperfed.engine.backends.cuda.capture import Capturer
 from imperfed.engine.backends.cuda.program import CapturedProgram, NotCapturable, capture
+from imperfed.engine.backends.cuda.server_steps import ServerSteps
 from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.failures import Failure
-from imperfed.engine.local_training import plan
+from imperfed.engine.local_training import Local, Plan, plan
 from imperfed.engine.population import Population
 from imperfed.engine.seeds import generator, on_duty_in
 from imperfed.engine.site import OPENING, SiteUpdate
@@ -41,6 +42,7 @@ class CudaGraphBackend(SequentialBackend):
         self.planned: dict[tuple[int, tuple[int, ...]], Planned] = {}
         self.not_captured: str | None = None
         """Why local steps are not captured; None as long as they are."""
+        self.server_steps: ServerSteps | None = None
 
     def ask(self, round: int, number: int, sites: Sequence[int]) -> dict[int, Reply | Failure]:
         """Return the answers to an exchange: local training in one program, anything else site by site."""
@@ -61,6 +63,21 @@ class CudaGraphBackend(SequentialBackend):
         program.train(sites, staged or program.table.stage(work), downs, lr)
         self._plan_ahead(round + 1, program)  # while the GPU is busy
         return self._accept_all(program, round, exchange, sites, program.results(work, lr))
+
+    def train_at_server(self, local: Local, plan: Plan, down: Tree, lr: float) -> LocalResult | None:
+        """Make the server's steps in a program of its own; None where they cannot be captured."""
+        if self.server_steps is None:
+            self.server_steps = ServerSteps(self.population, local, self.capturer, self.compiled)
+        if self.server_steps.not_captured is not None:
+            return None
+        try:
+            done = self.server_steps.train(plan, down, lr)
+            self.notes += self.server_steps.told()
+            return done
+        except NotCapturable as reason:
+            self.server_steps.not_captured = str(reason)
+            self.notes.append(f"the server's local steps run one by one, not as one captured graph: {reason}")
+            return None
 
     def _capture(self, work: list[Assignment], downs: list[Tree]) -> CapturedProgram:
         try:

@@ -23,6 +23,7 @@ from imperfed.core.context import LocalResult, LocalStep
 from imperfed.core.network import Net
 from imperfed.core.objective import Objective
 from imperfed.core.rates import Rate
+from imperfed.core.step_layers import MaskedNorm, StepLayer
 from imperfed.engine.backends.cuda.batch_schedule import Assignment, BatchSchedule, Staged
 from imperfed.engine.backends.cuda.capture import Capturer
 from imperfed.engine.backends.stacked import StackedNet, stackable
@@ -47,6 +48,8 @@ def capture(
         raise NotCapturable(reason)
     try:
         return CapturedProgram(population, work, downs, capturer, compiled)
+    except NotCapturable:
+        raise
     except Exception as error:
         # Whatever the reason, running the step site by site either works or shows what is wrong with it.
         raise NotCapturable(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
@@ -55,20 +58,40 @@ def capture(
 def obstacle(population: Population) -> str | None:
     """Return why the local steps of a run cannot be captured, as far as that is known without trying."""
     modules = list(population.runtime.net.module.modules())
-    if any(map(draws, modules)):
-        return "a layer draws random numbers of its own"
+    if drawing := next((m for m in modules if draws(m)), None):
+        return f"{type(drawing).__name__} draws random numbers of its own, unlike nn.Dropout"
+    if not padded(population):
+        return None
+    norm = next((m for m in modules if counts_padding(m)), None)
+    if norm is None:
+        return None
+    kind = "nn.BatchNorm with momentum=None" if isinstance(norm, MaskedNorm) else type(norm).__name__
     batch = population.spec.local.batch
-    normalised = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in modules)
-    if normalised and any(n % batch for n in population.sizes):
-        return f"batch normalisation would count the rows that pad a batch to {batch}"
-    return None
+    return f"{kind} would count the rows that pad a batch to {batch}, unlike nn.BatchNorm with a momentum"
+
+
+def padded(population: Population) -> bool:
+    """Return whether some batch has fewer rows than the largest."""
+    return any(n % population.spec.local.batch for n in population.sizes)
 
 
 def draws(layer: nn.Module) -> bool:
-    """Return whether a layer is known to draw random numbers in training."""
+    """Return whether a layer is known to draw random numbers in training that do not follow from the plan."""
     if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
         return layer.dropout > 0
-    return isinstance(layer, nn.modules.dropout._DropoutNd | nn.RReLU)
+    return isinstance(layer, nn.modules.dropout._DropoutNd | nn.RReLU) and not isinstance(layer, StepLayer)
+
+
+def counts_padding(layer: nn.Module) -> bool:
+    """Return whether a layer takes statistics of all rows of a batch, and not of the real ones alone."""
+    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        return not isinstance(layer, StepLayer) or layer.momentum is None  # a mean over all steps needs their number
+    return isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
+
+
+def generators(device: torch.device) -> list[Tensor]:
+    """Return the states of torch's own generators, whose numbers a captured step would repeat."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 def step_loss(algorithm: Algorithm, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
@@ -125,7 +148,8 @@ class CapturedProgram:
         steps = {spec.local.steps_of(n) for n in population.sizes}
         size = block_size(max(steps), 1 if stacks else M)
         self.ragged = len(steps) > 1 or max(steps) % size > 0
-        self.table = BatchSchedule(size, work, device)
+        self.padded = padded(population)
+        self.table = BatchSchedule(size, work, device, keyed=bool(population.runtime.net.step_layers))
         self.compiled = compiled and "local_step" not in spec.algorithm.overridden
         self.step_loss = torch.compile(step_loss, dynamic=False) if self.compiled else None
         self.W, self.G = matrix(M, spec.layout.size, device), matrix(M, spec.layout.trainable, device)
@@ -148,7 +172,17 @@ class CapturedProgram:
         if stacks:  # a stack can replace a net: it has everything that a plain step uses
             net = cast(Net, StackedNet(network, spec.layout, self.W, self.G))
             self.at_work = [SiteSlot(0, M, net, *trees)]
-        self.replay = capturer.capture(lambda: self._block(size), lambda: self._block(1))
+        self.replay = capturer.capture(lambda: self._block(size), self._try_step)
+
+    def _try_step(self) -> None:
+        """Make one step that counts for nothing; refuse one that draws random numbers by itself."""
+        before = generators(self.W.device)
+        self._block(1)
+        if not all(map(torch.equal, before, generators(self.W.device))):
+            raise NotCapturable(
+                "the network or its loss draws random numbers of its own, such as by torch.nn.functional.dropout; "
+                "nn.Dropout as a layer is captured"
+            )
 
     # -- what is captured -------------------------------------------------------------------------------------------
 
@@ -171,7 +205,7 @@ class CapturedProgram:
         moving = [t[slot.rows] for t in (self.W, *self.opt_state.values())] if self.ragged else []
         before = [t.clone() for t in moving]
         batch, at = self._batch(slot, h, x, labels)
-        loss, out = self._local(slot, batch)
+        loss, out = self._local(slot, h, batch)
         if self.scratch:
             self._update_rows(slot, batch, out, at)
         active = self.table.active[h, slot.rows]
@@ -193,10 +227,12 @@ class CapturedProgram:
         inputs = augment(x[a:b], augmenting)
         return Batch(inputs, labels.between(a, b), real, share, rows, drawn, slot.site_stats), at
 
-    def _local(self, slot: SiteSlot, batch: Batch) -> tuple[Tensor, Any]:
+    def _local(self, slot: SiteSlot, h: int, batch: Batch) -> tuple[Tensor, Any]:
         """Make `Algorithm.local_step` and copy the new optimizer state to its fixed addresses."""
         spec, opt_state = self.population.spec, dict(slot.opt_state)
         step = spec.local.step(slot.net, batch, slot.down, slot.memory, opt_state, self.lr)
+        if self.table.keyed:
+            slot.net.begin_step(self.table.keys[h, slot.first], batch.real if self.padded else None)
         slot.net.train(True)
         if self.step_loss is not None:
             loss, out = self.step_loss(spec.algorithm, spec.objective, step)
@@ -260,6 +296,9 @@ class CapturedProgram:
 
     def results(self, work: Sequence[Assignment], lr: float) -> list[LocalResult]:
         """Return every site after its last step; `lr`: the learning rate of the round."""
+        for slot in self.slots:
+            slot.net.begin_step(None)
+            slot.net.train(False)
         pairs = zip(self.slots, work, strict=True)
         return [LocalResult(s.net, s.opt_state, s.down, s.memory, one.steps, lr) for s, one in pairs]
 

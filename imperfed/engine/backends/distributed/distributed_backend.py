@@ -43,6 +43,7 @@ NUMBERS = count()
 class DistributedBackend(SequentialBackend):
     """A backend of several ranks. Before round 0 and while the data are prepared, everything is at rank 0."""
 
+    opens_on_device = False  # the ranks are sent their rows from host memory
     can_break = True
 
     def __init__(self, population: Population, on_duty: int, workers: int, group: RankGroup, place: RankDevice) -> None:
