@@ -80,5 +80,3 @@ def test_a_device_that_is_not_there_ends_the_run_before_round_1(tmp_path: Path) 
     apart.place = lambda h: replace(real(h), device="cuda" if h.name == "site1" else "cpu")  # type: ignore
     with pytest.raises(UsageError, match=r"failed at site1: device = cuda: this machine has no GPU"):
         apart.start()
-
-

@@ -109,7 +109,8 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     ended = bool(ended_with(place, run_info.run))  # what it has left here stays as it is
     if not ended:
         place.forget_trials(run_info.run, run_info.alive)  # when the run itself begins, all of them
-    remote, store = open_site(place, run_info, key_in(payload, "from")).on(hardware_of(place).device), place.states(run_info)
+    remote = open_site(place, run_info, key_in(payload, "from")).on(hardware_of(place).device)
+    store = place.states(run_info)
     words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
         # A search chooses by the rows held out; it never sees test rows.
