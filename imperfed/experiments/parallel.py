@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from imperfed.core.errors import DivergedError
+from imperfed.core.errors import DivergedError, ImperfedError
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
@@ -74,6 +75,11 @@ class ParallelRuns:
         finally:
             if self.gpu is not None:
                 self.gpu.end()
+        if isinstance(error, BrokenProcessPool):
+            raise ImperfedError(
+                "a process was killed while it trained, as the system does where memory runs out; what had ended is "
+                "kept, and the same command goes on. Fewer processes (--jobs) need less memory"
+            ) from error
 
     def outcomes(
         self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
