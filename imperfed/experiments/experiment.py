@@ -55,12 +55,13 @@ from imperfed.models import build
 from imperfed.models.own import weights_of
 from imperfed.report import write_report
 from imperfed.results.confidence import fit_confidence
+from imperfed.results.data_facts import DataFacts
 from imperfed.results.folder import AT_THE_SITES, Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.mixture import Predictor, read_mixture
 from imperfed.results.private_runs import privacy_of
 from imperfed.results.repair import write_repair
-from imperfed.results.summary import DataFacts, Summary
+from imperfed.results.summary import Summary
 from imperfed.results.tracking import Tracker, tracker_class, tracking
 from imperfed.results.write import RunOutcome, finish_simulation, write_summary
 

@@ -8,7 +8,7 @@ import msgspec
 
 from imperfed.evaluation.evaluator import RepairFigures, SuspectFigures
 from imperfed.results.part import Part
-from imperfed.results.summary import MixUp
+from imperfed.results.repair_summary import MixUp
 
 
 class Suspect(Part, frozen=True):

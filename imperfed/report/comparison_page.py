@@ -15,7 +15,8 @@ from imperfed.report.content import Tile
 from imperfed.report.sections import Picture, Section, ShownTable
 from imperfed.report.series_plots import Ranged, ranges
 from imperfed.report.words import count, many, named, per_cent
-from imperfed.results.summary import FilledLabels, Summary
+from imperfed.results.label_summary import FilledLabels
+from imperfed.results.summary import Summary
 
 PAGE = "report.html"
 

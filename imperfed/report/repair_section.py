@@ -9,7 +9,7 @@ from imperfed.report import plots
 from imperfed.report.run_files import RunFiles
 from imperfed.report.sections import Picture, Section
 from imperfed.report.words import amount, count, many, per_cent, product
-from imperfed.results.summary import RepairedSite, RepairSummary
+from imperfed.results.repair_summary import RepairedSite, RepairSummary
 
 WORST = 5
 """How many mix-ups of classes are named."""

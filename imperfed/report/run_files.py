@@ -13,10 +13,11 @@ import numpy as np
 from imperfed.core.errors import DataError
 from imperfed.experiments.config import Config
 from imperfed.results.folder import Record, RunFolder, parse
+from imperfed.results.label_summary import ResolvedLabels
 from imperfed.results.leak_summary import LeakSummary
 from imperfed.results.many_sites import MANY
 from imperfed.results.metrics import sent
-from imperfed.results.summary import OverSites, ResolvedLabels, Summary
+from imperfed.results.summary import OverSites, Summary
 
 Figure = tuple[float, int]
 """A value and the number of examples it was measured on."""

@@ -12,8 +12,9 @@ from imperfed.core.labels import KINDS
 from imperfed.report import plots
 from imperfed.report.run_files import COMMON, PERSONAL, Course, LabelFiles, RunFiles
 from imperfed.report.words import count, many, named, per_cent
+from imperfed.results.data_facts import DataFacts
+from imperfed.results.label_summary import ResolvedLabels
 from imperfed.results.many_sites import MANY
-from imperfed.results.summary import DataFacts, ResolvedLabels
 
 if TYPE_CHECKING:
     from markupsafe import Markup

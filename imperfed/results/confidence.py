@@ -7,8 +7,8 @@ from imperfed.core.temperatures import likelihoods
 from imperfed.core.threads import one_thread
 from imperfed.engine.engine import Engine
 from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature, fitted
+from imperfed.results.label_summary import LabelSummary
 from imperfed.results.prediction_figures import CalibrationSummary
-from imperfed.results.summary import LabelSummary
 
 README = "labels/README.txt"
 

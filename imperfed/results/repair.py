@@ -11,7 +11,7 @@ from imperfed.core.components import LabelDecision, RepairResult
 from imperfed.core.federation import Federation
 from imperfed.evaluation.evaluator import Evaluator, figure
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import MixUp, RepairedSite, RepairSummary, Traffic
+from imperfed.results.repair_summary import MixUp, RepairedSite, RepairSummary, Traffic
 
 TINY = 1e-12
 """Added to probabilities before their logarithm is taken."""

@@ -16,7 +16,9 @@ from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.temperature import UNFITTED, Temperature
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.config import RunConfig
+from imperfed.results.auto_summary import AutoSummary
 from imperfed.results.confidence import README, readme
+from imperfed.results.data_facts import DataFacts
 from imperfed.results.defence import write_verdicts
 from imperfed.results.folder import RunFolder
 from imperfed.results.labels import LabelOutcome, write_labels
@@ -25,16 +27,8 @@ from imperfed.results.missing import by_class, class_aurocs_of
 from imperfed.results.models import write_models
 from imperfed.results.prediction_figures import CalibrationSummary, PredictionSummary
 from imperfed.results.privacy_summary import PrivacySummary
-from imperfed.results.summary import (
-    AutoSummary,
-    DataFacts,
-    GlobalFigure,
-    OverSites,
-    RepairSummary,
-    SiteSummary,
-    Summary,
-    ValidationSummary,
-)
+from imperfed.results.repair_summary import RepairSummary
+from imperfed.results.summary import GlobalFigure, OverSites, SiteSummary, Summary, ValidationSummary
 
 
 @dataclass(frozen=True)

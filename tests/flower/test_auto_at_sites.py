@@ -28,8 +28,9 @@ from imperfed.flower.coordinator.auto_run import AutoRun
 from imperfed.flower.coordinator.serving import searched_settings
 from imperfed.flower.messages.payload import ASKED, Payload, pack, unpack
 from imperfed.flower.site import site_results
+from imperfed.results.auto_summary import AutoSummary
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import AutoSummary, Summary
+from imperfed.results.summary import Summary
 from imperfed.testing.toy import differences
 from tests.experiments.auto.conftest import federation
 from tests.support.inspector import CARD, FIGURES, assert_nothing_private

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from imperfed.core.context import SiteVerdict
 from imperfed.results.defence import figures, sentences, summarise, table
-from imperfed.results.summary import DefenceSummary, LeftOut
+from imperfed.results.defence_summary import DefenceSummary, LeftOut
 
 SITES = ("a", "b", "c")
 ROUNDS = [

@@ -21,7 +21,7 @@ from imperfed.experiments.config import NONE
 from imperfed.experiments.experiment import as_trained
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
-from imperfed.results.summary import LabelCheck
+from imperfed.results.auto_summary import LabelCheck
 
 FEATURES = ("auto", "raw")
 """What describes the rows; for tables, both are the inputs themselves."""

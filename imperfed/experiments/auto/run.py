@@ -33,9 +33,11 @@ from imperfed.experiments.device import Hardware
 from imperfed.experiments.experiment import InMemory, Interrupted, Watch
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.public_inputs import about_public, without_unused_public
+from imperfed.results.auto_summary import AutoSummary
+from imperfed.results.data_facts import DataFacts
 from imperfed.results.folder import RunFolder, environment, parse
 from imperfed.results.mixture import Mixture, save_mixture
-from imperfed.results.summary import AutoSummary, DataFacts, Summary
+from imperfed.results.summary import Summary
 from imperfed.results.tracking import tracker_class
 
 REQUEST, TRIALS = "auto.json", "trials.json"

@@ -29,8 +29,9 @@ from imperfed.flower.coordinator.remote_search import SitesElsewhere, usable
 from imperfed.flower.coordinator.search_checkpoint import SearchCheckpoint
 from imperfed.flower.messages.payload import Word
 from imperfed.flower.messages.search_figures import MixtureFigures
+from imperfed.results.auto_summary import AutoSummary, LabelCheck
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import AutoSummary, LabelCheck, Summary
+from imperfed.results.summary import Summary
 from imperfed.results.write import RunOutcome
 
 NOT_REPAIRED = "real sites repair labels only for a method that is named"

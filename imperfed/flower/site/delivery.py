@@ -19,9 +19,9 @@ from imperfed.flower.messages.search_figures import MixtureFigures
 from imperfed.flower.site.runtime import LocalSite, RemoteSite, open_site
 from imperfed.flower.site.search_answers import read_own_choice
 from imperfed.flower.site.store import key_in
+from imperfed.results.auto_summary import AutoSummary, SiteMixture
 from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import Mixture, Predictor, read_mixture
-from imperfed.results.summary import AutoSummary, SiteMixture
 
 
 @dataclass(frozen=True)
