@@ -14,7 +14,9 @@ import torch
 
 from imperfed.data.site_files import SiteFiles, taken_apart
 from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch, held_by_sites, start
+from imperfed.experiments.run_data import held_by_sites
+from imperfed.experiments.starting import start
+from imperfed.experiments.watch import Watch
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.messages.local_grid import LocalGrid, Node
 from imperfed.flower.messages.transport import Timeouts

@@ -37,7 +37,8 @@ from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Experiment, Watch
+from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.watch import Watch
 from imperfed.models import ModelSpec, build
 from imperfed.results.folder import RunFolder
 

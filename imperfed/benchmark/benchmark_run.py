@@ -20,10 +20,10 @@ from imperfed.core.errors import UsageError
 from imperfed.engine.backends.task_pool import cores
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.experiments.parallel import LOOK, ParallelRuns, paying
 from imperfed.experiments.reproduction.run_study import MakeConfig
 from imperfed.experiments.tuning import Tuning, attempts, best_of, words
+from imperfed.experiments.watch import Interrupted, Watch
 
 IN_THIS_PROCESS = {"workers": 1}
 """Every training computes in one process, so that several can go on side by side, and seconds can be compared."""

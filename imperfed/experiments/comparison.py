@@ -19,12 +19,13 @@ from imperfed.experiments.comparison_line import Line, line, measured
 from imperfed.experiments.comparison_plan import ComparisonPlan
 from imperfed.experiments.comparison_table import markdown, notes
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Watch, is_own, load_data
 from imperfed.experiments.federating_gain import ComparedGain, RowFigures, StoredRun, federating_gain
 from imperfed.experiments.parallel import DataCache, Outcome, ParallelRuns
 from imperfed.experiments.public_inputs import without_unused_public
+from imperfed.experiments.run_data import is_own, load_data
 from imperfed.experiments.seed_differences import Interval, SeedDifference, differences, interval_of
 from imperfed.experiments.study import paper_figures
+from imperfed.experiments.watch import Watch
 from imperfed.report.compared_runs import RESULTS, RUNS
 from imperfed.report.comparison_page import write_comparison_page
 from imperfed.results.folder import free

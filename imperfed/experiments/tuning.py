@@ -21,7 +21,8 @@ from imperfed.core.errors import DataError, DivergedError
 from imperfed.engine.schedule import RoundReport
 from imperfed.evaluation.evaluator import VALIDATION
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Experiment, Interrupted, Watch
+from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.watch import Interrupted, Watch
 
 FACTORS = (1.0, 3.0, 1 / 3, 10.0, 0.1, 30.0, 1 / 30, 5.0, 0.2)
 """What the learning rate is multiplied by, in the order in which it is tried."""

@@ -23,9 +23,9 @@ from imperfed.data.federate import FederatedData
 from imperfed.data.oracle import Oracle
 from imperfed.experiments import experiment as experiments
 from imperfed.experiments.config import Config, resolve
-from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.experiments.parallel import ParallelRuns
 from imperfed.experiments.tuning import Tuning, judged
+from imperfed.experiments.watch import Interrupted, Watch
 
 KIND = kind_of("candidates")
 GOOD = 0.03

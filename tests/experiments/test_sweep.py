@@ -11,11 +11,11 @@ import pytest
 
 from imperfed.cli.typed_words import configs
 from imperfed.core.errors import DataError, UsageError
-from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.experiments.parallel import ParallelRuns
 from imperfed.experiments.sweep.sweep_grid import cells_of, configs_of, grid_of, named
 from imperfed.experiments.sweep.sweep_run import TriedCell, chosen, groups, sweep
 from imperfed.experiments.sweep.sweep_trial import SweepScore
+from imperfed.experiments.watch import Interrupted, Watch
 from tests.support.terminal import FLIP, done, imperfed, records, summary, write
 
 WORDS = ("--set", "steps=5", "--set", "partition=iid", "--workers", "1", *FLIP)

@@ -23,7 +23,7 @@ from imperfed.experiments.auto import run as auto_run
 from imperfed.experiments.auto import search as auto_search
 from imperfed.experiments.auto import work
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.experiment import Interrupted, Watch
+from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.flower.coordinator.auto_run import AutoRun
 from imperfed.flower.coordinator.serving import searched_settings
 from imperfed.flower.messages.payload import ASKED, Payload, pack, unpack

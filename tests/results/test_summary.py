@@ -14,7 +14,8 @@ import pytest
 
 from imperfed.core.errors import DataError
 from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch, start
+from imperfed.experiments.starting import start
+from imperfed.experiments.watch import Watch
 from imperfed.results.data_facts import DataFacts
 from imperfed.results.folder import RunFolder
 from imperfed.results.label_summary import FilledLabels, ResolvedLabels

@@ -18,7 +18,7 @@ from imperfed.data.sparse import width
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.work import CORES, repair_seconds
 from imperfed.experiments.config import NONE
-from imperfed.experiments.experiment import as_trained
+from imperfed.experiments.run_data import as_trained
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.results.auto_summary import LabelCheck

@@ -23,7 +23,7 @@ from imperfed.experiments.auto.search_sites import SearchSites, Settled, SiteCho
 from imperfed.experiments.auto.site_choice import added, common_option
 from imperfed.experiments.auto.trials import Progress, TrialRecord
 from imperfed.experiments.auto.work import RUNGS, SearchPlan, plan
-from imperfed.experiments.experiment import Interrupted
+from imperfed.experiments.watch import Interrupted
 
 TRAINING = 0.7
 """The share of a search, roughly, that trials take; models alone take the rest."""

@@ -20,7 +20,7 @@ from imperfed.evaluation.no_tests import NoTests
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import choose_objective, network_for
+from imperfed.experiments.run_parts import choose_objective, network_for
 
 WINDOW = 5
 """A round counts with the mean score of so many rounds: of few rows, the best of many rounds is mostly a lucky one."""

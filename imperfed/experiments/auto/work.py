@@ -22,7 +22,7 @@ from imperfed.core.network import Network
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.auto.halving import kept
-from imperfed.experiments.experiment import network_for
+from imperfed.experiments.run_parts import network_for
 from imperfed.repairs.posterior import PosteriorRepair
 
 RUNGS = (3, 9, 27, 81)

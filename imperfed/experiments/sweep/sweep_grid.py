@@ -9,7 +9,7 @@ from itertools import product
 from imperfed.core.errors import UsageError
 from imperfed.data.held_out import share_at_sites
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import same_data
+from imperfed.experiments.run_data import same_data
 
 HELD_OUT = 0.15
 """The share of its rows that each site holds out, if the settings do not say."""

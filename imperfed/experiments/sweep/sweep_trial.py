@@ -15,8 +15,10 @@ from imperfed.core.errors import DivergedError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Experiment, Interrupted, Watch, anywhere
+from imperfed.experiments.experiment import Experiment
 from imperfed.experiments.parallel import DataCache, run_of
+from imperfed.experiments.run_data import anywhere
+from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.folder import RunFolder, parse
 
 SCORE = "score.json"

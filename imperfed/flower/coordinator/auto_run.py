@@ -21,7 +21,8 @@ from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.run import TRIALS, keep_choice, read_choice, search
 from imperfed.experiments.auto.search import Search
 from imperfed.experiments.config import AUTO, Config
-from imperfed.experiments.experiment import Experiment, Watch
+from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.watch import Watch
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.gathered_sites import GatheredSites

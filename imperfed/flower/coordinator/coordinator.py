@@ -14,10 +14,13 @@ from imperfed.core.errors import SiteFailedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, check_alike
-from imperfed.engine.engine import MakeBackend, questions
+from imperfed.engine.engine import MakeBackend
 from imperfed.engine.population import Population
+from imperfed.engine.engine import questions
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
+from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.run_data import wanted_labels
+from imperfed.experiments.watch import Watch
 from imperfed.flower.coordinator.acceptance import accepted
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
