@@ -16,7 +16,7 @@ from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, check_alike
 from imperfed.engine.engine import MakeBackend
 from imperfed.engine.population import Population
-from imperfed.engine.engine import questions
+from imperfed.engine.server import questions
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
 from imperfed.experiments.run_data import wanted_labels

@@ -27,7 +27,7 @@ from imperfed.data.site_files import SiteFiles
 from imperfed.engine.failures import Declined
 from imperfed.engine.local_training import Local, SiteData
 from imperfed.engine.seeds import SERVER, seeded
-from imperfed.engine.engine import questions
+from imperfed.engine.server import questions
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.config import Config, RunConfig
