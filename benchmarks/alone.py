@@ -107,7 +107,7 @@ def measure(what: str, words: dict[str, Any], budget: float, folder: Path) -> di
     """Return the figure of `auto`, of a reference or of one method, in per cent."""
     from imperfed.experiments.auto.reference import alone_scores
     from imperfed.experiments.auto.run import start_any
-    from imperfed.experiments.config import resolve
+    from imperfed.experiments.resolving import resolve
     from imperfed.experiments.run_data import load_data
     from imperfed.experiments.watch import Watch
 

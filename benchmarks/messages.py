@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from imperfed.data.site_files import SiteFiles, taken_apart
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.run_data import held_by_sites
 from imperfed.experiments.starting import start
 from imperfed.experiments.watch import Watch

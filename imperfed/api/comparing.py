@@ -18,10 +18,11 @@ from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.experiments import comparison, starting
 from imperfed.experiments.comparison_line import Line
-from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.config import Config
 from imperfed.experiments.federating_gain import brought
 from imperfed.experiments.parallel import Outcome, ParallelRuns
 from imperfed.experiments.plugins import refuse_what_stays_here
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.run_data import load_data
 from imperfed.experiments.run_parts import refuse_other_labels
 from imperfed.experiments.starting import InMemory

@@ -10,11 +10,12 @@ from typing import Any
 
 from imperfed.data.federate import FederatedData
 from imperfed.data.files.declaration import FILE, Declaration
-from imperfed.experiments.config import Config, RunConfig, options
+from imperfed.experiments.config import Config, RunConfig
 from imperfed.experiments.experiment import Experiment
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.public_inputs import about_public
 from imperfed.experiments.run_data import anywhere, own_declaration
+from imperfed.experiments.setting_sections import options
 from imperfed.experiments.training_rows import refuse_other_rows, split_of
 from imperfed.experiments.values import typed
 from imperfed.experiments.watch import Watch

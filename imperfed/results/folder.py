@@ -19,9 +19,11 @@ from imperfed.core.errors import DataError, DiskFullError, UsageError
 from imperfed.data.files.declaration import called
 from imperfed.data.row_names import RowNames
 from imperfed.data.scale import Scale
-from imperfed.experiments.config import Config, read, resolve
+from imperfed.experiments.config import Config
+from imperfed.experiments.experiment_file import read
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.plugins import KEY, missing_plugin, plugins_in
+from imperfed.experiments.resolving import resolve
 from imperfed.results.summary import Summary
 
 Record = dict[str, Any]

@@ -27,8 +27,8 @@ from imperfed.core.errors import UsageError
 from imperfed.data.corruption.noise.uniform_noise import UniformNoise
 from imperfed.data.partitions.dirichlet import DirichletPartition
 from imperfed.defences.median import Median
-from imperfed.experiments.config import resolve
 from imperfed.experiments.parallel import ParallelRuns
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.watch import Watch
 from imperfed.results.folder import RunFolder
 from tests.support.own_parts import HalfWay, Net, Tempered, wide

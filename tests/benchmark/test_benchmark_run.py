@@ -22,8 +22,9 @@ from imperfed.core.errors import DataError, DivergedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.oracle import Oracle
 from imperfed.experiments import experiment as experiments
-from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.config import Config
 from imperfed.experiments.parallel import ParallelRuns
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.tuning import Tuning, judged
 from imperfed.experiments.watch import Interrupted, Watch
 

@@ -15,7 +15,7 @@ from imperfed.core.errors import UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
 from imperfed.experiments import experiment, starting
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.watch import Watch
 from tests.support.fair_federation import federation
 

@@ -12,7 +12,7 @@ from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation, Trusted
 from imperfed.core.labels import Candidates, Exact
 from imperfed.engine.conversation import repair_labels
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.starting import start
 from imperfed.experiments.watch import Watch
 from imperfed.repairs.fb_nll import FBNLL

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.starting import start
 from imperfed.experiments.watch import Watch
 from imperfed.report import write_report

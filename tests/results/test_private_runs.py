@@ -19,7 +19,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
 from imperfed.experiments import experiment, starting
 from imperfed.experiments.auto.run import refuse_unsearchable
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.watch import Watch
 from imperfed.results.folder import RunFolder
 from imperfed.testing.toy import world

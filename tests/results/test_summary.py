@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from imperfed.core.errors import DataError
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.starting import start
 from imperfed.experiments.watch import Watch
 from imperfed.results.data_facts import DataFacts

@@ -28,10 +28,11 @@ from imperfed.experiments.auto.outcome import AutoExperiment, record_of
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.search import Found, Search
 from imperfed.experiments.auto.search_sites import SitesHere
-from imperfed.experiments.config import AUTO, Config, resolve
+from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.public_inputs import about_public, without_unused_public
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.run_data import anywhere, load_data, own_declaration
 from imperfed.experiments.starting import InMemory, tracked_by
 from imperfed.experiments.training_rows import refuse_other_rows, split_of
