@@ -79,6 +79,8 @@ class ParallelRuns:
         self, carry_out: CarryOut[T], configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
     ) -> Iterator[T]:
         """Yield what a function returns for every group of runs, in order; a process has one group at a time."""
+        if not configs:
+            return
         jobs = min(self.jobs or paying(configs[0][0]), len(configs))
         if jobs <= 1:
             yield from (carry_out(runs, folder, watch) for runs in configs)

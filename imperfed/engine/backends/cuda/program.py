@@ -32,6 +32,9 @@ from imperfed.nn.augment import augment, separate
 
 CAPTURED = 400
 """The most steps in one graph: a longer one takes longer to capture than it saves."""
+LAYERS = 8000
+"""The most layers with weights in one graph, over all its steps: a graph of very many kernels takes long to capture, and
+the steps of a deep network keep the GPU busy for longer than the host needs to launch the next graph."""
 ALIGNED = 64
 """The alignment of rows at which any kernel can start, in numbers: 256 bytes."""
 
@@ -146,7 +149,7 @@ class CapturedProgram:
         spec, network, device = population.spec, population.runtime.net.module, population.runtime.net.row.device
         stacks = M > 1 and stackable(spec, network)
         steps = {spec.local.steps_of(n) for n in population.sizes}
-        size = block_size(max(steps), 1 if stacks else M)
+        size = block_size(max(steps), 1 if stacks else M, depth(network))
         self.ragged = len(steps) > 1 or max(steps) % size > 0
         self.padded = padded(population)
         self.table = BatchSchedule(size, work, device, keyed=bool(population.runtime.net.step_layers))
@@ -319,9 +322,14 @@ class CapturedProgram:
         return sound
 
 
-def block_size(steps: int, sites: int) -> int:
+def depth(network: nn.Module) -> int:
+    """Return the number of layers with weights."""
+    return sum(any(True for _ in module.parameters(recurse=False)) for module in network.modules())
+
+
+def block_size(steps: int, sites: int, depth: int) -> int:
     """Return the number of steps in one graph: a whole round, or a part of it where the graph would grow too large."""
-    most = max(1, min(steps, CAPTURED // sites))
+    most = max(1, min(steps, min(CAPTURED, LAYERS // max(1, depth)) // sites))
     return next((size for size in range(most, most // 4, -1) if steps % size == 0), most)
 
 
