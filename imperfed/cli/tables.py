@@ -13,8 +13,9 @@ from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
 from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.cli.unmeasured import why_blank
-from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
+from imperfed.evaluation.evaluator import VALIDATION, Scores
 from imperfed.evaluation.fairness import FAIR
+from imperfed.evaluation.model_figures import figure
 from imperfed.experiments.blank_cells import reasons, with_figures
 from imperfed.experiments.comparison_line import Line, best, further, labels_title, measured, unlike
 from imperfed.experiments.comparison_table import ABOUT_ALONE

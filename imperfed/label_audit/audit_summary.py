@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from imperfed.evaluation.evaluator import RepairFigures, SuspectFigures
+from imperfed.evaluation.label_figures import RepairFigures, SuspectFigures
 from imperfed.results.part import Part
 from imperfed.results.repair_summary import MixUp
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from imperfed.evaluation.evaluator import RepairFigures
+from imperfed.evaluation.label_figures import RepairFigures
 from imperfed.report import plots
 from imperfed.report.run_files import RunFiles
 from imperfed.report.sections import Picture, Section

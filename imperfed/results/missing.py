@@ -9,7 +9,8 @@ from torch import Tensor
 
 from imperfed.core.federation import Federation
 from imperfed.engine.engine import Engine
-from imperfed.evaluation.evaluator import Evaluator, figure
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.evaluation.model_figures import figure
 from imperfed.results.label_summary import FilledLabels
 from imperfed.results.summary import ClassSummary
 

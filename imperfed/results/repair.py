@@ -9,7 +9,8 @@ from torch import Tensor
 
 from imperfed.core.components import LabelDecision, RepairResult
 from imperfed.core.federation import Federation
-from imperfed.evaluation.evaluator import Evaluator, figure
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.evaluation.model_figures import figure
 from imperfed.results.folder import RunFolder
 from imperfed.results.repair_summary import MixUp, RepairedSite, RepairSummary, Traffic
 

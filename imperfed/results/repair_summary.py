@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from imperfed.evaluation.evaluator import RepairFigures
+from imperfed.evaluation.label_figures import RepairFigures
 from imperfed.results.part import Part
 
 

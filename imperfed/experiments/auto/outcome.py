@@ -12,7 +12,7 @@ from torch import Tensor
 from imperfed.core.labels import Labels
 from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
-from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.model_figures import figure
 from imperfed.evaluation.paired import Difference
 from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.temperature import Temperature

@@ -8,7 +8,7 @@ import msgspec
 from torch import Tensor
 
 from imperfed.core.network import Net
-from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.model_figures import figure
 from imperfed.evaluation.paired import Difference
 from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature
 from imperfed.experiments.auto.alone_search import site_rows
