@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from imperfed.data.site_files import SiteFiles, taken_apart
+from imperfed.data.site_files import SiteFiles
+from imperfed.data.whole_federation import taken_apart
 from imperfed.experiments.resolving import resolve
 from imperfed.experiments.run_data import held_by_sites
 from imperfed.experiments.starting import start

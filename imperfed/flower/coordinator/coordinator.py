@@ -13,7 +13,8 @@ from imperfed.core.atomic import append_lines
 from imperfed.core.errors import SiteFailedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import ServerFiles, check_alike
+from imperfed.data.site_description import check_alike
+from imperfed.data.site_files import ServerFiles
 from imperfed.engine.engine import MakeBackend
 from imperfed.engine.population import Population
 from imperfed.engine.server import questions
