@@ -22,10 +22,10 @@ from imperfed.experiments.comparison_table import ABOUT_ALONE
 from imperfed.experiments.federating_gain import ALONE, brought
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many
-from imperfed.results.defence import sentences
 from imperfed.results.label_summary import FilledLabels, ResolvedLabels
 from imperfed.results.many_sites import listed_of
 from imperfed.results.prediction_figures import PredictionSummary
+from imperfed.results.site_verdicts import sentences
 from imperfed.results.summary import ClassSummary, OverSites, SiteSummary, Summary
 
 NAMED = 3  # most sites listed by name in a table cell; more are counted

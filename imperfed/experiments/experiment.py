@@ -30,7 +30,7 @@ from imperfed.results.confidence import fit_confidence
 from imperfed.results.folder import Record, RunFolder
 from imperfed.results.metrics import log_lines, metrics
 from imperfed.results.private_runs import privacy_of
-from imperfed.results.repair import write_repair
+from imperfed.results.repaired_labels import write_repair
 from imperfed.results.summary import Summary
 from imperfed.results.tracking import Tracker, tracker_class, tracking
 from imperfed.results.write import RunOutcome, finish_simulation, write_summary

@@ -12,7 +12,7 @@ from imperfed.label_audit.judging import Judgement
 from imperfed.label_audit.sentences import advice, findings
 from imperfed.label_audit.set_findings import set_columns, summarise_sets
 from imperfed.label_audit.worst_rows import Columns, worst
-from imperfed.results.repair import mix_ups, repaired_table
+from imperfed.results.repaired_labels import mix_ups, repaired_table
 
 COLUMNS = ("id", "given", "suggested", "probability", "suspicion", "decision", "reason")
 """The columns of a label file."""

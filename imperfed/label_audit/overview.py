@@ -17,7 +17,7 @@ from imperfed.label_audit.set_sentences import ADVICE, set_cautions, set_overvie
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.report.words import many
-from imperfed.results.repair import mixed_up_in
+from imperfed.results.repaired_labels import mixed_up_in
 
 
 def survey(

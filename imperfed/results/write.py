@@ -20,7 +20,6 @@ from imperfed.experiments.config import RunConfig
 from imperfed.results.auto_summary import AutoSummary
 from imperfed.results.confidence import README, readme
 from imperfed.results.data_facts import DataFacts
-from imperfed.results.defence import write_verdicts
 from imperfed.results.folder import RunFolder
 from imperfed.results.labels import LabelOutcome, write_labels
 from imperfed.results.metrics import sent
@@ -29,6 +28,7 @@ from imperfed.results.models import write_models
 from imperfed.results.prediction_figures import CalibrationSummary, PredictionSummary
 from imperfed.results.privacy_summary import PrivacySummary
 from imperfed.results.repair_summary import RepairSummary
+from imperfed.results.site_verdicts import write_verdicts
 from imperfed.results.summary import GlobalFigure, OverSites, SiteSummary, Summary, ValidationSummary
 
 
