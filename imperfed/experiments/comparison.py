@@ -28,7 +28,7 @@ from imperfed.experiments.study import paper_figures
 from imperfed.experiments.watch import Watch
 from imperfed.report.compared_runs import RESULTS, RUNS
 from imperfed.report.comparison_page import write_comparison_page
-from imperfed.results.folder import free
+from imperfed.results.folder_names import unused_path
 
 NO_INTERVALS: Mapping[str, Interval] = {}
 
@@ -57,7 +57,7 @@ def compare(
     configs = [without_unused_public([config(method, seed) for method in methods]) for seed in seeds]
     first = configs[0][0]
     refuse_unmeasured(first)
-    folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
+    folder = unused_path(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
     plan = ComparisonPlan.of(methods, seeds, configs, paper, alone)
     return folder, carry_out(plan, configs, folder, watch, processes or ParallelRuns(1), load)

@@ -17,7 +17,7 @@ from imperfed.report.content import Tile
 from imperfed.report.sections import Picture, Section, ShownTable
 from imperfed.report.series_plots import ranges, several_curves
 from imperfed.report.words import amount, many, named, per_cent
-from imperfed.results.folder import parse
+from imperfed.results.damaged_files import parse_file
 
 DRAWN = 20
 """Most combinations that are drawn; the table has all."""
@@ -29,8 +29,8 @@ def write_sweep_page(folder: Path) -> Path:
     """Write the page into the folder of a sweep; return its path."""
     if not (folder / RESULTS).is_file():
         raise UsageError(f"{folder}: this sweep has not ended; imperfed resume {folder}")
-    results = parse(folder / RESULTS, json.loads, "sweep again")
-    runs = parse(folder / RUNS, json.loads, "sweep again")
+    results = parse_file(folder / RESULTS, json.loads, "sweep again")
+    runs = parse_file(folder / RUNS, json.loads, "sweep again")
     page = rendered("imperfed.report", "many_runs.html", sweep_content(results, runs))
     return write_whole(folder / PAGE, lambda path: path.write_text(page, encoding="utf-8"))
 

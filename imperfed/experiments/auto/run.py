@@ -38,8 +38,10 @@ from imperfed.experiments.starting import InMemory, tracked_by
 from imperfed.experiments.training_rows import refuse_other_rows, split_of
 from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.auto_summary import AutoSummary
+from imperfed.results.damaged_files import parse_file
 from imperfed.results.data_facts import DataFacts
-from imperfed.results.folder import RunFolder, environment, parse
+from imperfed.results.environment import environment
+from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import Mixture, save_mixture
 from imperfed.results.summary import Summary
 from imperfed.results.tracking import tracker_class
@@ -133,7 +135,7 @@ def resume(
 def read_request(folder: RunFolder, objects: Objects = NO_OBJECTS) -> AutoRequest | None:
     """Return what `auto` was asked for in a run's folder; None if the run is of a method."""
     path = folder.path / REQUEST
-    return AutoRequest.read(parse(path, json.loads, "start a new run"), objects) if path.exists() else None
+    return AutoRequest.read(parse_file(path, json.loads, "start a new run"), objects) if path.exists() else None
 
 
 def refuse_unsearchable(base: Config) -> None:
@@ -218,7 +220,7 @@ def keep_choice(folder: RunFolder, record: AutoSummary, chosen: Config) -> None:
 
 def read_choice(folder: RunFolder) -> AutoSummary:
     """Return what a search found."""
-    return parse(folder.path / TRIALS, lambda text: msgspec.json.decode(text, type=AutoSummary), "delete it")
+    return parse_file(folder.path / TRIALS, lambda text: msgspec.json.decode(text, type=AutoSummary), "delete it")
 
 
 def search_lines(record: AutoSummary) -> list[str]:

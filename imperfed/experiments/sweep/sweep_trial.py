@@ -19,7 +19,8 @@ from imperfed.experiments.experiment import Experiment
 from imperfed.experiments.parallel import DataCache, run_of
 from imperfed.experiments.run_data import anywhere
 from imperfed.experiments.watch import Interrupted, Watch
-from imperfed.results.folder import RunFolder, parse
+from imperfed.results.damaged_files import parse_file
+from imperfed.results.folder import RunFolder
 
 SCORE = "score.json"
 
@@ -43,7 +44,7 @@ class SweepScore:
     @classmethod
     def read(cls, path: Path) -> SweepScore:
         """Read the score of a trial that has ended."""
-        values = parse(path, json.loads, "delete the trial's folder and resume")
+        values = parse_file(path, json.loads, "delete the trial's folder and resume")
         return cls(**{**values, "curve": tuple(map(tuple, values["curve"]))})
 
 
