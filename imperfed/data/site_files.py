@@ -46,7 +46,7 @@ class SiteFiles:
     """Of all rows, by which it is noticed that a file has changed; empty: not known."""
 
     def moments(self) -> Moments:
-        """Return what is told of the inputs before they are scaled and blanks are filled."""
+        """Return the sums over the inputs before they are scaled and blanks are filled."""
         if self.x.ndim == 2:
             return Moments.of_table(self.x, median_places(self.fills))
         return Moments.of(self.x)

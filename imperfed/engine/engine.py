@@ -181,8 +181,8 @@ class Engine:
     def validate(self, report: RoundReport) -> None:
         """Judge a round that was evaluated by the rows that the sites hold out, if they do."""
         if (best := self.state.best) is not None:
-            told = self.backend.validate(self.judging(len(self.population.sizes)))
-            report.validity = {k: one for k, one in told.items() if one.known}
+            validity = self.backend.validate(self.judging(len(self.population.sizes)))
+            report.validity = {k: one for k, one in validity.items() if one.known}
             report.validation = best.judge(self.state.round, report.validity, self.whole_state)
             report.best = best.round
             report.sent |= {"validation": (2,)}

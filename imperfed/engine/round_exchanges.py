@@ -58,7 +58,7 @@ class RoundExchanges:
         report.failures |= failures
         updates = Updates(who, self._counts(who), self.backend.together(who, replies))
         privacy = self.population.spec.privacy
-        if isinstance(exchange, Train) and privacy is None:  # with privacy no site tells its loss
+        if isinstance(exchange, Train) and privacy is None:  # with privacy no site sends its loss
             report.losses = {k: replies[k].loss for k in who}
         report.down += sum(nbytes(self.population.down(k, exchange)) for k in asked)
         if privacy is None or not privacy.sums:

@@ -74,7 +74,7 @@ class RoundReport:
     """The best round so far, counted from 1; 0: none."""
 
     def course(self, digits: int = 3) -> str:
-        """Return the mean training loss in words; what privacy has cost where no site tells its loss."""
+        """Return the mean training loss in words; what privacy has cost where no site sends its loss."""
         if self.epsilons:
             return f"epsilon {max(self.epsilons.values()):.3g}"
         if not self.losses:

@@ -15,7 +15,7 @@ from imperfed.experiments.config import Config
 class Watch:
     """Hooks of a run: called before data are prepared, at its beginning, after every round, and to ask for a stop.
 
-    `search` is told what the search before a run is doing, and the share of its work that is done.
+    `search` takes what the search before a run is doing, and the share of its work that is done.
     `stop` interrupts a run, which can be resumed; `end` makes the round its last one, with results.
     """
 

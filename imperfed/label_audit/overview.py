@@ -24,7 +24,7 @@ def survey(
     repair: PosteriorRepair, federation: Federation, verdict: RepairVerdict, noise: Sequence[float], changes: list[int]
 ) -> AuditOverview:
     """Return the overview of an audit whose rows are elsewhere; `noise`, `changes`: what every site says of itself."""
-    told = zip(federation.sites, federation.sizes(), noise, changes, strict=True)
+    reports = zip(federation.sites, federation.sizes(), noise, changes, strict=True)
     rows, figures = federation.starts[-1], verdict.figures
     found = AuditOverview(
         data=federation.name,
@@ -47,7 +47,7 @@ def survey(
         findings=(),
         advice="",
         cautions=(),
-        sites=tuple(OverviewSite(*site) for site in told),
+        sites=tuple(OverviewSite(*site) for site in reports),
         sets=verdict.joint is None,
     )
     return sets_in_words(found) if verdict.joint is None else in_words(found, rows * verdict.joint)

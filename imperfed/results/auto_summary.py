@@ -113,7 +113,7 @@ class AutoSummary(Part, frozen=True):
     cut_short: bool = False
     """Whether an emergency limit on time ended the search, so that another run may choose otherwise."""
     consensus: bool = False
-    """Whether trials were judged by what all of them agree on: candidate sets follow the inputs and tell too little."""
+    """Whether trials were judged by what all of them agree on: candidate sets follow the inputs and say too little."""
     label_check: LabelCheck = LabelCheck()
 
     @property

@@ -84,7 +84,7 @@ def test_settings_are_chosen_by_rows_held_out_and_all_methods_have_as_many_trial
     trained: Trained, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    made = bench(tmp_path, tell=said.append)
+    made = bench(tmp_path, log=said.append)
     made.carry_out(1, Watch)
     for title in ("cc", "fedprox+cc"):
         own = [(lr, seed) for name, lr, _, seed in trained.asked if name == title]

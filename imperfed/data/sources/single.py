@@ -149,7 +149,7 @@ CATALOGUE = (
     ),
     Source(
         "birdsong",
-        "BirdSong, song syllables with the species heard in the recording as candidate sets, 4998 rows",
+        "BirdSong, song syllables with the species in the recording as candidate sets, 4998 rows",
         _candidate_sets("birdsong", "pll/BirdSong.mat"),
         CLASSIC_SETS.format("BirdSong.mat", ACADEMIC),
         {"pll/BirdSong.mat": "2170d46765a151ac80623d9a1242e0299802236e5574442bdb596bef90f50743"},

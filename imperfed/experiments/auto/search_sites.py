@@ -35,7 +35,7 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 
 Tell = Callable[[int, int], None]
-"""Is told how much is done, and of how much."""
+"""Takes how much is done, and of how much."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class SitesHere:
 
 
 def told_at_temperatures(labels: Labels, logits: Tensor) -> Tensor:
-    """Return the log-likelihood of all these labels at each temperature: all that a site tells of them."""
+    """Return the log-likelihood of all these labels at each temperature: all that a site says about them."""
     return torch.tensor(likelihoods(logits, labels), dtype=torch.float64)
 
 

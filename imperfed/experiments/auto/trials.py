@@ -27,7 +27,7 @@ WINDOW = 5
 PATIENCE = 8
 """Rounds of the last rung without a better score, after which a trial ends."""
 NO_LIMIT = 1e12
-"""Megabytes that all sites may remember in memory; a number, since real sites are told the settings of a trial."""
+"""Megabytes that all sites may remember in memory; a number, since the settings of a trial are sent to real sites."""
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 

@@ -99,7 +99,7 @@ def seconds_per_round(candidate: Candidate, data: FederatedData) -> float:
 @torch.no_grad()
 def products(network: Network, x: Tensor) -> int:
     """Return the multiplications of a forward pass for one row."""
-    # Some networks apply a linear layer without calling it; of convolutions, only the output tells how often they move.
+    # Some networks apply a linear layer without calling it; of convolutions, only the output shows how often they move.
     total = sum(m.weight.numel() for m in network.modules() if isinstance(m, nn.Linear))
 
     def count(module: nn.Module, inputs: Any, output: Tensor) -> None:

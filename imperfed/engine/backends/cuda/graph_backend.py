@@ -73,7 +73,7 @@ class CudaGraphBackend(SequentialBackend):
             return None
         try:
             done = self.server_steps.train(plan, down, lr)
-            self.notes += self.server_steps.told()
+            self.notes += self.server_steps.new_notes()
             return done
         except NotCapturable as reason:
             self.server_steps.not_captured = str(reason)
