@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -37,7 +38,7 @@ def write_sweep_page(folder: Path) -> Path:
 
 def sweep_content(results: Results, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return everything that the page shows, in order."""
-    ranked = sorted(results["cells"], key=lambda cell: -1.0 if cell["mean"] is None else cell["mean"], reverse=True)
+    ranked = best_first(results["cells"])
     shown = [tried(results, ranked), effects(results), courses(results, ranked), tests(results), notes(results)]
     sections = [section for section in shown if section is not None]
     figures = dict(zip(results["chosen"]["seeds"], results["chosen"]["values"], strict=True))
@@ -57,6 +58,11 @@ def sweep_content(results: Results, runs: Sequence[Mapping[str, Any]]) -> dict[s
         "runs": [(f"{results['method']} {in_words(results['chosen']['settings'])}", pages)],
         "command": "imperfed report",
     }
+
+
+def best_first(cells: Sequence[Results]) -> list[Results]:
+    """Return combinations by their mean score, which may be negative; last those with a trial that failed."""
+    return sorted(cells, key=lambda cell: math.inf if cell["mean"] is None else -cell["mean"])
 
 
 def in_words(settings: Mapping[str, str]) -> str:
