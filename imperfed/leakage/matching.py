@@ -63,3 +63,9 @@ def by_chance(made: Tensor, rows: Tensor, others: Tensor) -> Matched:
     draw = torch.randperm(len(others), generator=torch.Generator().manual_seed(0))
     taken, rest = draw[: len(rows)], draw[len(rows) :]
     return match(made, others[taken], torch.cat([rows, others[rest]]))
+
+
+def recovered_by_chance(chance: Matched, visited: int, elsewhere: int) -> int:
+    """Return how many rows chance recovers among as many as were visited, also where there are fewer elsewhere."""
+    tried = min(visited, elsewhere)
+    return round(int(chance.recovered.sum()) * visited / tried) if tried else 0

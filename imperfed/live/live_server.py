@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from http.cookies import SimpleCookie
+from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -60,9 +60,17 @@ class LivePage:
         with self.server:
             self.server.serve_forever()
 
-    def admits(self, sender: str, given: str) -> bool:
-        """Return whether a request may be answered."""
-        return is_local(sender) or hmac.compare_digest(given.encode(), self.token.encode())
+    def admits(self, sender: str, asked: str, given: str) -> bool:
+        """Return whether a request may be answered; `asked`: the host that it names, `given`: its token.
+
+        A browser on this machine says which host the page is from. Where that is no name of this machine, another page
+        has made its own name point here to read the answer.
+        """
+        return (is_local(sender) and is_local(asked)) or self.knows(given)
+
+    def knows(self, given: str) -> bool:
+        """Return whether this is the token."""
+        return hmac.compare_digest(given.encode(), self.token.encode())
 
 
 def is_local(host: str) -> bool:
@@ -90,7 +98,7 @@ def handler(page: LivePage) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             asked = urlsplit(self.path)
-            if not page.admits(self.client_address[0], self.given_token(asked.query)):
+            if not page.admits(self.client_address[0], self.host(), self.given_token(asked.query)):
                 self.send_error(HTTPStatus.FORBIDDEN, "open the address that `imperfed watch` printed")
                 return
             if asked.path not in answers:
@@ -104,9 +112,19 @@ def handler(page: LivePage) -> type[BaseHTTPRequestHandler]:
                 return
             self.reply(kind, body)
 
+        def host(self) -> str:
+            """Return the host that the request names, without its port; this machine where it names none."""
+            try:
+                return urlsplit(f"//{self.headers.get('Host') or 'localhost'}").hostname or ""
+            except ValueError:
+                return ""
+
         def given_token(self, query: str) -> str:
             """Return the token of the address, or the one that the browser kept from it."""
-            kept = SimpleCookie(self.headers.get("Cookie", "")).get("token")
+            try:
+                kept = SimpleCookie(self.headers.get("Cookie", "")).get("token")
+            except CookieError:  # of another server on this machine: browsers keep cookies by host, for all its ports
+                kept = None
             return parse_qs(query).get("token", [kept.value if kept else ""])[0]
 
         def reply(self, kind: str, body: bytes) -> None:
@@ -114,8 +132,8 @@ def handler(page: LivePage) -> type[BaseHTTPRequestHandler]:
             self.send_response(HTTPStatus.OK)
             for name, value in HEADERS.items():
                 self.send_header(name, value)
-            if given := self.given_token(urlsplit(self.path).query):
-                self.send_header("Set-Cookie", f"token={given}; HttpOnly; SameSite=Strict")
+            if page.knows(self.given_token(urlsplit(self.path).query)):
+                self.send_header("Set-Cookie", f"token={page.token}; HttpOnly; SameSite=Strict")
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
