@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import field
 
-from imperfed.results.part import Part
+from imperfed.results.part import Part, WholeFile
 
 
 class TrialSummary(Part, frozen=True):
@@ -81,7 +81,7 @@ class LabelCheck(Part, frozen=True):
         return f"Before the search {self.corrected} of {self.labels} labels ({share}) were corrected{why}."
 
 
-class AutoSummary(Part, frozen=True):
+class AutoSummary(WholeFile, frozen=True):
     """What `auto` tried, chose and brought."""
 
     method: str

@@ -10,8 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
 from imperfed.core.labels.counts import one_class_each
@@ -213,14 +211,14 @@ def keep_choice(folder: RunFolder, record: AutoSummary, chosen: Config) -> None:
     )
     folder.write("config.toml", anywhere(config).toml())
     folder.write("env.json", json.dumps(folder.environment() | environment(config), indent=2))  # now with its plug-ins
-    folder.write(TRIALS, json.dumps(msgspec.to_builtins(record), indent=2, allow_nan=False))
+    folder.write(TRIALS, record.to_json())
     for line in search_lines(record):
         folder.log(line)
 
 
 def read_choice(folder: RunFolder) -> AutoSummary:
     """Return what a search found."""
-    return parse_file(folder.path / TRIALS, lambda text: msgspec.json.decode(text, type=AutoSummary), "delete it")
+    return parse_file(folder.path / TRIALS, AutoSummary.from_json, "delete it")
 
 
 def search_lines(record: AutoSummary) -> list[str]:
