@@ -13,7 +13,7 @@ from torch import Tensor
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
-from imperfed.data.attributes import blur, group_facts, spare, true_groups
+from imperfed.data.attributes import blur, group_facts, leave_unscaled, true_groups
 from imperfed.data.dataset import Dataset
 from imperfed.data.generator import Index
 from imperfed.data.labelling import (
@@ -79,7 +79,7 @@ def federate(dataset: Dataset, split: SplitConfig, labelling: LabelConfig, data_
     tasks = split.partition.tasks_of(dataset.classes, split.sites)
     labels, label_origin = label(clear, labelling, cut.train, tasks, data_seed)
     scale = Scale.of(dataset.x, cut.train, split.standardise)
-    spare(scale.mean, scale.spread, dataset.attribute)
+    leave_unscaled(scale.mean, scale.spread, dataset.attribute)
     federation = gather(dataset, cut, labels, scale, site_names(len(cut.train)))
     oracle = replace(
         seal(dataset, cut, scale),

@@ -17,7 +17,7 @@ from torch import Tensor
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.federation import Attribute, Federation, Trusted
 from imperfed.core.labels import Exact
-from imperfed.data.attributes import spare, true_groups
+from imperfed.data.attributes import leave_unscaled, true_groups
 from imperfed.data.federate import FederatedData, check_shares, cut_site, label_facts, share_of, stream
 from imperfed.data.files.blanks import column_fills, width
 from imperfed.data.files.declaration import Declaration
@@ -220,7 +220,7 @@ def scale_of(declaration: Declaration, sites: Sequence[SiteFiles]) -> Scale:
         return Scale.none()
     scale = Scale.of_files([site.moments() for site in sites], fills, standardise)
     if len(scale.mean):
-        spare(scale.mean, scale.spread, sites[0].attribute)
+        leave_unscaled(scale.mean, scale.spread, sites[0].attribute)
     return scale
 
 

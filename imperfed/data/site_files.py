@@ -12,7 +12,7 @@ from torch import Tensor
 from imperfed.core.batch import Tree
 from imperfed.core.federation import Attribute, Federation, HeldOut, Trusted
 from imperfed.core.labels import KINDS, Labels
-from imperfed.data.attributes import spare
+from imperfed.data.attributes import leave_unscaled
 from imperfed.data.federate import FederatedData
 from imperfed.data.fill import ColumnFill, median_places
 from imperfed.data.moments import Moments
@@ -131,7 +131,7 @@ class ServerFiles:
             return Scale.none()
         scale = Scale.of_files([Moments.of_tree(info.sums) for info in infos], self.fills, self.scales)
         if len(scale.mean):
-            spare(scale.mean, scale.spread, self.attribute)
+            leave_unscaled(scale.mean, scale.spread, self.attribute)
         return scale
 
     def data(self, infos: Sequence[SiteInfo], scale: Scale, groups: tuple[int, ...] = ()) -> FederatedData:

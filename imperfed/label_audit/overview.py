@@ -33,7 +33,7 @@ def survey(
         clean_rows=clean_rows(repair, federation),
         classes=federation.classes,
         rows=rows,
-        noise=figures["claimed"] if "claimed" in figures else weighed(noise, federation.sizes()),
+        noise=figures["claimed"] if "claimed" in figures else weighted_mean(noise, federation.sizes()),
         changes=sum(changes),
         agreement=figures["agreement"],
         contradicted=figures.get("contradicted"),
@@ -53,7 +53,7 @@ def survey(
     return sets_in_words(found) if verdict.joint is None else in_words(found, rows * verdict.joint)
 
 
-def weighed(shares: Sequence[float], rows: Sequence[int]) -> float:
+def weighted_mean(shares: Sequence[float], rows: Sequence[int]) -> float:
     """Return the mean of the sites' shares, each weighed by its rows."""
     return sum(share * n for share, n in zip(shares, rows, strict=True)) / max(1, sum(rows))
 

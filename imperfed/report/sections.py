@@ -212,10 +212,10 @@ def data(run: RunFiles) -> Section | None:
             "classes", "training rows by class and site", facts.counts, ("class", classes), ("", names)
         )
         pictures.append(Picture(svg, "Training rows per class and site, by true class; blank: none."))
-    return Section("Data", " ".join(dealt(facts)), pictures)
+    return Section("Data", " ".join(about_split(facts)), pictures)
 
 
-def dealt(facts: DataFacts) -> list[str]:
+def about_split(facts: DataFacts) -> list[str]:
     """Describe the split in sentences."""
     rows, tests = facts.rows, sum(facts.test_rows)
     at_sites = facts.test_rows and not facts.common_test

@@ -26,7 +26,7 @@ from imperfed.core.rates import Rate
 from imperfed.engine.backends.cuda.batch_schedule import Assignment, BatchSchedule, Staged
 from imperfed.engine.backends.cuda.capturable import NotCapturable, generators, obstacle, padded
 from imperfed.engine.backends.cuda.capture import Capturer
-from imperfed.engine.backends.cuda.site_rows import each, lay, matrix, stacked
+from imperfed.engine.backends.cuda.site_rows import fill_rows, matrix, stacked, unstacked
 from imperfed.engine.backends.stacked import StackedNet, stackable
 from imperfed.engine.population import Population
 from imperfed.nn.augment import augment, separate
@@ -122,10 +122,10 @@ class CapturedProgram:
         self.memory = {name: t.repeat(M, *[1] * t.ndim).to(device) for name, t in state.kept_at(0)[1].items()}
         self.site_stats = stacked([population.site(0).data.site_stats] * M)
         nets = [SiteNet(copy.deepcopy(network), spec.layout, *row) for row in zip(self.W, self.G, strict=True)]
-        starts = zip(nets, each(self.down, M), each(self.memory, M), strict=True)
+        starts = zip(nets, unstacked(self.down, M), unstacked(self.memory, M), strict=True)
         self.opt_state = stacked([spec.local.init_optimizer(spec.algorithm, net.w, *trees) for net, *trees in starts])
         trees = (self.down, self.memory, self.site_stats, self.opt_state)
-        parts = enumerate(zip(nets, *(each(t, M) for t in trees), strict=True))
+        parts = enumerate(zip(nets, *(unstacked(t, M) for t in trees), strict=True))
         self.slots = [SiteSlot(m, 1, *one) for m, one in parts]
         self.at_work = self.slots
         if stacks:  # a stack can replace a net: it has everything that a plain step uses
@@ -225,7 +225,7 @@ class CapturedProgram:
         """Copy what the sites start from to its fixed addresses."""
         state, layout = self.population.state, self.population.spec.layout
         for name, t in self.down.items():
-            lay(t, [down[name] for down in downs])
+            fill_rows(t, [down[name] for down in downs])
         w, buffers, cut = self.down["w"], self.down["buffers"], layout.trainable - layout.shared
         kept = [state.kept_at(k) for k in sites]
         if layout.size > layout.shared:  # there are personal numbers or buffers
@@ -236,7 +236,7 @@ class CapturedProgram:
         for name, t in self.memory.items():
             t.copy_(torch.stack([memory[name] for _, memory in kept]))
         for name, t in self.site_stats.items():
-            lay(t, [self.population.site(k).data.site_stats[name] for k in sites])
+            fill_rows(t, [self.population.site(k).data.site_stats[name] for k in sites])
         for k in sites:
             for name, t in self.rows_of(k).items():
                 t.copy_(self.population.state.rows[name][slice(*self.population.federation.starts[k : k + 2])])
@@ -251,7 +251,7 @@ class CapturedProgram:
             return
         fresh = [spec.local.init_optimizer(spec.algorithm, s.net.w, s.down, s.memory) for s in self.slots]
         for name, t in self.opt_state.items():
-            lay(t, [one[name] for one in fresh])
+            fill_rows(t, [one[name] for one in fresh])
 
     def results(self, work: Sequence[Assignment], lr: float) -> list[LocalResult]:
         """Return every site after its last step; `lr`: the learning rate of the round."""

@@ -24,12 +24,12 @@ def stacked(trees: Sequence[Tree]) -> Tree:
     return {name: torch.stack([tree[name] for tree in trees]) for name in trees[0]}
 
 
-def each(tree: Tree, count: int) -> list[Tree]:
+def unstacked(tree: Tree, count: int) -> list[Tree]:
     """Return the rows of stacked trees, as views."""
     return [{name: t[m] for name, t in tree.items()} for m in range(count)]
 
 
-def lay(rows: Tensor, parts: list[Tensor]) -> None:
+def fill_rows(rows: Tensor, parts: list[Tensor]) -> None:
     """Fill one row per part; with one copy where all parts are the same tensor."""
     if all(part is parts[0] for part in parts):
         rows.copy_(parts[0])
