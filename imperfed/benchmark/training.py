@@ -39,7 +39,7 @@ class Training:
 
 
 def carried_out(training: Training, watch: Callable[[], Watch]) -> BenchmarkRecord:
-    """Train, and return what came of it; a method that does not fit the data, or diverges, says so."""
+    """Train, and return the record; it says if the method does not fit the data, or diverged."""
     began, record, config = time.perf_counter(), training.record, training.config
     try:
         if record.trial == RUN:

@@ -158,7 +158,7 @@ IN_STEPS: dict[type[nn.Module], type[StepLayer]] = {
     nn.BatchNorm2d: StepBatchNorm2d,
     nn.BatchNorm3d: StepBatchNorm3d,
 }
-"""What takes the place of torch's layers, of these very types: a subclass may compute something else."""
+"""What replaces torch's layers of exactly these types: a subclass may compute something else."""
 
 
 def step_layers(network: nn.Module) -> list[StepLayer]:

@@ -276,7 +276,7 @@ class Engine:
 
 
 def for_all(local: Local, sites: int) -> Local:
-    """Return how one site trains in the place of so many."""
+    """Return how one site trains that holds the rows of so many."""
     steps = {name: sites * getattr(local, name) for name in ("steps", "min_steps", "max_steps")}
     return replace(local, **steps)
 

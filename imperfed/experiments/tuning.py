@@ -36,7 +36,7 @@ class Tuning:
     held_out: float = 0.2
     """The share of its rows that each site holds out in a trial, if the settings do not say."""
     seed: int = 0
-    """The seed of all trials, whichever seeds the comparison has: another call chooses the same."""
+    """The seed of all trials, whatever the seeds of the comparison: another call chooses the same."""
 
 
 def attempts(config: Config, tuning: Tuning) -> list[dict[str, Any]]:

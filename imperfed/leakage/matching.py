@@ -1,7 +1,7 @@
 """How near reconstructions are to the rows that a site visited, beside rows that it never saw.
 
 The unit of distance is what the average row misses a row by: 0 is the row itself, 1 no better than the average row. A
-reconstruction of an image looks like an image whoever sent it, so the same comparison is made with rows of other sites.
+reconstruction of an image looks like an image in any case, so the same comparison is made with rows of other sites.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far a run is, from the files of its folder alone, whoever runs it and wherever."""
+"""How far a run is, from the files of its folder alone, so that another process or machine can ask."""
 
 from __future__ import annotations
 

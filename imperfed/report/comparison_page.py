@@ -220,7 +220,7 @@ def figure_of(summary: Summary | None) -> str:
 
 
 def notes(compared: ComparedRuns) -> Section:
-    """Return what has to be known to read the tables."""
+    """Return the sentences that explain the tables."""
     reasons = dict.fromkeys(reason for method in compared.methods for reason in method.line["diverged"])
     said = [*compared.results["notes"], *(f"Diverged: {reason}" for reason in reasons)]
     return Section("Notes", " ".join(said))

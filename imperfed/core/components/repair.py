@@ -151,7 +151,7 @@ class Repair(ABC):
         return None
 
     def send_verdict(self, server: Tree, site: int) -> Tree:
-        """Return what a site needs to put the verdict into words by itself: of itself and of all sites together."""
+        """Return the figures from which a site puts the verdict into words: its own and those of all sites together."""
         return {}
 
     def groups_of(self, server: Tree) -> tuple[int, ...]:

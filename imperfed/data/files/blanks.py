@@ -26,7 +26,7 @@ def missing_in(inputs: Inputs, column: str) -> tuple[str, ...]:
 
 
 def fill_of(inputs: Inputs, column: str) -> str:
-    """Return what takes the place of a column's blanks; empty if they are refused."""
+    """Return what fills a column's blanks; empty if they are refused."""
     return _of_column(inputs.fill, column, "")
 
 

@@ -125,7 +125,7 @@ class SitesHere:
     applied: dict[int, list[Tensor]] = field(default_factory=dict)
     """What trials say about each site's rows held out, as probabilities."""
     weights: Mapping[int, float] = field(default_factory=dict)
-    """Of the trials whose consensus takes the place of the labels held out; empty: none does."""
+    """Of the trials whose consensus replaces the labels held out; empty: none does."""
     logits: list[Tensor] = field(default_factory=list)
     """Of the chosen trial's models for each site's rows held out."""
     fitted: list[OwnModels] = field(default_factory=list)

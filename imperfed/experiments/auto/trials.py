@@ -1,4 +1,4 @@
-"""Trials in memory: each goes on from where it stopped, in whichever process is free."""
+"""Trials in memory: each continues where it stopped, in any process that is free."""
 
 from __future__ import annotations
 
