@@ -12,8 +12,8 @@ from torch import Tensor
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.federation import Trusted
 from imperfed.core.labels import Exact
-from imperfed.data.federate import share_of, stream
 from imperfed.data.files.reading import Reading
+from imperfed.data.row_split import share_of, stream
 from imperfed.data.site_files import ServerFiles, SiteFiles
 from imperfed.data.trusted import draw_rows
 

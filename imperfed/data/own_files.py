@@ -18,7 +18,7 @@ from imperfed.core.errors import DataError, UsageError
 from imperfed.core.federation import Attribute, Federation, Trusted
 from imperfed.core.labels import Exact
 from imperfed.data.attributes import leave_unscaled, true_groups
-from imperfed.data.federate import FederatedData, check_shares, cut_site, label_facts, share_of, stream
+from imperfed.data.federate import FederatedData, label_facts
 from imperfed.data.files.blanks import column_fills, width
 from imperfed.data.files.declaration import Declaration
 from imperfed.data.files.reading import Reading, SiteReading
@@ -26,6 +26,7 @@ from imperfed.data.files.rows import FileRows
 from imperfed.data.labelling import Facts, LabelConfig
 from imperfed.data.lent_rows import lend_public, lend_trusted
 from imperfed.data.oracle import Oracle
+from imperfed.data.row_split import check_shares, cut_site, share_of, stream
 from imperfed.data.scale import Scale
 from imperfed.data.site_files import ServerFiles, SiteFiles
 from imperfed.data.split import SplitConfig

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.data.dataset import Dataset
-from imperfed.data.readers import decoding, numbered, read_mat
+from imperfed.data.from_arrays import numbered
+from imperfed.data.readers import decoding, read_mat
 from imperfed.data.stored_files import contents, existing
 
 Whole = npt.NDArray[np.int64]
