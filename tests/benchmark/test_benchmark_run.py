@@ -161,7 +161,7 @@ def test_processes_side_by_side_give_the_same_records(
 ) -> None:
     asked = []
 
-    def begun(self: Any, jobs: int, work: Callable[..., Any], calls: Any) -> list[Future[Any]]:
+    def begun(self: Any, jobs: int, work: Callable[..., Any], calls: Any, like: Any) -> list[Future[Any]]:
         """Stand in for processes, which take seconds to start: what they are sent is pickled."""
         asked.append((jobs, len(calls)))
         futures: list[Future[Any]] = [Future() for _ in calls]

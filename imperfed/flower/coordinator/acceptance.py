@@ -24,7 +24,7 @@ def accepted(config: Config, declared: bool) -> Config:
     if config.attack is not None and declared:
         raise UsageError("attacks are simulated on named datasets; no real site is asked to attack")
     refuse_what_stays_here(config, "every real site imports the parts of its run")
-    if config.run.device == "cuda":
+    if config.run.device.startswith("cuda"):
         raise UsageError("each site chooses its own device (`imperfed join --device cuda`); leave it out here")
     return replace(config, run=replace(config.run, device="cpu"))
 

@@ -154,9 +154,14 @@ def on_device(tree: Tree, device: torch.device) -> Tree:
     return {name: t.to(device) for name, t in tree.items()}
 
 
-def device_of(place: LocalSite) -> torch.device:
-    """Return where a site trains; raise an error if there is no such device."""
-    return Hardware.of(RunConfig(device="cuda" if place.device == "cuda" else "cpu")).device
+def hardware_of(place: LocalSite) -> Hardware:
+    """Return on what a site computes, ready for it; raise an error if there is no such device.
+
+    Products are not rounded as on the GPU of a run: the answers of sites with and without one must agree.
+    """
+    hardware = Hardware.of(RunConfig(device="cuda" if place.device == "cuda" else "cpu", precision="float32"))
+    hardware.prepare()
+    return hardware
 
 
 def own_files(place: LocalSite, run_info: RunInfo, config: Config) -> SiteFiles:

@@ -34,8 +34,8 @@ from imperfed.nn.augment import augment, separate
 CAPTURED = 400
 """The most steps in one graph: a longer one takes longer to capture than it saves."""
 LAYERS = 8000
-"""The most layers with weights in one graph, over all its steps: a graph of very many kernels takes long to capture, and
-the steps of a deep network keep the GPU busy for longer than the host needs to launch the next graph."""
+"""The most layers with weights in one graph, over all its steps: a graph of very many kernels takes long to capture,
+and the steps of a deep network keep the GPU busy for longer than the host needs to launch the next graph."""
 
 
 def capture(
