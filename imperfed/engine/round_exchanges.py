@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -111,7 +110,7 @@ class RoundExchanges:
         reasons = named_failures(failures, self.population.federation.sites)
         if failures and self.rounds.on_failure == "stop":
             raise ImperfedError(f"round {round + 1}: {reasons}")
-        if answered < max(1, math.ceil(self.rounds.quorum * asked)):
+        if answered < self.rounds.quorum_of(asked):
             diverged = all(isinstance(failure, NotFinite) for failure in failures.values())
             cause = "the run has diverged: " if diverged else ""
             raise (DivergedError if diverged else QuorumError)(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -44,6 +45,10 @@ class Rounds:
         not_negative("rounds", patience=self.patience, evaluate_sites=self.evaluate_sites)
         if max(self.participation, self.quorum, self.target, self.max_share) > 1:
             raise UsageError("rounds.participation, quorum, target and max_share are shares, so at most 1")
+
+    def quorum_of(self, asked: int) -> int:
+        """Return how many of so many sites must answer."""
+        return max(1, math.ceil(round(self.quorum * asked, 9)))  # 0.55 of 100 are 55, and not 55.00000000000001
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -148,7 +147,7 @@ class Coordinator:
         self.transport.infos = read_site_infos(kept_in) if begun else {}
         opening = (*self.config.method.opening(), *questions(self.config.defence, self.central.attribute))
         all_needed = not begun or self.config.repair is not None or bool(opening)
-        quorum = max(1, math.ceil(self.config.rounds.quorum * len(self.sites)))
+        quorum = self.config.rounds.quorum_of(len(self.sites))
         infos = self.transport.gather(None if all_needed else quorum)
         check_alike(infos, self.central.classes)
         if not begun:  # and alike: what is kept decides with whom the run can be resumed
