@@ -35,7 +35,7 @@ class Scale:
     mean: Tensor
     spread: Tensor
     fill: Tensor = field(default_factory=_nothing)
-    """What takes the place of a blank (NaN), by feature; empty if there are none."""
+    """What fills a blank (NaN), by feature; empty if there are none."""
     limit: float = torch.inf
     """The largest magnitude of a scaled feature; larger ones are cut to it."""
     edges: Tensor = field(default_factory=_nothing)
@@ -63,7 +63,7 @@ class Scale:
 
     @classmethod
     def of_files(cls, sites: Sequence[Moments], fills: Sequence[ColumnFill], standardise: bool) -> Scale:
-        """Return the scale of the user's own rows, with what takes the place of blanks.
+        """Return the scale of the user's own rows, with what fills blanks.
 
         If some sites hold numbers beyond reason, scaled inputs are limited, so that these outweigh nothing.
         """

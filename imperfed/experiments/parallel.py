@@ -20,17 +20,11 @@ from imperfed.core.errors import DivergedError, ImperfedError
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import (
-    Interrupted,
-    Watch,
-    anywhere,
-    load_data,
-    refuse_other_labels,
-    resume,
-    same_data,
-    start,
-)
+from imperfed.experiments.run_data import anywhere, load_data, same_data
+from imperfed.experiments.run_parts import refuse_other_labels
 from imperfed.experiments.shared_gpu import SharedGpu
+from imperfed.experiments.starting import resume, start
+from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 

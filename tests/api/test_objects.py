@@ -27,9 +27,9 @@ from imperfed.core.errors import UsageError
 from imperfed.data.corruption.noise.uniform_noise import UniformNoise
 from imperfed.data.partitions.dirichlet import DirichletPartition
 from imperfed.defences.median import Median
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch
 from imperfed.experiments.parallel import ParallelRuns
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.watch import Watch
 from imperfed.results.folder import RunFolder
 from tests.support.own_parts import HalfWay, Net, Tempered, wide
 from tests.support.terminal import arrays, products, surroundings, write

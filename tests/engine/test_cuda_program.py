@@ -17,8 +17,9 @@ from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch
 from imperfed.core.labels import Exact
+from imperfed.engine.backends.cuda.capturable import counts_padding, draws
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
-from imperfed.engine.backends.cuda.program import block_size, counts_padding, depth, draws
+from imperfed.engine.backends.cuda.program import block_size, depth
 from imperfed.testing.toy import (
     LOCAL,
     Plain,

@@ -14,13 +14,13 @@ import torch
 from imperfed.core.errors import DataError
 from imperfed.experiments import parallel as processes
 from imperfed.experiments import study as studies_of
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch
 from imperfed.experiments.parallel import paying
 from imperfed.experiments.reproduction.drawing import mean_curve
 from imperfed.experiments.reproduction.standing import standing
 from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest, every, kept, results_file
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.study import Study, studies
+from imperfed.experiments.watch import Watch
 from tests.support.terminal import TINY, done, imperfed
 
 FILE = """

@@ -12,7 +12,6 @@ from typing import Any
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import UsageError, unknown
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.experiments.parallel import Outcome, ParallelRuns, run_of
 from imperfed.experiments.public_inputs import without_unused_public
 from imperfed.experiments.reproduction.drawing import draw
@@ -21,6 +20,7 @@ from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells,
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import Study, StudyColumn, StudyRow
 from imperfed.experiments.tuning import Choices, Tuning, words
+from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.folder import RunFolder
 
 RESULTS, TABLE, DRAWING = "results.json", "table.md", "figure.svg"
