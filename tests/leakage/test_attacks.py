@@ -13,7 +13,7 @@ from imperfed.engine.local_training import Local
 from imperfed.leakage.chosen_weights import between_thresholds, can_single_out, chosen
 from imperfed.leakage.curious import CuriousCoordinator
 from imperfed.leakage.first_layer import input_layers, quotients
-from imperfed.leakage.label_shares import estimated_shares, mean_prediction, whole_numbers, wrong_share
+from imperfed.leakage.label_shares import estimated_shares, head_bias, mean_prediction, whole_numbers, wrong_share
 from imperfed.leakage.matching import by_chance, match, recovered_by_chance
 from imperfed.leakage.observed import SeenExchange, attacked
 from imperfed.results.leak_summary import LeakSummary, SiteLeak
@@ -224,3 +224,8 @@ def test_the_range_of_distances_is_in_order():
     far = structs.replace(one, site="b", distance=10.25)
     found = LeakSummary("fedavg", "digits", "mlp", 1, 4, (1,), "sgd", 0.1, (one, far), "")
     assert "from its row: 9.50 to 10.25," in " ".join(found.sentences())
+
+
+def test_the_bias_of_the_last_layer_is_used_where_it_is_sent_alone():
+    assert head_bias(a_net(nn.Linear(4, 3))) == "head.bias"
+    assert head_bias(a_net(nn.Linear(4, 3), stays=lambda name: name.startswith("head"))) == ""
