@@ -1,15 +1,16 @@
 """Check which package imports which: `python tools/imports.py`. One line per violation; exit code 1 if there are any.
 
 Every package lists the packages it may import, besides itself. The order below is the order of the layers, from the
-lowest up. The truth (`imperfed.data.oracle`) is for `data`, which creates it, `evaluation`, which reads it, and
-`testing`, which checks that nobody else does.
+lowest up. No module imports itself by way of others, unless inside a function. The truth (`imperfed.data.oracle`) is
+for `data`, which creates it, `evaluation`, which reads it, and `testing`, which checks that nobody else does.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 PACKAGE = "imperfed"
@@ -76,9 +77,9 @@ ORACLE = ["data", "oracle"]
 SEE_THE_TRUTH = {"data", "evaluation", "testing"}
 
 
-def imports(tree: ast.AST, module: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line and the dotted parts of every import, at the top of the file or inside a function."""
-    for node in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST], module: list[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line and the dotted parts of every import among these nodes."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name.split(".")) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -102,14 +103,31 @@ def violations(root: Path) -> Iterator[str]:
     for path in sorted(root.rglob("*.py")):
         inside = path.relative_to(root.parent)
         module = [*inside.parts[:-1], inside.stem]
-        for line, parts in imports(ast.parse(path.read_text()), module):
+        for line, parts in imports(ast.walk(ast.parse(path.read_text())), module):
             if parts[0] == PACKAGE and len(parts) > 1 and (why := complaint(module[1], parts[1:])):
                 yield f"{inside}:{line}: imports {'.'.join(parts)}: {why}"
 
 
+def circle(root: Path) -> Iterator[str]:
+    """Yield a line for modules that import each other when they are loaded, if there are any."""
+    files = {".".join(path.relative_to(root.parent).with_suffix("").parts): path for path in sorted(root.rglob("*.py"))}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+    loads: dict[str, set[str]] = {}
+    for name, path in files.items():
+        module = [*name.split("."), *(["__init__"] if path.stem == "__init__" else [])]
+        wanted = [parts for _, parts in imports(ast.parse(path.read_text()).body, module)]
+        either = [(".".join(parts), ".".join(parts[:-1])) for parts in wanted]  # a module, or a name in it
+        loads[name] = {whole if whole in files else part for whole, part in either if {whole, part} & files.keys()}
+    try:
+        TopologicalSorter(loads).prepare()
+    except CycleError as error:
+        yield f"{' imports '.join(reversed(error.args[1]))}: move what both need to a module of its own"
+
+
 def main() -> int:
     """Check the package beside this folder."""
-    lines = list(violations(Path(__file__).resolve().parent.parent / PACKAGE))
+    root = Path(__file__).resolve().parent.parent / PACKAGE
+    lines = [*violations(root), *circle(root)]
     print("\n".join(lines) if lines else "imports: in order")
     return 1 if lines else 0
 

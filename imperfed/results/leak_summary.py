@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from imperfed.results.part import Part, WholeFile
 
 LIMITS = (
@@ -99,14 +101,11 @@ class LeakSummary(WholeFile, frozen=True):
         """How many would count as recovered among rows that no site visited."""
         return sum(site.by_chance for site in self.sites)
 
-    def labels(self) -> tuple[float, float] | None:
-        """Return the share of wrong labels of the attack and of a guess, over all visits; None if not attempted."""
-        known = [s for s in self.sites if s.labels_wrong is not None and s.labels_guessed is not None]
-        if not known:
-            return None
-        visits = sum(s.visits for s in known)
-        wrong = sum((s.labels_wrong or 0.0) * s.visits for s in known) / visits
-        return wrong, sum((s.labels_guessed or 0.0) * s.visits for s in known) / visits
+    def labels(self) -> tuple[float, float | None] | None:
+        """Return the share of wrong labels of the attack, and of a guess where there was one; None if not attempted."""
+        wrong = [(s.labels_wrong, s.visits) for s in self.sites if s.labels_wrong is not None]
+        guessed = [(s.labels_guessed, s.visits) for s in self.sites if s.labels_guessed is not None]
+        return (over_visits(wrong), over_visits(guessed) if guessed else None) if wrong else None
 
     # -- in words ------------------------------------------------------------------------------------------------------
 
@@ -143,10 +142,10 @@ class LeakSummary(WholeFile, frozen=True):
     def _of_labels(self) -> str:
         if (labels := self.labels()) is None:
             return "Labels were not attempted: the last layer's bias is not sent, or rows may have several classes."
-        wrong, guessed = (f"{100 * share:.0f} % of rows" for share in labels)
-        if labels[0] == 0:
-            return f"How many rows each class has follows exactly; guessing the mix elsewhere misses {guessed}."
-        return f"How many rows each class has: estimated with {wrong} wrong; guessing the mix elsewhere: {guessed}."
+        wrong, guessed = labels
+        found = f"estimated with {100 * wrong:.0f} % of rows wrong" if wrong else "known exactly"
+        guess = "" if guessed is None else f"; guessing the mix elsewhere: {100 * guessed:.0f} % of rows wrong"
+        return f"How many rows each class has: {found}{guess}."
 
     def _of_others(self) -> list[str]:
         names = ", ".join(self.also_sent)
@@ -160,3 +159,8 @@ class LeakSummary(WholeFile, frozen=True):
 def numbered(n: int, noun: str) -> str:
     """Return a number with its noun."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def over_visits(shares: Sequence[tuple[float, int]]) -> float:
+    """Return the mean of the sites' shares, weighted by their visits."""
+    return sum(share * visits for share, visits in shares) / sum(visits for _, visits in shares)

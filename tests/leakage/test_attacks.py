@@ -13,7 +13,7 @@ from imperfed.engine.local_training import Local
 from imperfed.leakage.chosen_weights import between_thresholds, can_single_out, chosen
 from imperfed.leakage.curious import CuriousCoordinator
 from imperfed.leakage.first_layer import input_layers, quotients
-from imperfed.leakage.label_shares import estimated_shares, mean_prediction, whole_numbers, wrong_share
+from imperfed.leakage.label_shares import estimated_shares, head_bias, mean_prediction, whole_numbers, wrong_share
 from imperfed.leakage.matching import by_chance, match, recovered_by_chance
 from imperfed.leakage.observed import SeenExchange, attacked
 from imperfed.results.leak_summary import LeakSummary, SiteLeak
@@ -173,6 +173,23 @@ def test_distances_are_measured_in_those_of_the_average_row_elsewhere():
     assert found.share_closer == 1.0
 
 
+def test_the_average_row_elsewhere_is_where_distances_are_measured_from():
+    rows, others = torch.tensor([[5.0, 2.0]]), torch.tensor([[4.0, 0.0], [6.0, 4.0], [5.0, -1.0]])  # average 5, 1
+    found = match(torch.tensor([[5.0, 2.5]]), rows, others)
+    assert found.distance.tolist() == pytest.approx([0.5])
+    alone = match(torch.tensor([[0.0, 0.0], [3.0, 1.0]]), torch.tensor([[0.0, 0.0], [4.0, 0.0]]), others[:0])
+    assert sorted(alone.distance.tolist()) == pytest.approx(
+        [0.0, 2**0.5 / 2]
+    )  # from the average of the rows themselves
+
+
+def test_a_row_is_exact_up_to_rounding_and_only_where_it_is_recovered():
+    rows, others = torch.tensor([[10.0, 0.0], [0.0, 10.0]]), torch.tensor([[-9.0, 0.0], [9.0, 0.0]])
+    assert match(torch.tensor([[10.0, 0.009], [0.0, 9.5]]), rows, others).exact.tolist() == [True, False]
+    nearer_elsewhere = torch.tensor([[10.0, 0.0099], [0.0, 9.0]])
+    assert not match(torch.tensor([[10.0, 0.009]]), rows[:1], nearer_elsewhere).exact.any()
+
+
 def test_what_is_nearer_to_a_row_elsewhere_is_not_recovered():
     rows = torch.tensor([[10.0, 0.0]])
     found = match(torch.tensor([[9.8, 0.0]]), rows, torch.tensor([[9.75, 0.0], [-9.0, 0.0]]))
@@ -207,3 +224,8 @@ def test_the_range_of_distances_is_in_order():
     far = structs.replace(one, site="b", distance=10.25)
     found = LeakSummary("fedavg", "digits", "mlp", 1, 4, (1,), "sgd", 0.1, (one, far), "")
     assert "from its row: 9.50 to 10.25," in " ".join(found.sentences())
+
+
+def test_the_bias_of_the_last_layer_is_used_where_it_is_sent_alone():
+    assert head_bias(a_net(nn.Linear(4, 3))) == "head.bias"
+    assert head_bias(a_net(nn.Linear(4, 3), stays=lambda name: name.startswith("head"))) == ""

@@ -75,3 +75,22 @@ def test_every_violation_has_its_line(tmp_path: Path) -> None:
     plant(tmp_path, "core/new.py", "from imperfed.engine import engine\nfrom imperfed.data import federate\n")
     plant(tmp_path, "engine/site.py", "from imperfed.data.oracle import Oracle\n")
     assert len(check(tmp_path).stdout.splitlines()) == 3
+
+
+def test_modules_that_import_each_other_are_named_in_order(tmp_path: Path) -> None:
+    plant(tmp_path, "core/a.py", "from imperfed.core.b import one\n")
+    plant(tmp_path, "core/b.py", "from imperfed.core import c\n")
+    plant(tmp_path, "core/c.py", "from .a import two\n")
+    done = check(tmp_path)
+    assert done.returncode == 1
+    (line,) = done.stdout.splitlines()
+    assert line.endswith("move what both need to a module of its own")
+    for one, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        assert f"imperfed.core.{one} imports imperfed.core.{other}" in f"{line} {line}"
+
+
+def test_an_import_inside_a_function_closes_no_circle(tmp_path: Path) -> None:
+    plant(tmp_path, "core/a.py", "from imperfed.core.b import one\n")
+    plant(tmp_path, "core/b.py", "def one():\n    from imperfed.core.a import two\n")
+    plant(tmp_path, "core/__init__.py", "from imperfed.core.a import one\n")
+    assert check(tmp_path).returncode == 0

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.core.labels.base import RAREST, SEPARATOR, Labels
+from imperfed.core.labels.base import RAREST, Labels
 from imperfed.core.labels.counts import ClassCounts
+from imperfed.core.labels.described_labels import SEPARATOR
 from imperfed.core.labels.validity import UNKNOWN, Validity
 
 PRESENT = 0.5

@@ -1,5 +1,7 @@
 """What all kinds of labels have in common, and what each kind defines about itself.
 
+How a kind is read from files is in `read_labels.py`, how it is described and written in `described_labels.py`.
+
 The constructors are cheap and check nothing, since a batch is built at every local step; `check` is called once, where
 data enters a federation.
 """
@@ -16,17 +18,16 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.core.labels.counts import ClassCounts
-from imperfed.core.labels.label_cells import Cells, NoteRow
+from imperfed.core.labels.described_labels import DescribedLabels
+from imperfed.core.labels.read_labels import ReadLabels
 from imperfed.core.labels.validity import UNKNOWN, Validity, consistency, ranking
 
 RAREST = 1e-6
 """The least probability that counts, so that no single row decides a comparison of models."""
-SEPARATOR = "|"
-"""Separates the names of several classes in the tables that are written."""
 
 
 @dataclass(frozen=True)
-class Labels(ABC):
+class Labels(ReadLabels, DescribedLabels, ABC):
     """Labels of n examples over a declared space of classes, stored as one tensor whose first dimension is n.
 
     The tensor is a matrix with one column per class, unless the kind says otherwise (`OneClass`).
@@ -52,10 +53,6 @@ class Labels(ABC):
     """Whether a run infers what these labels leave open and writes it to a label file."""
     uncalibrated: ClassVar[str] = ""
     """Why rows held out cannot show how sure a model may be, after "since"; empty where they can."""
-    from_cells: ClassVar[bool] = False
-    """Whether one column of a user's file can hold the labels: `read_cell`."""
-    from_columns: ClassVar[bool] = False
-    """Whether one column per class, or a matrix, can hold the labels: `read_mark` and `from_marks`."""
 
     values: Tensor
     classes: int
@@ -98,6 +95,11 @@ class Labels(ABC):
                 f"({self.classes}); found {self.values.dtype} of shape {tuple(self.values.shape)}"
             )
 
+    @classmethod
+    def clean_kind(cls) -> type[Labels]:
+        """Return the kind in which the labels of clean rows, such as those of a test file, are read."""
+        return cls
+
     # -- what a model learns from them ---------------------------------------------------------------------------------
 
     @staticmethod
@@ -137,11 +139,6 @@ class Labels(ABC):
         inside = (self.normalised(probability) * mentions).sum(-1)
         return torch.where(mentions.any(-1), inside.clamp(min=RAREST).log(), 0.0)
 
-    @classmethod
-    def predicted(cls, probability: Tensor, classes: Sequence[str]) -> list[str]:
-        """Return the prediction for every row, in words."""
-        return [classes[c] for c in probability.argmax(1).tolist()]
-
     # -- how well a model agrees with them on rows that it was not trained on ------------------------------------------
 
     @classmethod
@@ -176,41 +173,6 @@ class Labels(ABC):
         mentions = self.mentions()
         assert mentions is not None
         return mentions.to(torch.int8)
-
-    # -- how they are read from a user's file --------------------------------------------------------------------------
-
-    @classmethod
-    def unreadable(cls, classes: int) -> Any:
-        """Return a placeholder for a row that cannot be read, which is noted as a problem."""
-        return torch.zeros(classes, dtype=cls.dtype).numpy()
-
-    @classmethod
-    def read_cell(cls, cell: Any, cells: Cells) -> Any:
-        """Return the row of `values` that one cell holds; see `from_cells`."""
-        raise NotImplementedError
-
-    @classmethod
-    def read_mark(cls, cell: Any, cells: Cells) -> float:
-        """Return what a cell says about the class of its column; see `from_columns`."""
-        return cells.mark_in(cell)
-
-    @classmethod
-    def from_marks(cls, marks: Tensor, note: NoteRow) -> Tensor:
-        """Return `values` from the marks of every row and class; note rows that cannot be of this kind."""
-        return marks
-
-    @classmethod
-    def clean_kind(cls) -> type[Labels]:
-        """Return the kind in which the labels of clean rows, such as those of a test file, are read."""
-        return cls
-
-    def as_truth(self, note: NoteRow) -> Tensor:
-        """Return the truth that the labels of clean rows hold: int64 [n], or int8 [n, C] where `several`."""
-        return self.values
-
-    def contradicted_by(self, truth: Tensor) -> Tensor:
-        """Return the rows whose truth the labels rule out: bool [n]. An unreadable row contradicts nothing."""
-        return torch.zeros(len(self), dtype=torch.bool)
 
     # -- how much they say ---------------------------------------------------------------------------------------------
 
@@ -249,62 +211,6 @@ class Labels(ABC):
     def given_facts(self, sizes: Sequence[int], truth: Tensor | None) -> dict[str, Any]:
         """Return what a summary says about labels that came with the data, using the truth where it is known."""
         return {}
-
-    # -- how they are described ----------------------------------------------------------------------------------------
-
-    caption: ClassVar[str] = "rows of the class"
-    """What `tally` counts."""
-    legend: ClassVar[tuple[str, str, str]] = ("known to be present", "known to be absent", "not known")
-    """What it means for this kind that a class counts as positive, negative or unknown."""
-
-    @classmethod
-    def tally(cls, positive: int, negative: int, unknown: int) -> str:
-        """Return what the census shows for one class at one site."""
-        return str(positive or "")
-
-    @classmethod
-    def naming(cls, counts: ClassCounts) -> Tensor:
-        """Return the number of rows that name each class."""
-        return counts.positive
-
-    @classmethod
-    def held(cls, counts: ClassCounts) -> Tensor:
-        """Return the classes about which a site with these counts has information: bool [C]."""
-        return counts.weight > 0
-
-    @classmethod
-    def caution(cls, counts: ClassCounts) -> str:
-        """Return a warning about how such labels may be misread; empty where there is none."""
-        return ""
-
-    # -- how they are written to a label file --------------------------------------------------------------------------
-
-    def written(self, classes: Sequence[str]) -> list[str]:
-        """Return the label of every row in words."""
-        mentions = self.mentions()
-        assert mentions is not None
-        return [SEPARATOR.join(classes[c] for c, named in enumerate(row) if named) for row in mentions.tolist()]
-
-    def reasons(self) -> list[str]:
-        """Return why a class was suggested for every row, in words."""
-        return ["the most probable class"] * len(self)
-
-    def label_table(
-        self, ids: Sequence[str], classes: Sequence[str], belief: Tensor, learned: Tensor | None
-    ) -> dict[str, list[Any]]:
-        """Return the columns of a site's label file: one line per row, with one suggested class.
-
-        `belief`: the probability of each class for each row. `learned`: the classes that any site annotates, bool [C];
-        None: all of them.
-        """
-        confidence, suggested = belief.max(1)
-        return {
-            "id": list(ids),
-            "given": self.written(classes),
-            "suggested": [classes[c] for c in suggested.tolist()],
-            "confidence": confidence.tolist(),
-            "reason": self.reasons(),
-        }
 
     def chance(self) -> float:
         """Return the expected share of rows that a random guess among the classes they name gets right."""
