@@ -225,12 +225,16 @@ def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remot
 
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
-    """End a run: write the site's own results, once, and for `imperfed join` what has to be said about them."""
+    """End a run: write the site's own results, once, and for `imperfed join` what has to be said about them.
+
+    `join` draws the report, when it is connected no more: the other sites need not wait for that.
+    """
     run_info, model = RunInfo.of(payload), digest(payload.trees["model"])
     if before := ended_with(place, run_info.run):
         if model != before:
             why = f"another model at the end of {run_info.run}: it has ended here, and its results stay as they are"
             raise WithheldError(Declined(f"{place.name} refuses {why}"))
+        place.has_results(run_info.run)  # whoever joined again to hear of the end has heard of it
         return Payload({"done": 1})
     try:
         done = finish(place, run_info, key_in(payload, "from"), payload)
@@ -241,6 +245,7 @@ def leave(place: LocalSite, payload: Payload) -> Payload:
     end(place, run_info.run, model)
     if never := payload.words.get(NEVER):
         place.end(run_info.run, f"{place.name} failed in every round: {never}; {place.state / LOG} says more")
+    place.has_results(run_info.run)
     return done
 
 
