@@ -341,3 +341,14 @@ def test_text_of_the_coordinator_does_not_steer_the_terminal(clinic: LocalSite) 
     red = replace(run_info, declaration=run_info.declaration.replace("age", "\\u001b[31mage"))
     asked(clinic, "query.hello", red)
     assert "\x1b" not in (clinic.state / "log.txt").read_text()
+
+
+def test_no_more_rounds_than_the_site_has_agreed_to(tmp_path: Path) -> None:
+    """The settings of a run say 2 rounds; a message with the same settings asks for the third, or the millionth."""
+    apart = Apart(settled("fedper", **{"rounds.rounds": 2}), raw(Exact), tmp_path).start()
+    place, backend = apart.place(apart.holdings[1]), apart.server.backend
+    assert "up" in handle(place, "train", pack(backend._payload(1, 1, 0))).trees
+    for round in (2, 10**6, -3):
+        refused = handle(place, "train", pack(backend._payload(1, round, 0)))
+        assert refused.words["failed"] == f"site1 refuses round {round + 1}: it has agreed to 2 for this run"
+        assert not refused.trees

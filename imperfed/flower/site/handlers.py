@@ -24,7 +24,7 @@ from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.engine import questions
 from imperfed.engine.failures import Crashed, Declined
 from imperfed.engine.schedule import RoundReport
-from imperfed.engine.site import SiteUpdate, validate
+from imperfed.engine.site import OPENING, SiteUpdate, validate
 from imperfed.flower.messages.ending import NEVER
 from imperfed.flower.messages.payload import (
     ASKED,
@@ -119,6 +119,7 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
         if not ended:
             keep_figures(place, run_info, report, remote)
     if number != NO_EXCHANGE:
+        refuse_other_rounds(place, remote, round)
         charge(remote, place, run_info, payload)
         update = respond(remote, payload.trees["down"], round, number)
         trees["up"] = update.up
@@ -135,6 +136,13 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     if not ended:
         store.forget_before(key_in(payload, "base"), key_in(payload, "best"))
     return Payload(words, trees)
+
+
+def refuse_other_rounds(place: LocalSite, remote: RemoteSite, round: int) -> None:
+    """Refuse to train beyond the rounds to which the site has agreed."""
+    rounds = remote.config.rounds.rounds
+    if not OPENING <= round < rounds:
+        raise WithheldError(Declined(f"{place.name} refuses round {round + 1}: it has agreed to {rounds} for this run"))
 
 
 def measure(remote: RemoteSite, model: Tree, round: int, tests: bool = True) -> RoundReport:
