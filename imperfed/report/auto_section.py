@@ -5,7 +5,7 @@ from __future__ import annotations
 from imperfed.report.run_files import RunFiles
 from imperfed.report.sections import Section
 from imperfed.report.words import many, per_cent
-from imperfed.results.summary import AutoSummary, SiteMixture, TrialSummary
+from imperfed.results.auto_summary import AutoSummary, SiteMixture, TrialSummary
 
 
 def section(run: RunFiles) -> Section | None:

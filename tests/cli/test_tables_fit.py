@@ -18,7 +18,7 @@ from imperfed.cli.catalogue_cache import read_catalogue
 from imperfed.cli.listing import listing
 from imperfed.cli.tables import compare_table, figures_table, run_table
 from imperfed.cli.terminal_table import TableColumn, print_table
-from imperfed.evaluation.evaluator import SuspectFigures
+from imperfed.evaluation.label_figures import SuspectFigures
 from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.comparison_line import Line

@@ -28,8 +28,8 @@ from imperfed.label_audit.audit_summary import AuditOverview
 from imperfed.label_audit.judging import refuse_unjudgeable
 from imperfed.repairs.features import refuse_unknown
 from imperfed.repairs.posterior import PosteriorRepair
+from imperfed.results.damaged_files import parse_file
 from imperfed.results.folder import SERVED, RunFolder
-from imperfed.results.folder import parse as parse_file
 from imperfed.results.summary import Summary
 
 SERVER, SITE = "imperfed.flower.apps:server", "imperfed.flower.apps:site"

@@ -21,9 +21,9 @@ from imperfed.core.threads import one_thread
 from imperfed.data.bins import count_cells
 from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
-from imperfed.engine.engine import questions
 from imperfed.engine.failures import Crashed, Declined
 from imperfed.engine.schedule import RoundReport
+from imperfed.engine.server import questions
 from imperfed.engine.site import OPENING, SiteUpdate, validate
 from imperfed.flower.messages.ending import NEVER
 from imperfed.flower.messages.payload import (

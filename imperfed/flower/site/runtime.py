@@ -24,15 +24,16 @@ from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import draw, hold_out, share_at_sites
 from imperfed.data.site_files import SiteFiles
-from imperfed.engine.engine import questions
 from imperfed.engine.failures import Declined
 from imperfed.engine.local_training import Local, SiteData
 from imperfed.engine.seeds import SERVER, seeded
+from imperfed.engine.server import questions
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.config import Config, RunConfig
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
+from imperfed.experiments.run_data import wanted_labels
+from imperfed.experiments.run_parts import choose_objective, make_evaluator, make_network
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, other_rows
 from imperfed.flower.site.policy import SitePolicy

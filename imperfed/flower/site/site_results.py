@@ -23,7 +23,7 @@ from imperfed.flower.site.search_answers import forget_search
 from imperfed.flower.site.store import Key
 from imperfed.results.folder import OWN, RunFolder
 from imperfed.results.labels import write_labels
-from imperfed.results.repair import decision_table
+from imperfed.results.repaired_labels import decision_table
 from imperfed.results.summary import ValidationSummary
 from imperfed.results.write import RunOutcome, write_summary
 
