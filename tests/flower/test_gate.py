@@ -651,3 +651,20 @@ def test_every_request_behind_the_gate_shows_that_it_is_the_coordinators_own(ups
     door.close()
     [(_, headers, _)] = upstream.seen
     assert headers[HEADER] == "our word"
+
+
+def test_a_gate_that_closes_answers_those_who_wait_and_logs_no_error(
+    upstream: Upstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever is at the coordinator's terminal sees how the run ended, not how a request did."""
+    gate = Gate(f"http://127.0.0.1:{upstream.server_port}", None, True, Bell(tmp_path / "sent"))
+    door = GatewayServer(gate, "127.0.0.1", 0).open()
+    with socket.create_connection(("127.0.0.1", door.port), timeout=5) as waiting:
+        waiting.sendall(post(PULL, b"").replace(b"Connection: close\r\n", b""))
+        while not gate.holding.sent.waiting:  # type: ignore[union-attr]
+            time.sleep(0.01)
+        began = time.monotonic()
+        door.close()
+        assert time.monotonic() - began < 1.5
+        assert waiting.recv(1000).startswith(b"HTTP/1.1 200")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -352,3 +352,12 @@ def test_no_more_rounds_than_the_site_has_agreed_to(tmp_path: Path) -> None:
         refused = handle(place, "train", pack(backend._payload(1, round, 0)))
         assert refused.words["failed"] == f"site1 refuses round {round + 1}: it has agreed to 2 for this run"
         assert not refused.trees
+
+
+def test_columns_that_are_not_allowed_are_one_objection() -> None:
+    """Twenty of them, each in a sentence, would not fit in what is read of a refusal."""
+    declaration = declared(*(f"gene_{k}" for k in range(20)))
+    (objection,) = SitePolicy(columns=("age", "sick")).objections(greeting().settings, declaration, False)
+    assert objection.startswith("columns 'gene_0', 'gene_1',")
+    assert objection.endswith("'gene_9': this site allows age, sick (columns)")
+    assert len(objection) < 400

@@ -120,6 +120,11 @@ class Gate:
         if pushes and self.answered is not None:
             self.answered.ring()
 
+    def let_go(self) -> None:
+        """Answer the sites that wait for a message: the gate closes."""
+        if self.holding is not None:
+            self.holding.let_go()
+
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request that may pass; say so if there is no answer."""
         site, started = scope.get(PEER, ""), False
