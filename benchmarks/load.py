@@ -171,8 +171,15 @@ class Load:
     def measure(self, seconds: float) -> None:
         """Wait for the rounds, and print what they cost from the second on."""
         began, watched = time.monotonic(), Memory([] if self.light else self.actors[:OBSERVED])
-        until(self.serving.out, r"^round 1/", seconds)
-        print(f"{len(self.names)} sites: first round done {time.monotonic() - began:.0f} s after the start", flush=True)
+        print(f"{len(self.names)} sites; seconds after the start:", flush=True)
+        for sign, what in (
+            (r"^\S+ has connected", "the first has said hello"),
+            (r"^one step to try", "all have said hello, and the first has tried a step"),
+            (r"^fedavg on", "all have tried a step"),
+            (r"^round 1/", "the first round is done"),
+        ):
+            until(self.serving.out, sign, seconds)
+            print(f"  {time.monotonic() - began:5.0f} {what}", flush=True)
         at, cpu, passed = time.monotonic(), spent(self.pids()), self.passed()
         thread = threading.Thread(target=watched.watch)
         thread.start()
@@ -209,6 +216,13 @@ class Load:
         began = time.monotonic()
         code = self.serving.popen.wait(seconds)
         print(f"ended with code {code}, {time.monotonic() - began:.0f} s after these rounds", flush=True)
+        missed = re.findall(r"^(\S+) has yet to get its results", read(self.serving.out), re.MULTILINE)
+        while len(drawn := list(self.home.glob("state/*/*/report.html"))) < len(self.names) - len(missed):
+            if time.monotonic() - began > seconds:
+                break
+            time.sleep(0.5)
+        print(f"{len(missed)} sites missed their last message: {missed}; {len(drawn)} reports were drawn", end=" ")
+        print(f"{time.monotonic() - began:.0f} s after these rounds", flush=True)
 
 
 @contextmanager

@@ -21,6 +21,8 @@ def endings_fail(drill: Consortium) -> None:
     resumed.until(r"^waiting for west, which has yet")
     late = drill.join("ending", "west", port)
     codes = resumed.ended(), late.ended()
+    for name in ("north", "south"):
+        actors[name].ended()
     reports = len(list(drill.home.glob(f"ending-*/{run.name}/report.html")))
     drill.tell(
         "the coordinator killed after its results, a site away; resumed, and joined later",

@@ -10,13 +10,16 @@ import ssl
 import time
 from pathlib import Path
 
-from benchmarks.drill.actors import Actor, read
+import httpx
+
+from benchmarks.drill.actors import Actor, command, read
 from benchmarks.drill.consortium import SITES, Consortium
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.keys import make_keys
 
 LISTENS = "0A"
 """The state of a socket that listens, in /proc/net/tcp."""
+LOCAL_CALLS = ("control/list-runs", "control/register-node", "control/start-run", "fleet/activate-node")
 CONNECTIONS, BODIES, MEGABYTES = 1050, 30, 59
 AHEAD = 60
 """Seconds by which a site's clock is fast."""
@@ -89,6 +92,20 @@ def local_user(drill: Consortium, site: Actor) -> None:
     told = f"{len(ports)} ports to ask at; {len(readable)} files and folders open to others"
     before = "SuperNode's port gave out tasks, and the model with them"
     drill.tell("a local user looks for a way to a site's tasks", before, "nothing", told, 0, "none")
+
+
+def local_caller(drill: Consortium, serving: Actor) -> None:
+    """Call SuperLink on loopback as another user of the coordinator's machine would, past the gate."""
+    words = command(serving.pids("flower-superlink")[0])
+    near = f"https://localhost:{words[words.index('--port') + 1]}"
+    verify = ssl.create_default_context(cafile=str(drill.keys / "coordinator" / "ca.crt"))
+    head = {"content-type": "application/protobuf"}
+    with httpx.Client(verify=verify, headers=head) as client:
+        answers = [client.post(f"{near}/v1/{call}", content=b"") for call in LOCAL_CALLS]
+    told = sorted({f"{one.status_code} {one.text}" for one in answers})
+    fault = "a local user calls the coordinator's SuperLink on loopback"
+    before = "anyone on the machine could submit a run that the sites answered"
+    drill.tell(fault, before, f"{len(answers)} calls, each answered: {'; '.join(told)}", "nothing", 0, "none")
 
 
 def sockets(pid: int) -> list[str]:

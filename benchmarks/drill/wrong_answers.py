@@ -9,7 +9,7 @@ import time
 from benchmarks.drill.actors import read
 from benchmarks.drill.consortium import SETTINGS, SITES, Consortium, failures
 from benchmarks.drill.rogue import FAULTS, FIGURES
-from benchmarks.drill.strangers import idle_strangers, large_bodies, local_user
+from benchmarks.drill.strangers import idle_strangers, large_bodies, local_caller, local_user
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.keys import SiteKeys
 
@@ -28,6 +28,7 @@ def sites_fail(drill: Consortium) -> None:
     kept_open = idle_strangers(drill, port)
     large_bodies(drill, port, serving)
     local_user(drill, actors["west"])
+    local_caller(drill, serving)
     serving.until(r"^round 3/")
     killed = actors["north"].kill()
     began = time.monotonic()

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
@@ -59,8 +60,9 @@ def place_of(node: Mapping[str, object]) -> LocalSite:
 
 
 def prepare() -> None:
-    """Find all parts that settings can name, once for all processes that are forked from this one."""
+    """Find all parts that settings can name, and load what reads files, once for all processes forked from this one."""
     resolve(words={"method": "fedavg", "data": "digits"})
+    pyarrow.array([0])  # with the first array it imports pandas, if that is installed
 
 
 site = make_app(place_of)

@@ -23,6 +23,7 @@ from imperfed.flower.processes import adapter, answering
 from imperfed.flower.processes.answering import AnsweringProcess
 from imperfed.flower.processes.child import BEAT
 from imperfed.flower.processes.import_warmup import ImportWarmup
+from imperfed.flower.processes.kept_fork import KeptFork
 
 NODE, SEEN = 7, list[str]()
 
@@ -134,3 +135,40 @@ def test_a_parent_learns_what_its_child_had_to_import(tmp_path: Path, monkeypatc
     module: Any = sys.modules.pop("needed_later")
     assert module.value == 7
     assert list(tmp_path.glob("imported*")) == []
+
+
+def test_a_fork_that_is_kept_answers_message_after_message_and_is_replaced_when_it_has_ended(tmp_path: Path) -> None:
+    """A GPU takes seconds to set up, once per process."""
+    made = AnsweringProcess.start(application, tmp_path, keeps_fork=True)
+
+    def answer(wish: str, ttl: float = 60.0) -> Message:
+        return made.answer(asking(wish, ttl), NODE, lambda: None).message()
+
+    def seen(wish: str, ttl: float = 60.0) -> list[Any]:
+        return unpack(answer(wish, ttl).content).several("seen")
+
+    assert seen("one", ttl=0.5) == ["one"]
+    time.sleep(0.7)  # the time of a message ends with it
+    assert seen("two") == ["one", "two"]
+    assert answer("raise").error.reason == "ValueError: no"
+    assert seen("three") == ["one", "two", "raise", "three"]
+    assert answer("crash").error.reason == "the process that worked on it ended by signal 9"
+    assert seen("four") == ["four"]
+    assert answer("hang", 0.2).error.reason == f"the process that worked on it ended by signal {signal.SIGALRM.value}"
+    words = dict(unpack(answer("five").content).words)
+    assert words == {"seen": ["five"], "node": NODE, "nice": min(19, os.nice(0) + answering.GIVES_WAY)}
+    made.pipe.close()
+    os.wait()
+
+
+def test_a_fork_that_ended_between_two_questions_costs_none_of_them() -> None:
+    kept = KeptFork(lambda question: (os.getpid(), question))
+    (first, _), status = kept.ask("one", 1.0, lambda: None)
+    assert (status, kept.ask("two", 1.0, lambda: None)) == (0, ((first, "two"), 0))
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    (second, _), _ = kept.ask("three", 1.0, lambda: None)
+    assert second != first
+    assert kept.pipe is not None
+    kept.pipe.close()
+    assert os.waitpid(second, 0) == (second, 0)  # it ends when there is no one to ask

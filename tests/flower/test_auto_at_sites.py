@@ -27,7 +27,6 @@ from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.flower.coordinator.auto_run import AutoRun
 from imperfed.flower.coordinator.serving import searched_settings
 from imperfed.flower.messages.payload import ASKED, Payload, pack, unpack
-from imperfed.flower.site import site_results
 from imperfed.results.auto_summary import AutoSummary
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
@@ -92,8 +91,7 @@ def _few() -> Iterator[None]:
         patch.setattr(auto_search, "contradictory", lambda *_: True)  # sets go all the way through a consensus
         patch.setattr(alone_models()["forest"], "grid", classmethod(lambda cls, *_: (cls(trees=5),)))
         patch.setattr(alone_models()["boosting"], "grid", classmethod(lambda cls, *_: (cls(rounds=3),)))
-        for room in (experiment, site_results):
-            patch.setattr(room, "write_report", lambda folder: folder.write("report.html", ""))
+        patch.setattr(experiment, "write_report", lambda folder: folder.write("report.html", ""))
         yield
 
 

@@ -30,6 +30,7 @@ from imperfed.flower.processes.gate import Gate, Seldom
 from imperfed.flower.processes.gateway import GatewayServer, hang_up
 from imperfed.flower.processes.holding import Scope
 from imperfed.flower.processes.keys import CoordinatorKeys, SiteKeys, make_keys
+from imperfed.flower.processes.own_calls import HEADER
 
 PULL = "/v1/fleet/pull-messages"
 
@@ -611,3 +612,59 @@ def test_the_record_of_a_message_is_short(door: GatewayServer, monkeypatch: pyte
     monkeypatch.setattr(gate_module, "LONGEST_RECORD", 10)
     told = [speak(door, post(f"/v1/fleet/push-{what}", b"x" * 11))[9:12] for what in ("messages", "object")]
     assert told == [b"413", b"200"]
+
+
+def test_bodies_of_all_sites_together_are_limited() -> None:
+    passing = allowance.Allowance()
+    with contextlib.ExitStack() as stack:
+        for k in range(allowance.IN_ALL // allowance.OF_ONE_SITE):
+            assert passing.refusal(f"site{k}", allowance.OF_ONE_SITE, False) is None
+            stack.enter_context(passing.passing(f"site{k}", allowance.OF_ONE_SITE, False))
+        assert passing.refusal("another", 1, False) == (503, "too much at once")
+    assert passing.refusal("another", 1, False) is None
+
+
+def test_tls_itself_asks_for_the_certificate(guarded: GatewayServer) -> None:
+    """What comes without one must not get as far as HTTP, where it would be refused as well."""
+    tls = guarded.server.config.ssl
+    assert tls is not None
+    assert tls.verify_mode == ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[], [b"5", b"5"], [b"5", b"6"], [b"-5"], [b"5, 5"], [b"0x5"]],
+    ids=lambda lengths: b" and ".join(lengths).decode() or "none",
+)
+def test_a_length_is_stated_once_and_plainly(headers: list[bytes]) -> None:
+    """Whatever the parser before the gate makes of it: what is behind the gate may read it in another way."""
+    scope = {"type": "http", "method": "POST", "raw_path": PULL.encode(), "query_string": b""}
+    refusal = Gate("http://127.0.0.1:1", ca=None).refusal(
+        scope | {"headers": [(b"content-length", h) for h in headers]}
+    )
+    assert refusal == (411, "a length must be stated, once")
+
+
+def test_every_request_behind_the_gate_shows_that_it_is_the_coordinators_own(upstream: Upstream) -> None:
+    door = GatewayServer(Gate(f"http://127.0.0.1:{upstream.server_port}", None, word="our word"), "127.0.0.1", 0).open()
+    speak(door, post(PULL, extra=f"{HEADER}: theirs\r\n"))
+    door.close()
+    [(_, headers, _)] = upstream.seen
+    assert headers[HEADER] == "our word"
+
+
+def test_a_gate_that_closes_answers_those_who_wait_and_logs_no_error(
+    upstream: Upstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever is at the coordinator's terminal sees how the run ended, not how a request did."""
+    gate = Gate(f"http://127.0.0.1:{upstream.server_port}", None, True, Bell(tmp_path / "sent"))
+    door = GatewayServer(gate, "127.0.0.1", 0).open()
+    with socket.create_connection(("127.0.0.1", door.port), timeout=5) as waiting:
+        waiting.sendall(post(PULL, b"").replace(b"Connection: close\r\n", b""))
+        while not gate.holding.sent.waiting:  # type: ignore[union-attr]
+            time.sleep(0.01)
+        began = time.monotonic()
+        door.close()
+        assert time.monotonic() - began < 1.5
+        assert waiting.recv(1000).startswith(b"HTTP/1.1 200")
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

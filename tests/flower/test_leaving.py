@@ -20,7 +20,7 @@ from imperfed.flower.coordinator.serving import has_ended
 from imperfed.flower.messages.payload import unpack
 from imperfed.flower.messages.transport import NODE_UNAVAILABLE, Timeouts
 from imperfed.flower.site import site_results
-from imperfed.flower.site.joining import Ending
+from imperfed.flower.site.joining import REPORT, Ending, undrawn
 from imperfed.results.folder import RunFolder
 from tests.support.rehearsal import AT_ONCE, Apart, raw, settled
 
@@ -34,7 +34,7 @@ class Killed(BaseException):
 @pytest.fixture(autouse=True)
 def plain_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages take long to draw."""
-    for room in (experiment, site_results, coordinator_module):
+    for room in (experiment, coordinator_module):
         monkeypatch.setattr(room, "write_report", lambda folder: folder.write("report.html", str(folder.path)))
 
 
@@ -46,7 +46,7 @@ def rehearsed(folder: Path, **more: Any) -> Apart:
 
 
 def reports(apart: Apart) -> list[str]:
-    return sorted(path.parts[-3] for path in apart.folder.glob("site*/run/report.html"))
+    return sorted(path.parts[-3] for path in apart.folder.glob("site*/run/ended"))
 
 
 def go(apart: Apart, timeouts: Timeouts = SOON) -> RunFolder:
@@ -111,7 +111,7 @@ def test_a_site_that_is_away_at_the_end_gets_its_results_later(tmp_path: Path) -
     server.run(Watch(round=lambda report, seconds: apart.grid.nodes.pop(102, None) if report.round == 1 else None))
     assert reports(apart) == ["site0", "site1", "site3"]
     assert not has_ended(server.folder)
-    assert "site2 did not write its own report: it was away" in (tmp_path / "run" / "log.txt").read_text()
+    assert "site2 has yet to get its results: it was away" in (tmp_path / "run" / "log.txt").read_text()
     assert f"`imperfed resume {server.folder.path}` waits for it" in (tmp_path / "run" / "log.txt").read_text()
     later = rehearsed(tmp_path)
     for number in (100, 101, 103):  # these have left
@@ -171,7 +171,7 @@ def test_a_site_that_cannot_write_its_results_says_so_and_tries_again(
         folder = go(apart)
     assert not has_ended(folder)
     assert "site1 could not write its results (DataError: the disk is full); join again" in ending.trouble
-    assert ending.report is None
+    assert ending.page is None
     go(rehearsed(tmp_path))
     assert has_ended(folder)
     assert reports(apart) == EVERYBODY
@@ -205,3 +205,15 @@ def test_a_site_that_fails_in_some_rounds_does_not(tmp_path: Path) -> None:
 
     apart.grid.nodes[102].mishap = fails_once
     go(apart)
+
+
+def test_a_report_that_cannot_be_drawn_takes_nothing_along(tmp_path: Path) -> None:
+    go(rehearsed(tmp_path))
+    page = tmp_path / "site1" / "run" / REPORT
+    assert not page.exists()
+    assert undrawn(page) == []
+    assert page.read_text().startswith("<!")
+    (page.parent / "summary.json").write_text("{")
+    (line,) = undrawn(page)
+    assert line.startswith(f"the run has ended; its results are in {page.parent}, but no report (")
+    assert line.endswith(f"To draw it: imperfed report {page.parent}")

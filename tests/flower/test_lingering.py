@@ -11,8 +11,8 @@ import pytest
 
 from imperfed.flower.processes.child import TAKEN
 from imperfed.flower.site import joining
-from imperfed.flower.site.joining import GONE, LINGER, REPORT, UNTAKEN, Ending
-from imperfed.flower.site.site_folder import NODE_HOME
+from imperfed.flower.site.joining import GONE, LINGER, UNTAKEN, Ending
+from imperfed.flower.site.site_folder import ENDED, NODE_HOME
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Coordinator:
 
 @dataclass
 class Waiting:
-    """A site that has written its report."""
+    """A site that has its results."""
 
     state: Path
     clock: Clock
@@ -72,10 +72,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Waiting:
     waiting = Waiting(tmp_path, clock, way, ending)
     waiting.answer_is_taken()  # an earlier answer, such as the last figures
     clock.now += 5
-    page = tmp_path / "run" / REPORT
-    page.parent.mkdir()
-    page.touch()
-    os.utime(page, (clock.now, clock.now))
+    mark = tmp_path / "run" / ENDED
+    mark.parent.mkdir()
+    mark.touch()
+    os.utime(mark, (clock.now, clock.now))
     clock.now += 1
     return waiting
 

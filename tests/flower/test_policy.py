@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,10 +21,11 @@ from imperfed.flower.messages.payload import Payload, failure_of, pack
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.agreement import Agreement
 from imperfed.flower.site.handlers import handle
-from imperfed.flower.site.joining import Consent
+from imperfed.flower.site.joining import REPORT, Consent, Ending
 from imperfed.flower.site.policy import SitePolicy, template
 from imperfed.flower.site.runtime import LocalSite
 from imperfed.flower.site.site_data import read_files
+from imperfed.flower.site.site_folder import ENDED
 from tests.support.rehearsal import Apart, raw, settled
 
 FEW = {"local.batch": 1, "local.steps": 1, "model.name": "logistic"}
@@ -188,7 +190,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Apart:
 def test_another_run_of_the_same_name_touches_nothing(ended: Apart, tmp_path: Path) -> None:
     own = ended.folder / "site1" / "run"
     before = snapshot(own)
-    assert "report.html" in before
+    assert "summary.json" in before
     other = Apart(settled("fedavg"), raw(Exact), tmp_path)
     other.grid = ended.grid  # the same sites, the same name of the run
     with pytest.raises(RefusedBySiteError, match=r"run.method = 'fedavg': this site agreed to 'fedper' for this run"):
@@ -201,7 +203,12 @@ def test_an_ended_run_answers_what_a_killed_coordinator_asks_again_and_nothing_e
     own = ended.folder / "site1" / "run"
     before = snapshot(own)
     last = backend.with_models(lambda k: {})[1]
+    os.utime(own / ENDED, (0, 0))
+    again = Ending(place.state, way=None)  # type: ignore[arg-type]  # `join`, typed once more, must end as well
+    again.began -= 1  # a file's time may lag by some milliseconds
+    assert again.page is None
     assert handle(place, "query.leave", pack(last)).words == {"done": 1}
+    assert again.page == own / REPORT
     other = replace(last, trees={**last.trees, "model": {n: t + 1 for n, t in last.trees["model"].items()}})
     assert "another model at the end of run" in str(handle(place, "query.leave", pack(other)).words["failed"])
     figures = handle(place, "evaluate", pack(backend._payload(1, 1, -1, evaluate=True)))
@@ -334,3 +341,23 @@ def test_text_of_the_coordinator_does_not_steer_the_terminal(clinic: LocalSite) 
     red = replace(run_info, declaration=run_info.declaration.replace("age", "\\u001b[31mage"))
     asked(clinic, "query.hello", red)
     assert "\x1b" not in (clinic.state / "log.txt").read_text()
+
+
+def test_no_more_rounds_than_the_site_has_agreed_to(tmp_path: Path) -> None:
+    """The settings of a run say 2 rounds; a message with the same settings asks for the third, or the millionth."""
+    apart = Apart(settled("fedper", **{"rounds.rounds": 2}), raw(Exact), tmp_path).start()
+    place, backend = apart.place(apart.holdings[1]), apart.server.backend
+    assert "up" in handle(place, "train", pack(backend._payload(1, 1, 0))).trees
+    for round in (2, 10**6, -3):
+        refused = handle(place, "train", pack(backend._payload(1, round, 0)))
+        assert refused.words["failed"] == f"site1 refuses round {round + 1}: it has agreed to 2 for this run"
+        assert not refused.trees
+
+
+def test_columns_that_are_not_allowed_are_one_objection() -> None:
+    """Twenty of them, each in a sentence, would not fit in what is read of a refusal."""
+    declaration = declared(*(f"gene_{k}" for k in range(20)))
+    (objection,) = SitePolicy(columns=("age", "sick")).objections(greeting().settings, declaration, False)
+    assert objection.startswith("columns 'gene_0', 'gene_1',")
+    assert objection.endswith("'gene_9': this site allows age, sick (columns)")
+    assert len(objection) < 400

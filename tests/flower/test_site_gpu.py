@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from imperfed.core.labels import Candidates, Exact
+from imperfed.flower.processes.coordinator_address import CoordinatorAddress
+from imperfed.flower.processes.supernode import SuperNode
 from imperfed.flower.site.runtime import LocalSite, hardware_of
 from imperfed.testing.cases import Case, cases
 from imperfed.testing.toy import differences
@@ -35,6 +37,13 @@ def test_the_process_that_forks_leaves_the_gpu_alone() -> None:
     """CUDA cannot be used in a process whose parent has used it."""
     found = subprocess.run([sys.executable, "-c", WATCHED], capture_output=True, text=True, check=False)
     assert found.stdout == "not looked at\n", found.stderr
+
+
+def test_a_site_on_a_gpu_answers_all_messages_in_one_process(tmp_path: Path) -> None:
+    way = CoordinatorAddress("localhost", 1, None, True)
+    for device, keeps in (("cpu", False), ("cuda", True)):
+        node = SuperNode(way, tmp_path, {"name": "north", "device": device}, "module:app").node
+        assert ("--keeps-fork" in node.command) is keeps
 
 
 def test_the_log_says_where_a_site_computes(tmp_path: Path) -> None:

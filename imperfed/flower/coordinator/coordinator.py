@@ -96,7 +96,7 @@ class Coordinator:
     def end(self, leaving: Leaving, seconds: float) -> None:
         """Let every site write its own results; wait so long for those that are away, and name those that did not."""
         for name, why in leaving.finish(self.transport, seconds).items():
-            line = f"{name} did not write its own report: {why}; `imperfed resume {self.folder.path}` waits for it"
+            line = f"{name} has yet to get its results: {why}; `imperfed resume {self.folder.path}` waits for it"
             self.folder.log(line)
 
     def end_again(self) -> Summary | None:

@@ -61,6 +61,7 @@ NAMES = {
     "make_simple_http_retry_invoker": "flwr.supercore.retry",
     "RuntimeHttpClient": "flwr.supercore.runtime",
     "_SUPEREXEC_AUTH_METHODS": "flwr.supercore.superexec.run_superexec",
+    "create_app": "flwr.superlink.main",
     "run_serverapp": "flwr.superlink.runtime.run_serverapp",
     "FleetHttpClient": "flwr.supernode.fleet_http_client",
     "NodeAuthHttpInterceptor": "flwr.supernode.node_auth_http_interceptor",

@@ -3,6 +3,8 @@
 A process of its own for every message keeps nothing between two messages: an answer depends on the message, the files
 and the stored state alone, whatever a library remembers, and a task that hangs or crashes takes nothing else along. The
 application is this package's own, as installed here: a coordinator cannot send code.
+
+A site on a GPU keeps its fork (`kept_fork.py`), since a GPU takes seconds to set up in each process.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,13 +28,12 @@ from imperfed.flower.messages.parcel import Parcel
 from imperfed.flower.processes import adapter
 from imperfed.flower.processes.child import BEAT
 from imperfed.flower.processes.import_warmup import ImportWarmup
+from imperfed.flower.processes.kept_fork import GIVES_WAY, KeptFork
 from imperfed.flower.processes.parent_watch import end_with
 
 Application = Callable[[Message, Context], Message]
 LOOK = 2.0  # seconds between two signs of life
 FIRST_MESSAGE, LAST_MESSAGE = "query.hello", "query.leave"
-GIVES_WAY = 10
-"""How much nicer the work is than what keeps a site connected: a machine that is busy must not seem to be gone."""
 APP_FAILED = 2
 """Flower's code for an error inside a ClientApp."""
 
@@ -43,13 +45,16 @@ class AnsweringProcess:
     pipe: Connection
 
     @classmethod
-    def start(cls, app: Application, home: Path) -> AnsweringProcess:
-        """Fork it from this process, which must have no threads yet."""
+    def start(cls, app: Application, home: Path, keeps_fork: bool = False) -> AnsweringProcess:
+        """Fork it from this process, which must have no threads yet.
+
+        `keeps_fork`: whether all messages are answered in one fork, rather than each in its own.
+        """
         ours, theirs = Pipe()
         if os.fork() == 0:
             ours.close()
             try:
-                work(theirs, app, home)
+                work(theirs, app, home, KeptFork(partial(serve, app)) if keeps_fork else None)
             finally:
                 os._exit(0)
         theirs.close()
@@ -68,7 +73,7 @@ class AnsweringProcess:
         return answer
 
 
-def work(pipe: Connection, app: Application, home: Path) -> None:
+def work(pipe: Connection, app: Application, home: Path, kept: KeptFork | None) -> None:
     """Answer messages until the other end of the pipe is closed."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.collect()
@@ -82,6 +87,9 @@ def work(pipe: Connection, app: Application, home: Path) -> None:
         except EOFError:
             return
         beat.touch()  # messages may follow one another so fast that nothing above or below ever waits
+        if kept is not None:
+            pipe.send(in_the_kept_fork(kept, parcel, node, beat.touch))
+            continue
         answer, child = in_a_fork(app, parcel, node, warmup, beat.touch)
         pipe.send(answer)
         if parcel.record.metadata.message_type != LAST_MESSAGE:
@@ -109,12 +117,29 @@ def in_a_fork(
         pass
     _, status = os.waitpid(child, 0)
     there.close()
-    if answer is not None:
-        return answer, child
+    return answer or unanswered(parcel, node, status), child
+
+
+def in_the_kept_fork(kept: KeptFork, parcel: Parcel, node: int, tick: Callable[[], None]) -> Parcel:
+    """Return the answer of the fork that is kept, or an error that says how it ended; the next has a new one."""
+    answer, status = kept.ask((parcel, node), LOOK, tick)
+    return answer or unanswered(parcel, node, status)
+
+
+def unanswered(parcel: Parcel, node: int, status: int) -> Parcel:
+    """Return an error that says how a process ended that was working on a message."""
     ended = f"by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"with code {os.WEXITSTATUS(status)}"
     adapter.identify(parcel.record.metadata.run_id, node)
     error = Error(APP_FAILED, f"the process that worked on it ended {ended}")
-    return Parcel.of(Message(error, reply_to=parcel.message())), child
+    return Parcel.of(Message(error, reply_to=parcel.message()))
+
+
+def serve(app: Application, asked: tuple[Parcel, int]) -> Parcel:
+    """Answer one of many messages in this process."""
+    try:
+        return answered(app, *asked)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # the time of this message, not of the next
 
 
 def _answer_and_exit(app: Application, parcel: Parcel, node: int, warmup: ImportWarmup, pipe: Connection) -> None:

@@ -56,12 +56,16 @@ class Bell:
             self.listener = loop.create_task(self._listen(heard))
         return ring
 
+    def let_go(self) -> None:
+        """Let all who wait in this process go on, although it was not rung."""
+        for ring in list(self.waiting):
+            if not ring.done():
+                ring.set_result(None)
+
     async def _listen(self, heard: int) -> None:
         """Look at the file for all who wait."""
         while self.waiting:
             await asyncio.sleep(LOOK)
             if self.rung() != heard:
                 heard = self.rung()
-                for ring in list(self.waiting):
-                    if not ring.done():
-                        ring.set_result(None)
+                self.let_go()

@@ -25,6 +25,7 @@ from imperfed.flower.processes.adapter import (
     public_key_to_bytes,
     user_config_to_proto,
 )
+from imperfed.flower.processes.own_calls import OwnCall
 
 Settings = dict[str, str | int | float | bool]
 
@@ -56,14 +57,14 @@ class Status:
 
 
 class Control:
-    """SuperLink's control interface, reachable only from the coordinator's machine."""
+    """SuperLink's control interface, which answers the coordinator's own processes only."""
 
-    def __init__(self, address: str, ca: Path | None) -> None:
+    def __init__(self, address: str, ca: Path | None, secret: Path) -> None:
         self.client = ControlHttpClient.from_server_address(
             address,
             insecure=ca is None,
             root_certificates=ca.read_bytes() if ca else None,
-            interceptors=[RuntimeVersionHttpInterceptor(component_name="CLI")],
+            interceptors=[RuntimeVersionHttpInterceptor(component_name="CLI"), OwnCall(secret)],
         )
 
     def nodes(self) -> dict[str, tuple[int, bool]]:

@@ -1,7 +1,8 @@
 """The gate: the only way from the sites' network to the coordinator's SuperLink.
 
 SuperLink serves three interfaces on one port, two of them without authentication: whoever reaches `/v1/control/` may
-register a key or submit a run. So SuperLink listens on loopback, and this gate on the public address. It terminates
+register a key or submit a run. So SuperLink listens on loopback, answers our own calls only (`own_calls.py`), and this
+gate listens on the public address. It terminates
 TLS, checks each request, and sends a new request of its own for what it lets through: a POST to one of the few paths
 that SuperNode needs, with a stated length below a limit. The caller's request line is not forwarded; of the headers,
 only those that SuperNode sends are. `gateway.py` decides who may connect at all.
@@ -22,6 +23,7 @@ from imperfed.flower.processes.allowance import LONGEST_BODY, Allowance
 from imperfed.flower.processes.bell import Bell
 from imperfed.flower.processes.coordinator_address import CLOCK
 from imperfed.flower.processes.holding import Holding, Receive, Scope, Send, is_empty
+from imperfed.flower.processes.own_calls import HEADER as OWN
 
 PULL, PUSH = b"/v1/fleet/pull-messages", b"/v1/fleet/push-messages"
 PUSHES = (PUSH, b"/v1/fleet/push-object")
@@ -82,8 +84,10 @@ class Gate:
         keyless: bool = False,
         sent: Bell | None = None,
         answered: Bell | None = None,
+        word: str = "",
     ) -> None:
-        self.upstream, self.answered = upstream, answered
+        """Know the bells, and the word by which SuperLink knows the coordinator's own calls."""
+        self.upstream, self.answered, self.word = upstream, answered, word
         self.holding = None if sent is None else Holding(sent)
         self.allowance = Allowance()
         self.paths = OPEN | SELF_REGISTRATION if keyless else OPEN
@@ -115,6 +119,11 @@ class Gate:
             await self._pass_on(scope, receive, send)
         if pushes and self.answered is not None:
             self.answered.ring()
+
+    def let_go(self) -> None:
+        """Answer the sites that wait for a message: the gate closes."""
+        if self.holding is not None:
+            self.holding.let_go()
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request that may pass; say so if there is no answer."""
@@ -174,6 +183,7 @@ class Gate:
     async def forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send our own request upstream and stream the answer back."""
         headers = [(k, v) for k, v in scope["headers"] if k in HEADERS or k.startswith(b"flwr-")]
+        headers.append((OWN.encode(), self.word.encode()))
         url = self.upstream + scope["raw_path"].decode("ascii")
         async with self.client.stream("POST", url, headers=headers, content=body(receive)) as reply:
             kept = [(k.lower(), v) for k, v in reply.headers.raw if k.lower() in HEADERS or k.lower()[:5] == b"flwr-"]

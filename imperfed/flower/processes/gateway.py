@@ -111,9 +111,9 @@ class Visitor(H11Protocol):
 class Listener(uvicorn.Server):
     """uvicorn's server with a way to accept connections that counts and times them from the first packet on."""
 
-    def __init__(self, config: uvicorn.Config, sites: frozenset[str] | None) -> None:
+    def __init__(self, config: uvicorn.Config, gate: Gate, sites: frozenset[str] | None) -> None:
         super().__init__(config)
-        self.sites = sites
+        self.gate, self.sites = gate, sites
         """The names in the certificates of those who may connect; None: without keys, anyone may."""
         self.newcomers = Newcomers(len(sites or ()))
         self.handshakes: set[asyncio.Task[None]] = set()
@@ -132,6 +132,7 @@ class Listener(uvicorn.Server):
         """Stop accepting connections, and close those there are."""
         for task in (*self.accepting, *self.handshakes):
             task.cancel()
+        self.gate.let_go()
         await super().shutdown(sockets)
 
     def refusal(self, site: str) -> str:
@@ -221,7 +222,7 @@ class GatewayServer:
             log_config=None,
             **tls,
         )
-        self.server = Listener(config, None if keys is None else frozenset(keys.sites))
+        self.server = Listener(config, gate, None if keys is None else frozenset(keys.sites))
         self.thread = threading.Thread(target=self.server.run, args=([self.socket],), name="gate", daemon=True)
 
     def open(self) -> GatewayServer:

@@ -28,6 +28,7 @@ class Holding:
     """Rung whenever the run has sent messages."""
     told: dict[str, int] = field(default_factory=dict)
     """By site: how often the bell had been rung when SuperLink last had nothing for it."""
+    closing: bool = False
 
     async def nothing_new(self, site: str, receive: Receive, send: Send) -> bool:
         """Answer a site without asking SuperLink if nothing was sent since SuperLink had nothing for it.
@@ -60,8 +61,15 @@ class Holding:
 
         return send_later
 
+    def let_go(self) -> None:
+        """Answer all who wait, and whoever asks from now on, at once: the gate closes."""
+        self.closing = True
+        self.sent.let_go()
+
     async def _hold(self, receive: Receive, heard: int) -> None:
         """Wait until messages are sent, the caller has gone, or it has taken long enough."""
+        if self.closing:
+            return
         gone: asyncio.Future[Any] = asyncio.ensure_future(receive())
         ring: asyncio.Future[Any] = self.sent.next_ring(heard)
         await asyncio.wait({gone, ring}, timeout=LONGEST_HOLD, return_when=asyncio.FIRST_COMPLETED)

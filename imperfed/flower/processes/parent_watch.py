@@ -11,10 +11,14 @@ import sys
 import threading
 import time
 from importlib import metadata
+from pathlib import Path
 
+from imperfed.flower.processes.own_calls import admit_own_calls_only
 from imperfed.flower.processes.superlink_patches import guard_trees, take_whole_messages
 
 LOOK = 0.5  # seconds
+SECRET_FILE = "--superexec-auth-secret-file"
+"""SuperLink's option that names the file with the secret of the coordinator's own processes."""
 
 
 def end_with(parent: int) -> None:
@@ -33,6 +37,7 @@ def main() -> None:
     end_with(os.getppid())
     sys.argv = sys.argv[1:]
     if sys.argv[0] == "flower-superlink":
+        admit_own_calls_only(Path(sys.argv[sys.argv.index(SECRET_FILE) + 1]))
         guard_trees()
         take_whole_messages()
     [command] = metadata.entry_points(group="console_scripts", name=sys.argv[0])

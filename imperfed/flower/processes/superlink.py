@@ -19,6 +19,8 @@ from imperfed.flower.processes.control import Control, Settings
 from imperfed.flower.processes.gate import Gate
 from imperfed.flower.processes.gateway import GatewayServer
 from imperfed.flower.processes.keys import CoordinatorKeys
+from imperfed.flower.processes.own_calls import own_word
+from imperfed.flower.processes.parent_watch import SECRET_FILE
 
 START = 60.0  # seconds for SuperLink to answer
 LOOK = 2.0  # seconds between two questions whether the run goes on
@@ -69,7 +71,7 @@ class SuperLink:
 
     def _link_words(self) -> list[str]:
         words = ["--host", LOOPBACK, "--port", str(self.port), "--isolation", "process"]
-        words += ["--superexec-auth-secret-file", str(task_secret(self.home))]
+        words += [SECRET_FILE, str(task_secret(self.home))]
         if (keys := self.stand.keys) is None:
             return [*words, "--insecure"]
         words += ["--ssl-ca-certfile", str(keys.ca), "--ssl-certfile", str(keys.certificate)]
@@ -80,12 +82,13 @@ class SuperLink:
         keys = self.stand.keys
         scheme = "http" if keys is None else "https"
         bells = Bell(self.home / SENT), Bell(self.home / ANSWERED)
-        gate = Gate(f"{scheme}://{self.near}", self.ca, keys is None, *bells)
+        word = own_word(task_secret(self.home))
+        gate = Gate(f"{scheme}://{self.near}", self.ca, keys is None, *bells, word)
         try:
             self.door = GatewayServer(gate, self.stand.host, self.stand.port, keys)
             self.link.start()
             self.executor.start()  # it loads torch meanwhile, and retries until SuperLink answers
-            self.control = Control(self.near, self.ca)
+            self.control = Control(self.near, self.ca, task_secret(self.home))
             wait_until(self.control.ready, self.link, START)
             # Before the gate opens, so that no site is refused as unknown.
             self.admitted = {name: self.control.admit(name, key) for name, key in self.keys.items()}

@@ -35,6 +35,7 @@ class SuperNode:
         self.way, self.home, self.name, self.tell = way, home, site["name"], tell
         words = ["--superlink", way.address, "--app", app]
         words += ["--insecure"] if way.keys is None else ["--keys", str(way.keys.path.resolve())]
+        words += ["--keeps-fork"] if site.get("device", "cpu") != "cpu" else []
         self.described = {SITE: json.dumps(site)}
         self.node = Child("supernode", module("site_node", *words), home)
         self.contact = Contact(way, tell)

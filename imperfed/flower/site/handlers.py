@@ -24,7 +24,7 @@ from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
 from imperfed.engine.failures import Crashed, Declined
 from imperfed.engine.schedule import RoundReport
 from imperfed.engine.server import questions
-from imperfed.engine.site import SiteUpdate, validate
+from imperfed.engine.site import OPENING, SiteUpdate, validate
 from imperfed.flower.messages.ending import NEVER
 from imperfed.flower.messages.payload import (
     ASKED,
@@ -119,6 +119,7 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
         if not ended:
             keep_figures(place, run_info, report, remote)
     if number != NO_EXCHANGE:
+        refuse_other_rounds(place, remote, round)
         charge(remote, place, run_info, payload)
         update = respond(remote, payload.trees["down"], round, number)
         trees["up"] = update.up
@@ -135,6 +136,13 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     if not ended:
         store.forget_before(key_in(payload, "base"), key_in(payload, "best"))
     return Payload(words, trees)
+
+
+def refuse_other_rounds(place: LocalSite, remote: RemoteSite, round: int) -> None:
+    """Refuse to train beyond the rounds to which the site has agreed."""
+    rounds = remote.config.rounds.rounds
+    if not OPENING <= round < rounds:
+        raise WithheldError(Declined(f"{place.name} refuses round {round + 1}: it has agreed to {rounds} for this run"))
 
 
 def measure(remote: RemoteSite, model: Tree, round: int, tests: bool = True) -> RoundReport:
@@ -225,12 +233,16 @@ def keep_figures(place: LocalSite, run_info: RunInfo, report: RoundReport, remot
 
 
 def leave(place: LocalSite, payload: Payload) -> Payload:
-    """End a run: write the site's own results, once, and for `imperfed join` what has to be said about them."""
+    """End a run: write the site's own results, once, and for `imperfed join` what has to be said about them.
+
+    `join` draws the report, when it is connected no more: the other sites need not wait for that.
+    """
     run_info, model = RunInfo.of(payload), digest(payload.trees["model"])
     if before := ended_with(place, run_info.run):
         if model != before:
             why = f"another model at the end of {run_info.run}: it has ended here, and its results stay as they are"
             raise WithheldError(Declined(f"{place.name} refuses {why}"))
+        place.has_results(run_info.run)  # whoever joined again to hear of the end has heard of it
         return Payload({"done": 1})
     try:
         done = finish(place, run_info, key_in(payload, "from"), payload)
@@ -241,6 +253,7 @@ def leave(place: LocalSite, payload: Payload) -> Payload:
     end(place, run_info.run, model)
     if never := payload.words.get(NEVER):
         place.end(run_info.run, f"{place.name} failed in every round: {never}; {place.state / LOG} says more")
+    place.has_results(run_info.run)
     return done
 
 

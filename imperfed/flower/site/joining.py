@@ -16,7 +16,7 @@ from imperfed.flower.processes.child import TAKEN, Stopped, alone, orderly, priv
 from imperfed.flower.processes.coordinator_address import CoordinatorAddress
 from imperfed.flower.processes.keys import SiteKeys
 from imperfed.flower.processes.supernode import SuperNode
-from imperfed.flower.site.site_folder import AGREEMENT, LOG, NODE_HOME, TROUBLE
+from imperfed.flower.site.site_folder import AGREEMENT, ENDED, LOG, NODE_HOME, TROUBLE
 
 if TYPE_CHECKING:
     from imperfed.flower.site.agreement import Agreement
@@ -58,7 +58,7 @@ class Joining:
     def site(self) -> dict[str, str]:
         """Return the description of the site that its own process gets."""
         if self.policy:
-            _check_policy(self.policy)  # its mistakes are for now, not for the first message
+            _in_a_fork(_read_policy, self.policy)  # its mistakes are for now, not for the first message
         for path in (self.data, *([self.test] if self.test else [])):
             if not path.exists():
                 raise DataError(f"{path}: no such file")
@@ -80,16 +80,23 @@ class Joining:
         return described
 
 
-def _check_policy(path: Path) -> None:
-    """Raise an error if a policy has mistakes. A fork reads it: this process keeps torch out of its memory."""
+def _in_a_fork(work: Callable[[Path], None], path: Path) -> None:
+    """Do what needs torch or draws in a fork: this process keeps them out of its memory."""
     with ProcessPoolExecutor(1, get_context("fork")) as pool:
-        pool.submit(_read_policy, path).result()
+        pool.submit(work, path).result()
 
 
 def _read_policy(path: Path) -> None:
     from imperfed.flower.site.policy import SitePolicy
 
     SitePolicy.read(path)
+
+
+def _draw_report(folder: Path) -> None:
+    from imperfed.report import write_report
+    from imperfed.results.folder import RunFolder
+
+    write_report(RunFolder(folder))
 
 
 class Tail:
@@ -112,7 +119,7 @@ class Tail:
 
 
 class Ending:
-    """Whether a run has ended at this site: its report is written and its last answer was sent and fetched."""
+    """Whether a run has ended at this site: its results are written and its last answer was sent and fetched."""
 
     def __init__(self, state: Path, way: CoordinatorAddress) -> None:
         self.state, self.way, self.began = state, way, time.time()
@@ -120,9 +127,10 @@ class Ending:
         self.pause, self.next_knock, self.unheard = KNOCKS[0], 0.0, 0
 
     @property
-    def report(self) -> Path | None:
-        """The site's page about the run, or the audit, that has ended."""
-        return self._new(REPORT) or self._new(AUDIT_PAGE)
+    def page(self) -> Path | None:
+        """The site's page about the run, or the audit, that has ended; that about a run has yet to be drawn."""
+        ended = self._new(ENDED)
+        return ended.with_name(REPORT) if ended else self._new(AUDIT_PAGE)
 
     @property
     def trouble(self) -> str:
@@ -137,8 +145,8 @@ class Ending:
     def here(self) -> bool:
         """Return whether it has. A coordinator with all answers shuts down; until then a site must stay connected."""
         if not self.ended:
-            if page := self.report or self._new(TROUBLE):
-                self.ended = page.stat().st_mtime
+            if mark := self._new(ENDED) or self._new(AUDIT_PAGE) or self._new(TROUBLE):
+                self.ended = mark.stat().st_mtime
             return False
         taken = self._taken()
         if time.time() > (taken + LINGER if taken else self.ended + UNTAKEN):
@@ -219,11 +227,24 @@ def join(joining: Joining, tell: Callable[[str], None], ask: Callable[[str], boo
             node.watch(ended)
     except KeyboardInterrupt:
         raise Stopped(f"left {way.address}; the same command rejoins, with all the state of {site['name']}") from None
-    if ending.report is not None:
-        for line in farewell(site["name"], joining.data, ending.report):
+    if (page := ending.page) is not None:
+        for line in undrawn(page) or farewell(site["name"], joining.data, page):
             tell(line)
     if ending.trouble:
         raise SiteFailedError(f"the run has ended, but {ending.trouble}")
+
+
+def undrawn(page: Path) -> list[str]:
+    """Draw the report of a run that has ended; return what to tell if that fails, for the results are there."""
+    if page.name != REPORT:
+        return []
+    try:
+        with private_files():
+            _in_a_fork(_draw_report, page.parent)
+    except Exception as error:
+        again = f"imperfed report {page.parent}"
+        return [f"the run has ended; its results are in {page.parent}, but no report ({error}). To draw it: {again}"]
+    return []
 
 
 def farewell(name: str, data: Path, page: Path) -> list[str]:

@@ -177,9 +177,10 @@ class SitePolicy:
         declaration = parse(text)
         if why := refuse_patterns(declaration):
             yield why
-        for column in declared_columns(declaration):
-            if not _any_matches(self.columns, column):
-                yield f"column {shown(column)}: this site allows {listed(self.columns)} (columns)"
+        refused = [one for one in declared_columns(declaration) if not _any_matches(self.columns, one)]
+        if refused:
+            what = f"column{'s' if len(refused) > 1 else ''} {', '.join(map(shown, refused))}"
+            yield f"{what}: this site allows {listed(self.columns) or 'none'} (columns)"
 
     def few_rows(self, local: Local, rows: int) -> str:
         """Return why a site with so few rows refuses to train; empty if it does not."""

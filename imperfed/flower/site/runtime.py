@@ -37,7 +37,7 @@ from imperfed.experiments.run_parts import choose_objective, make_evaluator, mak
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, other_rows
 from imperfed.flower.site.policy import SitePolicy
-from imperfed.flower.site.site_folder import LOG, NODE_HOME, TROUBLE
+from imperfed.flower.site.site_folder import ENDED, LOG, NODE_HOME, TROUBLE
 from imperfed.flower.site.store import Key, Store
 from imperfed.flower.site.withheld import WithheldError
 
@@ -105,6 +105,10 @@ class LocalSite:
     def end(self, run: str, trouble: str) -> None:
         """Note that a run has ended, and what was wrong: `imperfed join` ends with these words."""
         write_durably(self.store(run).path / TROUBLE, lambda partly: partly.write_text(trouble, encoding="utf-8"))
+
+    def has_results(self, run: str) -> None:
+        """Note that a run has ended and its results are here: `imperfed join` draws the report, and ends."""
+        write_durably(self.store(run).path / ENDED, lambda partly: partly.write_bytes(b""))
 
 
 def trial_folder(run: Path, trial: int) -> Path:

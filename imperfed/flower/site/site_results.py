@@ -21,7 +21,6 @@ from imperfed.flower.site.rows_cache import forget
 from imperfed.flower.site.runtime import REPAIRED, LocalSite, RemoteSite, open_site
 from imperfed.flower.site.search_answers import forget_search
 from imperfed.flower.site.store import Key
-from imperfed.report import write_report
 from imperfed.results.folder import OWN, RunFolder
 from imperfed.results.labels import write_labels
 from imperfed.results.repaired_labels import decision_table
@@ -30,7 +29,7 @@ from imperfed.results.write import RunOutcome, write_summary
 
 
 def finish(place: LocalSite, run_info: RunInfo, start: Key, payload: Payload) -> Payload:
-    """Write everything that the site gets from the run; none of it is sent."""
+    """Write everything that the site gets from the run but the report; none of it is sent."""
     remote = open_site(place, run_info, start)
     net = remote.load(payload.trees["model"])
     folder = RunFolder(place.state / run_info.run)
@@ -43,7 +42,6 @@ def finish(place: LocalSite, run_info: RunInfo, start: Key, payload: Payload) ->
     data = replace(remote.data, facts=facts(remote.data))
     write_outcome(folder, remote, data, net, payload, place)
     write_repaired(folder, place, run_info, data)
-    write_report(folder)
     forget(place.state)
     forget_search(place, run_info.run)
     return Payload({"done": 1})
