@@ -51,7 +51,7 @@ class ShownTable:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with text, figures, a list and a table."""
+    """A heading with text, figures, a list and tables."""
 
     title: str
     text: str
@@ -59,7 +59,7 @@ class Section:
     lead: str = ""
     """The heading of the list."""
     points: Sequence[str] = ()
-    table: ShownTable | None = None
+    tables: Sequence[ShownTable] = ()
 
 
 def learning(run: RunFiles) -> Section:
