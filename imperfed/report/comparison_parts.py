@@ -60,7 +60,7 @@ def sites(ran: Sequence[ComparedMethod]) -> Section | None:
     what = f"{named(ran[0].summaries[0].metric)} on each site's own test rows"
     seeds = many(len(ran[0].summaries), "seed")
     text = f"{what[0].upper()}{what[1:]}, mean over {seeds}." + (
-        " Each seed deals rows to the sites anew where the split is simulated." if len(ran[0].summaries) > 1 else ""
+        " Each seed deals rows to the sites again where the split is simulated." if len(ran[0].summaries) > 1 else ""
     )
     return by_method("Sites", text, "site", ran, lambda s: {row.site: row.value for row in s.sites})
 
