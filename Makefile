@@ -40,7 +40,8 @@ QUICK := tests/core tests/engine tests/algorithms $(SLOW:%=--ignore=tests/%.py) 
 	tests/data/test_dataset.py tests/data/test_partitions.py tests/data/test_noise.py tests/data/test_annotations.py \
 	tests/data/test_tasks.py tests/data/test_npz.py tests/data/test_readers.py tests/files/test_sites.py \
 	tests/evaluation/test_evaluator.py tests/results tests/experiments/test_config.py tests/report/test_report.py \
-	tests/census/test_guess.py tests/census/test_figures.py tests/flower/test_store.py tests/flower/test_keys.py
+	tests/census/test_guess.py tests/census/test_guessed_inputs.py tests/census/test_guessed_layout.py \
+	tests/census/test_figures.py tests/flower/test_store.py tests/flower/test_keys.py
 
 quick: $(READY) check
 	$(BIN)/pytest -n auto $(QUICK)

@@ -107,8 +107,9 @@ def measure(what: str, words: dict[str, Any], budget: float, folder: Path) -> di
     """Return the figure of `auto`, of a reference or of one method, in per cent."""
     from imperfed.experiments.auto.reference import alone_scores
     from imperfed.experiments.auto.run import start_any
-    from imperfed.experiments.config import resolve
-    from imperfed.experiments.experiment import Watch, load_data
+    from imperfed.experiments.resolving import resolve
+    from imperfed.experiments.run_data import load_data
+    from imperfed.experiments.watch import Watch
 
     if what in ALONE or what == POOLED:
         config = resolve(words=words | {"method": "fedavg"})
@@ -131,7 +132,7 @@ def pooled_scores(config: Any, data: Any) -> dict[int, Any] | str:
     from imperfed.experiments.auto.alone_search import families, fit_alone, left_out, probabilities
     from imperfed.experiments.auto.reference import MINUTES
     from imperfed.experiments.auto.request import HELD_OUT
-    from imperfed.experiments.experiment import make_evaluator
+    from imperfed.experiments.run_parts import make_evaluator
     from imperfed.results.mixture import Mixture
 
     federation = data.federation

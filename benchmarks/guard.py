@@ -26,8 +26,8 @@ from imperfed.core.context import ServerContext
 from imperfed.core.exchange import Updates
 from imperfed.defences.fairfedpapl import FairFedPAPL
 from imperfed.engine.schedule import RoundReport
-from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.resolving import resolve
 
 RESULTS = Path(__file__).parent / "results" / "guard.jsonl"
 GUARDS: dict[str, dict[str, Any]] = {

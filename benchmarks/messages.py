@@ -12,9 +12,12 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from imperfed.data.site_files import SiteFiles, taken_apart
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch, held_by_sites, start
+from imperfed.data.site_files import SiteFiles
+from imperfed.data.whole_federation import taken_apart
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.run_data import held_by_sites
+from imperfed.experiments.starting import start
+from imperfed.experiments.watch import Watch
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.messages.local_grid import LocalGrid, Node
 from imperfed.flower.messages.transport import Timeouts

@@ -36,7 +36,8 @@ from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.engine import Engine
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
-from imperfed.evaluation.evaluator import Evaluator, precision_at
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.evaluation.model_figures import precision_at
 from imperfed.models import ModelSpec, build
 
 SPLIT = SplitConfig(partition=LabelPartition(), test=0.34, validation=0.1, public=0.0)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.resolving import resolve
 
 SETTINGS: dict[str, Any] = {
     "method": "fedavg",

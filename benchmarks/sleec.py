@@ -37,7 +37,7 @@ from imperfed.data.federate import federate
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.sources import load
 from imperfed.data.sparse import width
-from imperfed.evaluation.evaluator import precision_at
+from imperfed.evaluation.model_figures import precision_at
 
 Real = npt.NDArray[np.float64]
 CLUSTER = 6000

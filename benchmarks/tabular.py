@@ -31,8 +31,8 @@ from imperfed.data.federate import FederatedData, federate
 from imperfed.data.held_out import hold_out
 from imperfed.data.sources import load
 from imperfed.experiments.auto.combinations import PASSES, RECIPES
-from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.resolving import resolve
 
 Words = dict[str, Any]
 BUNDLED = ("iris", "wine", "breast_cancer", "digits")

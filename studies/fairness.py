@@ -26,8 +26,9 @@ from imperfed.core.context import ServerContext
 from imperfed.core.errors import ImperfedError
 from imperfed.core.exchange import Updates
 from imperfed.engine.schedule import RoundReport
-from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.resolving import resolve
 from studies.fairness_thesis import ATTACKS, thesis
 from studies.lines import Record, read_lines, run_cells
 

@@ -3,7 +3,8 @@
 Cases are drawn from their numbers: features made up or real, weak or strong, 2 to 16 classes, 3 to 20 sites of 50 to
 1,000 rows, no noise or 5 to 40 % of it. `design`: those by which the check of the features was chosen. `fresh`: other
 numbers and other datasets; by their results the check was made stricter. `again`: still other numbers, looked at once
-after that. `small`: the same with at most 300 rows over all sites. Results are added to
+after that. `small`: the same with at most 300 rows over all sites. `trusted`: still others, the server of each of which
+has 100 to 500 rows with right labels. Results are added to
 `studies/results/no_harm_<which>.jsonl`, and cases that are there are not repeated.
 """
 
@@ -31,7 +32,7 @@ from studies.lines import Record, read_lines, rounded, run_cells
 from studies.repairs_compared import both_ways, labels_of, share
 
 RESULTS = Path(__file__).parent / "results"
-FIRST = {"design": 5_000, "fresh": 4_000_000, "again": 7_000_000, "small": 8_000_000}
+FIRST = {"design": 5_000, "fresh": 4_000_000, "again": 7_000_000, "small": 8_000_000, "trusted": 9_000_000}
 """The number of the first case."""
 REAL = {
     "design": ("digits/raw", "digits/hog", "wisdm/raw", "student-without-gpa/raw", "cifar10/hog"),
@@ -88,7 +89,7 @@ class Case:
             noise,
             0.0 if noise == "none" else draw.choice([0.05, 0.1, 0.2, 0.4]),
             draw.random() < 0.5,
-            draw.choice([0, 0, 0, 100]),
+            draw.choice([100, 200, 500] if which == "trusted" else [0, 0, 0, 100]),
         )
 
     def rows_of(self, draw: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -173,7 +174,9 @@ def wrong(case: Case, x: Tensor, y: Tensor, site: Tensor, draw: np.random.Genera
 def cases(which: str) -> Iterator[Case]:
     """Yield the cases of a kind."""
     drawn = (Case.drawn(number, which) for number in count(FIRST[which]))
-    return (case for case in drawn if which != "small" or case.rows - case.clean <= SMALL)
+    if which == "small":
+        return (case for case in drawn if case.rows - case.clean <= SMALL)
+    return (case for case in drawn if which != "trusted" or case.rows >= 2 * case.clean)
 
 
 def measured(case: Case) -> Record:

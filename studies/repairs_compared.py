@@ -15,7 +15,7 @@ from imperfed.core.errors import ImperfedError
 from imperfed.core.federation import Federation
 from imperfed.core.threads import one_thread
 from imperfed.engine.conversation import ask_here, converse, repair_labels, views
-from imperfed.evaluation.evaluator import SuspectFigures
+from imperfed.evaluation.label_figures import SuspectFigures
 from imperfed.repairs.fb_nll import FBNLL
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.repairs.posterior.axes import MOST, TINY, coordinates, standardised

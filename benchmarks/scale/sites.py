@@ -36,8 +36,9 @@ from imperfed.engine.engine import Engine
 from imperfed.engine.local_training import Local
 from imperfed.engine.schedule import Rounds
 from imperfed.evaluation.evaluator import Evaluator
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Experiment, Watch
+from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.watch import Watch
 from imperfed.models import ModelSpec, build
 from imperfed.results.folder import RunFolder
 

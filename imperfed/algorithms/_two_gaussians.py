@@ -1,4 +1,4 @@
-"""A mixture of two Gaussians, by which methods for noisy labels tell noisy sites, or rows, from clean ones."""
+"""A mixture of two Gaussians, by which methods for noisy labels separate noisy sites or rows from clean ones."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ where several sites hold a class, its row of W is their mean, weighted by their 
 several classes, `one_pass` moves a row of W along the mean gradient over all examples of its class. The (K+1)-th
 distance as margin (`nu` 0) and Eq. 7 (`mined`), which the papers call equivalent, are options: with a squared hinge the
 first has no gradient where classes are packed. The pairs of classes grow with the square of their number: with `drawn`
-the server's step acts between so many classes, drawn anew in every round, and leaves the others where they are.
+the server's step acts between so many classes, drawn again in every round, and leaves the others where they are.
 """
 
 from __future__ import annotations
@@ -73,14 +73,14 @@ class FedAwS(PrivateRows, ClassEmbeddings):
         return self.lr_w
 
     def opening(self) -> tuple[Query, ...]:
-        return (Query("held", self.know, respond=self.tell),)
+        return (Query("held", self.remember_holders, respond=self.classes_held),)
 
-    def tell(self, site: SiteContext) -> Tree:
+    def classes_held(self, site: SiteContext) -> Tree:
         """Report the classes that a site holds and their numbers of rows: the server must know who trains what in W."""
         label, n = site.labels.values.unique(return_counts=True)
         return {"label": label, "n": n}
 
-    def know(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
+    def remember_holders(self, server: Tree, updates: Updates, context: ServerContext) -> Tree:
         """Keep the sites' claims as triples."""
         label = torch.cat([part["label"] for part in updates.parts])
         n = torch.cat([part["n"] for part in updates.parts])

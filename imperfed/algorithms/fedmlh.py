@@ -5,11 +5,11 @@ Source: checked against the authors' code.
 
     symbol         where it lives                                                   does it travel
     net_r          `rep.tables`, one network with B outputs per table               down and up
-    h_r(c)         `bucket`: MurmurHash3 of c with seed r, modulo B                 never: everybody computes it
+    h_r(c)         `bucket`: MurmurHash3 of c with seed r, modulo B                 never: every site computes it
     H              the head, which is frozen: 1 at (c, r B + h_r(c)), otherwise 0   never
     target         bucket b of table r is 1 if some class of the row falls in it    never
 
-    a site:      sum_r mean_b BCE(net_r(x)_b, target_rb), Adam, begun afresh in every round
+    a site:      sum_r mean_b BCE(net_r(x)_b, target_rb), Adam, whose state starts at zero in every round
     the server:  the plain mean, table by table
     prediction:  score(c) = sum_r net_r(x)[h_r(c)], which is the head's product with all outputs
 

@@ -5,7 +5,7 @@ the rate of the steps are choices made here.
 
     symbol       where it lives                                               does it travel
     theta        server["w"]                                                  down and up
-    Bad          server["bad"], 1 for sites that were ever flagged            a site is told its own entry
+    Bad          server["bad"], 1 for sites that were ever flagged            a site receives its own entry
     U_k          `uncertainty` of theta_k on public inputs                    never
     lambda       excess / m, for m answers                                    never
     r            `negative_target` of a flagged model, for public inputs      never

@@ -7,7 +7,7 @@ Source: checked against the authors' code.
     w, t        server["w"], server["t"], the round                   down; w also up
     pi_k        memory["counts"], rows of every class at the site     up once as class counts
     m_kc        mean loss of a class, "losses" of a query             up once, after the warm-up
-    M           server["noisy"], 1 for the sites held to be noisy     a site is told its own entry
+    M           server["noisy"], 1 for the sites held to be noisy     a site receives its own entry
     z_T         logits of the model received, the teacher             never
     d_k, a_k    `distances`, `weights_of`                             never
 

@@ -11,8 +11,9 @@
     alpha            `a` inside theta', otherwise local.lr      never
     beta             local.lr                                   never
 
-With both parts off this is the paper's FedAvg (Eq. 6): the same Adam steps, all weights merged by n_k / n. Adam starts
-afresh in each round, so `local.momentum` is not used. Where no label is missing, n_k^c = n_k and TDMA is FedAvg.
+With both parts off this is the paper's FedAvg (Eq. 6): the same Adam steps, all weights merged by n_k / n. Adam's
+state starts at zero in each round, so `local.momentum` is not used. Where no label is missing, n_k^c = n_k and TDMA is
+FedAvg.
 
 Departs from the paper in: a class that no participating site annotates keeps its row, where Eq. 9 divides by 0; theta'
 is a plain step with its own step size `a`, while phi and theta take Adam steps (the paper prints plain steps but names

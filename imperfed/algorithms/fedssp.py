@@ -18,7 +18,7 @@ Either way sites take the run's steps and the server merges by n_k / n, running 
 Departs from the paper in: the head is trained beside the pre-training, without effect on it, so that there is a model
 in every round, and goes on from there where the paper begins with a new one; the views are weaker than SimSiam's (no
 mirrored images, no colours: see `strong_view`); the learning rate of the run goes on, with its schedule, and does not
-begin anew with the second stage. Projector and predictor travel in all rounds. SimSiam is made for large batches and
+start again with the second stage. Projector and predictor travel in all rounds. SimSiam is made for large batches and
 networks: with few features or rows do not expect it to help.
 """
 

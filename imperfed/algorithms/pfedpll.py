@@ -9,7 +9,7 @@
     s^k             computed by the server itself     never
 
 Departs from the paper in: the weights sent are those after the last local step (the paper's text says the last but one,
-the thesis the last); the optimiser's momentum starts afresh in each round; where every distance is 0 or one is not
+the thesis the last); the optimiser's momentum starts at zero in each round; where every distance is 0 or one is not
 finite, the weights n_k / n are used, and the log says so.
 
 Ablations: `lci=false`; `kl=false`; another `objective` instead of the triplet loss (the paper uses `lw`); any of

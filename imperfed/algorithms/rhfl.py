@@ -15,8 +15,8 @@ Source: checked against the authors' code; that the text takes the absolute chan
     a local step:     one step on sum_{i != k} W_i KL(p_i | p_k) over some public inputs, then one on L_SL of a batch
 
 Departs from the paper in: the p_i of a round are those before its first step, where the paper asks again for every
-public batch, and the two kinds of steps alternate; both are made by the run's optimizer (the authors': Adam, begun
-afresh for every public batch); there is no pre-training; all sites have the same architecture; where no loss has
+public batch, and the two kinds of steps alternate; both are made by the run's optimizer (the authors': Adam, with
+a new state for every public batch); there is no pre-training; all sites have the same architecture; where no loss has
 changed, or in the first round, all W_k are 1/(K - 1).
 """
 

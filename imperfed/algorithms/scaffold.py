@@ -16,8 +16,8 @@ Local steps are plain SGD: `local.momentum` is not used, since with momentum (x 
 gradients. Personal weights take plain SGD steps without a control variate. Normalisation buffers are the mean over the
 M sites, without the server's step. Control variates of absent sites stay as they are.
 
-Departs from the paper in: weight decay is part of the gradients of option II, hence of their control variates; option I
-leaves it out of them, since what is the same at every site needs no correction. The full pass of option I is made in
+Departs from the paper in: weight decay is part of the gradients of option II, and so of their control variates; option
+I leaves it out of them, since what is the same at every site needs no correction. The full pass of option I is made in
 training mode, in slices.
 """
 

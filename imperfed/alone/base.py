@@ -74,7 +74,7 @@ class AloneModel(ABC):
         return False
 
     def shortened(self, share: float) -> AloneModel:
-        """Return the family with about this share of the work, as far as it has a say in that."""
+        """Return the family with about this share of the work, if its work can be chosen."""
         return self
 
     @abstractmethod

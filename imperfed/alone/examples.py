@@ -62,7 +62,7 @@ class ExampleModel(AloneModel):
             known = marks >= 0
             y = marks[known].long()
             fitted: Fitted
-            if not len(y) or y.min() == y.max():  # nothing to tell apart
+            if not len(y) or y.min() == y.max():  # a single class
                 fitted = Always.share_of(y)
             else:
                 fitted = self.fit_examples(x[known].numpy(), y.numpy(), torch.ones(len(y)).double().numpy(), seed)

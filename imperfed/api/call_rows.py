@@ -17,7 +17,7 @@ from imperfed.data.files.declaration import FILE, read_declaration
 from imperfed.data.files.memory import IN_MEMORY
 from imperfed.data.own_files import federate_ready
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import InMemory
+from imperfed.experiments.starting import InMemory
 from imperfed.results.folder import RunFolder
 
 Rows = MemoryData | Federation

@@ -16,13 +16,17 @@ from imperfed.core.errors import DivergedError, UsageError
 from imperfed.core.federation import Federation
 from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
-from imperfed.experiments import comparison, experiment
+from imperfed.experiments import comparison, starting
 from imperfed.experiments.comparison_line import Line
-from imperfed.experiments.config import Config, resolve
-from imperfed.experiments.experiment import InMemory, Watch, refuse_other_labels
+from imperfed.experiments.config import Config
 from imperfed.experiments.federating_gain import brought
 from imperfed.experiments.parallel import Outcome, ParallelRuns
 from imperfed.experiments.plugins import refuse_what_stays_here
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.run_data import load_data
+from imperfed.experiments.run_parts import refuse_other_labels
+from imperfed.experiments.starting import InMemory
+from imperfed.experiments.watch import Watch
 
 if TYPE_CHECKING:
     import pyarrow
@@ -92,7 +96,7 @@ def compare(
             lambda: watch,
             processes=processes,
             alone=alone,
-            load=lambda config: loaded(rows, config)[0] or experiment.load_data(config),
+            load=lambda config: loaded(rows, config)[0] or load_data(config),
         )
     return Comparison(folder, tuple(lines))
 
@@ -138,6 +142,6 @@ def _outcome(
     config: Config, folder: Path, watch: Watch, data: FederatedData | None, in_memory: InMemory | None
 ) -> Outcome:
     try:
-        return experiment.start(config, folder, watch, data, in_memory)[1]
+        return starting.start(config, folder, watch, data, in_memory)[1]
     except DivergedError as error:
         return str(error)

@@ -8,7 +8,7 @@ from typing import Any
 from imperfed.api.call_rows import again, loaded, prepared
 from imperfed.api.declared import PARTS
 from imperfed.api.parts import objects_again, split_objects
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.leakage.leak_run import LeakOptions, leak_of_folder, leak_of_settings
 from imperfed.results.folder import RunFolder
 from imperfed.results.leak_summary import LeakSummary

@@ -14,8 +14,9 @@ from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import UsageError
 from imperfed.core.loading import blaming, import_path, is_importable
 from imperfed.core.objective import Objective
-from imperfed.experiments.config import CHOSEN, GENERATORS, Catalogue, options, settings_of
+from imperfed.experiments.config import settings_of
 from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.experiments.setting_sections import CHOSEN, GENERATORS, Catalogue, options
 from imperfed.models.own import OBJECT, ModelObject
 from imperfed.results.folder import RunFolder
 

@@ -22,8 +22,8 @@ from imperfed.data.files.declaration import FILE, read_declaration
 from imperfed.data.files.problems import Problems
 from imperfed.data.files.rows import NEW, read_rows
 from imperfed.data.scale import Scale
-from imperfed.experiments.experiment import load_net
 from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.experiments.stored_run import load_net
 from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import read_mixture
 from imperfed.results.predict import as_inputs, check_inputs, predictions, whose

@@ -13,8 +13,8 @@ from rich.console import Console
 from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Watch
 from imperfed.experiments.progress import Show, describe, validation_of
+from imperfed.experiments.watch import Watch
 
 OnRound = Callable[[RoundReport], Any]
 """Called after every round; ends the run by returning True."""

@@ -20,10 +20,10 @@ from imperfed.core.errors import UsageError
 from imperfed.engine.backends.task_pool import cores
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.experiments.parallel import LOOK, ParallelRuns, paying
 from imperfed.experiments.reproduction.run_study import MakeConfig
 from imperfed.experiments.tuning import Tuning, attempts, best_of, words
+from imperfed.experiments.watch import Interrupted, Watch
 
 IN_THIS_PROCESS = {"workers": 1}
 """Every training computes in one process, so that several can go on side by side, and seconds can be compared."""
@@ -105,8 +105,8 @@ class Benchmark:
     data: Callable[[BenchmarkSet], str]
     """Returns the name or the path of a dataset, and writes it where it is an example."""
     records: BenchmarkRecords
-    tell: Callable[[str], None] = lambda text: None
-    """Is told every training that has ended."""
+    log: Callable[[str], None] = lambda text: None
+    """Takes one line for every training that has ended."""
     left: Counter[str] = field(default_factory=Counter)
     """How many trainings are missing, by dataset."""
     done: int = 0
@@ -147,9 +147,9 @@ class Benchmark:
             self.records.add(record)
             self.left[record.dataset] -= 1
             self.done += 1
-            self.tell(self._told(record, max(1, jobs)))
+            self.log(self._progress(record, max(1, jobs)))
 
-    def _told(self, record: BenchmarkRecord, jobs: int) -> str:
+    def _progress(self, record: BenchmarkRecord, jobs: int) -> str:
         """Return what came of a training, and how long all others may take."""
         is_run, left = record.trial == RUN, sum(self.left.values())
         found = record.figures.get(self.kind.figure) if is_run else record.score

@@ -120,7 +120,7 @@ def _of_dataset(
             columns[measure(name).title] = [
                 _spread(measure(name), runs[method], name, with_spread=False) for method in methods
             ]
-    columns["s per run"] = [f"{statistics.fmean(run.seconds for run in runs[m]):.1f}" for m in methods]
+    columns["s per run"] = [_seconds(runs[method]) for method in methods]
     columns["chosen"] = [_chosen(runs[method]) for method in methods]
     columns = {title: cells for title, cells in columns.items() if any(cells)}
     about = f": {dataset.about}" if dataset.about else ""
@@ -140,6 +140,12 @@ def _about_runs(kind: BenchmarkKind, runs: Mapping[str, Sequence[BenchmarkRecord
             yield f"{_code(method)}, seed {', '.join(str(run.seed) for run in failures)}: {failures[0].failed}."
 
 
+def _seconds(own: Sequence[BenchmarkRecord]) -> str:
+    """Return the mean of the runs that were trained to the end; others have no time."""
+    ended = [run.seconds for run in own if not run.failed]
+    return f"{statistics.fmean(ended):.1f}" if ended else ""
+
+
 def _chosen(own: Sequence[BenchmarkRecord]) -> str:
     """Return the settings that were chosen, without their sections."""
     settings = own[0].settings.items()
@@ -153,7 +159,9 @@ def _spread(one: Measure, own: Sequence[BenchmarkRecord], name: str, with_spread
     values = [value for run in own if (value := run.figures.get(name)) is not None]
     if not with_spread:
         return _shown(one, statistics.fmean(values)) if values else ""
-    return one.spread(values) or ("diverged" if any(run.diverged for run in own) else "")
+    if not values:
+        return "diverged" if any(run.diverged for run in own) else ""
+    return one.spread(values) + (f" ({len(values)} of {len(own)} seeds)" if len(values) < len(own) else "")
 
 
 def _shown(one: Measure, value: float) -> str:
@@ -166,7 +174,7 @@ def _difference(one: Measure, found: PairedInterval | None) -> str:
         return ""
     mean, low, high = (f"{one.scale * value:+.{one.digits}f}" for value in (found.mean, found.low, found.high))
     if math.isinf(found.low):
-        return f"{mean} (one seed)"
+        return f"{mean} (no interval)"
     text = f"{mean} ({low} to {high})"
     return f"**{text}**" if found.is_clear else text
 

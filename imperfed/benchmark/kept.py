@@ -38,7 +38,7 @@ def known_runs(
 
 
 def page_part(kind: BenchmarkKind) -> str:
-    """Return what a page says of a kind: the tables of the results that come along, and which datasets are missing."""
+    """Return the part of a page about a kind: the tables of imperfed's own results, and which datasets are missing."""
     runs = known_runs(kind, kind.datasets, BenchmarkRecords.read(results_file(kind.name)), Tuning())
     parts = [f"Every method had {Tuning().trials} trials on each dataset. {kind.about}".strip()]
     parts += [table.markdown() for table in tables(kind, runs)]

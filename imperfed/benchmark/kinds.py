@@ -17,7 +17,7 @@ import torch
 from imperfed.core.errors import UsageError, unknown
 from imperfed.data.sources import sources
 from imperfed.data.stored_files import data_folder
-from imperfed.experiments.config import read
+from imperfed.experiments.experiment_file import read
 from imperfed.experiments.study import flat_settings
 
 FOLDER = Path(str(resources.files("imperfed.benchmark")))

@@ -16,13 +16,19 @@ from dataclasses import dataclass
 from scipy.stats import rankdata, t
 
 LEVEL = 0.95
+ALIKE = 1e-9
+"""The spread up to which differences are the same but for rounding."""
 Figures = Mapping[str, Mapping[str, Mapping[int, float]]]
 """By method, dataset and seed; NaN where a run diverged."""
 
 
 @dataclass(frozen=True)
 class PairedInterval:
-    """The mean of a difference, and its 95 % interval over the seeds; infinite where one seed says nothing."""
+    """The mean of a difference, and its 95 % interval over the seeds.
+
+    It is infinite where the seeds do not show how far they differ: there is one, or all have the same difference, as
+    happens by chance where a figure is coarse.
+    """
 
     mean: float
     low: float
@@ -41,8 +47,8 @@ def interval(differences: Sequence[Sequence[float]]) -> PairedInterval:
         return PairedInterval(mean, -math.inf, math.inf)
     parts = [statistics.variance(one) / len(one) / len(differences) ** 2 for one in differences]
     variance = math.fsum(parts)
-    if not variance:
-        return PairedInterval(mean, mean, mean)
+    if math.sqrt(variance) <= ALIKE:
+        return PairedInterval(mean, -math.inf, math.inf)
     freedom = variance**2 / math.fsum(p**2 / (len(d) - 1) for p, d in zip(parts, differences, strict=True))
     reach = float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(variance)
     return PairedInterval(mean, mean - reach, mean + reach)

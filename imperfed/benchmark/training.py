@@ -14,11 +14,12 @@ from imperfed.benchmark.records import RUN, BenchmarkRecord
 from imperfed.core.errors import DataError, DivergedError, UsageError
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import Watch, load_data
 from imperfed.experiments.parallel import DataCache, finished, run_of, stop_is_wanted
 from imperfed.experiments.plugins import plugins_in
 from imperfed.experiments.reproduction.measures import measure
+from imperfed.experiments.run_data import load_data
 from imperfed.experiments.tuning import Tuning, judged
+from imperfed.experiments.watch import Watch
 
 _data = DataCache(load_data)
 """The data of the last run in this process."""
@@ -38,7 +39,7 @@ class Training:
 
 
 def carried_out(training: Training, watch: Callable[[], Watch]) -> BenchmarkRecord:
-    """Train, and return what came of it; a method that does not fit the data, or diverges, says so."""
+    """Train, and return the record; it says if the method does not fit the data, or diverged."""
     began, record, config = time.perf_counter(), training.record, training.config
     try:
         if record.trial == RUN:

@@ -1,4 +1,4 @@
-"""Methods that can learn from the labels at hand, taken from the catalogue; no method is named here."""
+"""Methods that can learn from the labels found, taken from the catalogue; no method is named here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PLAIN = (str, int, float, list, tuple, set, dict)
 
 @dataclass(frozen=True)
 class Advice:
-    """One entry of the catalogue that can learn from the labels at hand."""
+    """One entry of the catalogue that can learn from the labels found."""
 
     name: str
     part: str

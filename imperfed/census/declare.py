@@ -28,8 +28,8 @@ def complete(entries: Entries, tables: Mapping[str, MemoryTable]) -> tuple[Entri
 
     `tables`: by the names of their sites; "" names one table for all sites.
     """
-    look, told = _look(tables), entries["inputs"]
-    if "array" in told:
+    look, stated = _look(tables), entries["inputs"]
+    if "array" in stated:
         return {**entries, "labels": _array_labels(look, entries["labels"], tables)}, tuple(look.why)
     site = entries.get("site_column", "")
     if not all(site in table.columns for table in tables.values()):
@@ -39,14 +39,14 @@ def complete(entries: Entries, tables: Mapping[str, MemoryTable]) -> tuple[Entri
     known = {**entries, "labels": _labels(look, entries["labels"], site)}
     if "attribute" in entries:
         known["attribute"] = _attribute(look, entries["attribute"])
-    chosen = _chosen_inputs(look, told)
+    chosen = _chosen_inputs(look, stated)
     if chosen is None:
         labels = LabelColumns(classes=tuple(known["labels"]["classes"]))
         guessed = guess_rest(Declaration(site_column=site, labels=labels), look, guess_image(look)).declaration
         rest = non_defaults(guessed)
     else:
         rest = {"inputs": chosen}
-    known["inputs"] = {**rest["inputs"], **(told if isinstance(told, Mapping) else {})}
+    known["inputs"] = {**rest["inputs"], **(stated if isinstance(stated, Mapping) else {})}
     return rest | known, tuple(look.why)
 
 
@@ -68,48 +68,48 @@ def _declared(entries: Entries) -> list[str]:
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 
-def _labels(look: Look, told: Entries, site: str) -> Entries:
+def _labels(look: Look, stated: Entries, site: str) -> Entries:
     """Return the label columns with their kind and classes."""
-    if "columns" in told:
+    if "columns" in stated:
         every = look.columns | look.scattered
-        marked = [_find(every, name, "label", look) for name in told["columns"]]
+        marked = [_find(every, name, "label", look) for name in stated["columns"]]
         guessed = non_defaults(guess_one_column_per_class(look, marked))
-        if told.get("kind", "annotated") != "annotated":
+        if stated.get("kind", "annotated") != "annotated":
             guessed.pop("uncertain", None)
-        return {**guessed, **told}
-    return _one_column(look, _find(look.columns, told["column"], "label", look), told, site)
+        return {**guessed, **stated}
+    return _one_column(look, _find(look.columns, stated["column"], "label", look), stated, site)
 
 
-def _one_column(look: Look, column: Column, told: Entries, site: str) -> Entries:
-    if told.get("kind") == "positives":
-        return _sets_of_positives(look, column, told)
+def _one_column(look: Look, column: Column, stated: Entries, site: str) -> Entries:
+    if stated.get("kind") == "positives":
+        return _sets_of_positives(look, column, stated)
     guessed = non_defaults(guess_one_column(look, column, site, by_name=True))
-    if "separator" in told:
-        names = {item.strip() for value in column.values or () for item in value.split(told["separator"])}
+    if "separator" in stated:
+        names = {item.strip() for value in column.values or () for item in value.split(stated["separator"])}
         guessed |= {"kind": "candidates", "classes": sorted(names - {""})}
-    elif told.get("kind") in ("exact", "positive"):  # one class per row, whatever marks its name contains
+    elif stated.get("kind") in ("exact", "positive"):  # one class per row, whatever marks its name contains
         guessed["classes"] = sorted(column.values or (), key=float if column.numeric else str)
-    return {**guessed, **told}
+    return {**guessed, **stated}
 
 
-def _sets_of_positives(look: Look, column: Column, told: Entries) -> Entries:
+def _sets_of_positives(look: Look, column: Column, stated: Entries) -> Entries:
     """Return how sets of which every class is present are read: their truth is no single class, so none is guessed."""
-    separator = told.get("separator") or column.separator() or "|"
+    separator = stated.get("separator") or column.separator() or "|"
     names = {item.strip() for value in column.values or () for item in value.split(separator)} - {""}
     look.take(column.name, f"labels: {column.name}, {len(names)} classes; all of a set are present")
     if alike := look.within(sorted(names)):
         look.take(alike.name, f"left out: {alike.name} has the values of the label")
-    return {"classes": sorted(names), "separator": separator, **told}
+    return {"classes": sorted(names), "separator": separator, **stated}
 
 
-def _array_labels(look: Look, told: Entries, tables: Mapping[str, MemoryTable]) -> Entries:
+def _array_labels(look: Look, stated: Entries, tables: Mapping[str, MemoryTable]) -> Entries:
     """Return how arrays of labels are read."""
     matrices = [table.columns["labels"] for table in tables.values()]
     if not any(isinstance(part, np.ndarray) for part in matrices):
         look.columns.pop("truth", None)
-        return _one_column(look, look.columns["labels"], told, "")
+        return _one_column(look, look.columns["labels"], stated, "")
     kind, classes = guess_array([part for part in matrices if isinstance(part, np.ndarray)])
-    return {"kind": kind, "classes": classes, **told}
+    return {"kind": kind, "classes": classes, **stated}
 
 
 def _find(columns: Mapping[str, Column], name: str, argument: str, look: Look) -> Column:
@@ -122,17 +122,17 @@ def _find(columns: Mapping[str, Column], name: str, argument: str, look: Look) -
 # -- inputs ------------------------------------------------------------------------------------------------------------
 
 
-def _attribute(look: Look, told: Entries) -> Entries:
-    column = _find(look.columns, told["column"], "attribute", look)
+def _attribute(look: Look, stated: Entries) -> Entries:
+    column = _find(look.columns, stated["column"], "attribute", look)
     del look.columns[column.name]
-    return {"values": column.names(), "separator": column.separator() or "|", **told}
+    return {"values": column.names(), "separator": column.separator() or "|", **stated}
 
 
-def _chosen_inputs(look: Look, told: Any) -> Entries | None:
+def _chosen_inputs(look: Look, stated: Any) -> Entries | None:
     """Return the inputs that the caller chose, each as numbers or as categories; None if none are chosen."""
-    if not isinstance(told, Mapping):
-        names = expanded(told, [*look.columns])
+    if not isinstance(stated, Mapping):
+        names = expanded(stated, [*look.columns])
         chosen = [_find(look.columns, name, "inputs", look) for name in names]
         words = {c.name: c.names() for c in chosen if c.few and not (c.numeric or c.nearly_numeric)}
         return non_defaults(Inputs(tuple(c.name for c in chosen if c.name not in words), words))
-    return dict(told) if told.keys() - {"standardise"} else None
+    return dict(stated) if stated.keys() - {"standardise"} else None

@@ -57,7 +57,7 @@ def find_repeats(x: Sequence[Tensor], labels: Sequence[Labels], tests: Sequence[
 
 
 def digests_of_repeated(key: bytes, parts: Sequence[Tensor]) -> list[Tensor]:
-    """Return a digest per row; where a hash that costs far less tells a row from all others, the hash stands for it."""
+    """Return a digest per row; where a hash that costs far less occurs only once, it takes the digest's place."""
     hashes = [_hash(part) for part in parts]
     _, place, rows = torch.cat(hashes).unique(return_inverse=True, return_counts=True)
     repeated = (rows[place] > 1).split([len(part) for part in parts])

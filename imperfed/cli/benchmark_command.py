@@ -55,7 +55,9 @@ def benchmark(
     device: Device = None,
     settings: Set = [],  # noqa: B006 (never modified; the option parser needs a list)
     jobs: Jobs = 0,
-    afresh: Annotated[bool, typer.Option("--afresh", help="Leave out the results that come with imperfed.")] = False,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Leave out the results that come with imperfed.")
+    ] = False,
     out: Annotated[Path, typer.Option("--out", help="Folder for results; a second call goes on there.")] = Path("runs"),
     json: JsonOnly = False,
 ) -> None:
@@ -76,7 +78,7 @@ def benchmark(
         show.console.print(f"left out: {name}: {why}")
     if not chosen:
         raise UsageError(f"{kind}: none of its datasets can be run here; with their files they can, see above")
-    come_along = [] if afresh else [results_file(kind)]
+    shipped = [] if from_scratch else [results_file(kind)]
     made = Benchmark(
         wanted,
         chosen,
@@ -87,7 +89,7 @@ def benchmark(
         Tuning(budget),
         folder,
         lambda dataset: _data(dataset, folder),
-        BenchmarkRecords.read(*come_along, folder / "results.jsonl"),
+        BenchmarkRecords.read(*shipped, folder / "results.jsonl"),
         show.console.print,
     )
     with stdout_for(json), show.interruptible():

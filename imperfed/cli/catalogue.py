@@ -23,8 +23,10 @@ from imperfed.data.sources import sources
 from imperfed.defences import defences
 from imperfed.engine.local_training import Local
 from imperfed.examples import examples
-from imperfed.experiments.config import FIXED, RunConfig, options, resolve, settings_of
+from imperfed.experiments.config import RunConfig, settings_of
 from imperfed.experiments.descriptions import descriptions
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.setting_sections import FIXED, options
 from imperfed.experiments.study import studies
 from imperfed.models import models
 from imperfed.privacy import mechanisms

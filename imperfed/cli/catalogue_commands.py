@@ -51,7 +51,7 @@ def schema(
     """Print a JSON schema of experiment files, for editors; with a name, including the settings of that method."""
     from json import dumps
 
-    from imperfed.experiments.config import resolve
+    from imperfed.experiments.resolving import resolve
     from imperfed.experiments.schema import file_schema
 
     words = assigned(settings)

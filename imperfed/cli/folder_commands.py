@@ -14,13 +14,13 @@ from imperfed.cli.screen import console
 def evaluate(folder: Annotated[Path, typer.Argument(help="A run's folder.")], json: Json = False) -> None:
     """Compute the figures of a run's models again from its files."""
     from imperfed.cli.tables import figures_table
-    from imperfed.experiments import experiment
+    from imperfed.experiments.stored_run import evaluate
     from imperfed.results.folder import RunFolder
 
     opened = RunFolder.open(folder)
     summary = opened.summary()
     one_test = summary is not None and summary.facts.common_test
-    figures_table(console(), experiment.evaluate(opened), json, one_test)
+    figures_table(console(), evaluate(opened), json, one_test)
 
 
 def predict(

@@ -13,18 +13,20 @@ from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
 from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.cli.unmeasured import why_blank
-from imperfed.evaluation.evaluator import VALIDATION, Scores, figure
+from imperfed.evaluation.evaluator import VALIDATION, Scores
 from imperfed.evaluation.fairness import FAIR
+from imperfed.evaluation.model_figures import figure
 from imperfed.experiments.blank_cells import reasons, with_figures
 from imperfed.experiments.comparison_line import Line, best, further, labels_title, measured, unlike
 from imperfed.experiments.comparison_table import ABOUT_ALONE
 from imperfed.experiments.federating_gain import ALONE, brought
 from imperfed.report.repair_section import changes
 from imperfed.report.words import many
-from imperfed.results.defence import sentences
+from imperfed.results.label_summary import FilledLabels, ResolvedLabels
 from imperfed.results.many_sites import listed_of
 from imperfed.results.prediction_figures import PredictionSummary
-from imperfed.results.summary import ClassSummary, FilledLabels, OverSites, ResolvedLabels, SiteSummary, Summary
+from imperfed.results.site_verdicts import sentences
+from imperfed.results.summary import ClassSummary, OverSites, SiteSummary, Summary
 
 NAMED = 3  # most sites listed by name in a table cell; more are counted
 MOST_CLASSES = 12  # most classes that are listed; of more, the worst

@@ -40,14 +40,14 @@ def assigned(assignments: Sequence[str]) -> dict[str, str]:
 
 def config_of(what: str, words: dict[str, str]) -> Config:
     """Return the settings of a run from a method's name or an experiment file, and words."""
-    from imperfed.experiments.config import resolve
+    from imperfed.experiments.resolving import resolve
 
     return resolve(*sources_of(what, words))
 
 
 def sources_of(what: str, words: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the sections of an experiment file, if `what` is one, and the words, which name the method otherwise."""
-    from imperfed.experiments.config import read
+    from imperfed.experiments.experiment_file import read
 
     path = Path(what)
     return (read(path), words) if path.suffix == ".toml" else ({}, {"method": what} | words)
@@ -66,7 +66,7 @@ def seed_numbers(seeds: str) -> list[int]:
 
 def configs(words: dict[str, Any]) -> Callable[[str, int], Config]:
     """Return a function from a method and a seed to the settings of that run of a comparison."""
-    from imperfed.experiments.config import resolve
+    from imperfed.experiments.resolving import resolve
 
     for key in words:
         if key.removeprefix("run.") in ("method", "seed"):

@@ -44,7 +44,7 @@ class SiteSetup:
 
 
 class Optimizer(Protocol):
-    """What takes the place of SGD with momentum in `Algorithm.move`."""
+    """What replaces SGD with momentum in `Algorithm.move`."""
 
     def init(self, w: Tensor) -> Tree:
         """Return the optimizer's state before its first step."""

@@ -14,7 +14,7 @@ from imperfed.core.errors import UsageError, unknown
 
 
 def load_function(what: str, name: str) -> Callable[..., Any]:
-    """Return the function of this name; `what` tells messages what it is for, such as "model"."""
+    """Return the function of this name; `what` says in messages what it is for, such as "model"."""
     module = _module(what, name)
     functions = [key for key, value in vars(module).items() if callable(value)]
     function: Callable[..., Any] = _attribute(module, name, "function", functions)

@@ -100,7 +100,7 @@ def _component(plugin: Plugin, kind: type[Any]) -> type[Any]:
 
 
 def add_plugins(registry: Registry[Entry], group: str, load: Callable[[Plugin], Entry]) -> None:
-    """Add the plug-ins of a group after the built-in entries, which come first wherever the first that fits is taken.
+    """Add the plug-ins of a group after the built-in entries, which come first where the first that fits is taken.
 
     One that cannot be loaded, or takes the name of another entry, is left out, and the reason noted.
     """

@@ -1,6 +1,6 @@
 """Layers that must know which local step they are in: dropout, and normalisation over the rows of a batch.
 
-Where the engine makes local steps it tells them two things. The key of the step: dropout masks follow from it and from
+Where the engine makes local steps it passes them two things. The key of the step: dropout masks follow from it and from
 the place of a number in its batch alone, so that the loop and a captured program draw the same masks on any device,
 with padding or without. And which rows of a batch are real, where others only pad it: statistics are those of the real
 rows. Outside local steps these layers are torch's own.
@@ -158,11 +158,11 @@ IN_STEPS: dict[type[nn.Module], type[StepLayer]] = {
     nn.BatchNorm2d: StepBatchNorm2d,
     nn.BatchNorm3d: StepBatchNorm3d,
 }
-"""What takes the place of torch's layers, of these very types: a subclass may compute something else."""
+"""What replaces torch's layers of exactly these types: a subclass may compute something else."""
 
 
 def step_layers(network: nn.Module) -> list[StepLayer]:
-    """Let a network's layers be told of local steps, where they need to be, and return these layers."""
+    """Make those layers of a network that depend on the local step know it, and return them."""
     for module in network.modules():
         if type(module) in IN_STEPS:
             module.__class__ = IN_STEPS[type(module)]  # the same layer with the same numbers

@@ -49,7 +49,7 @@ def true_groups(x: Tensor, attribute: Attribute | None) -> Tensor | None:
     return None if members is None or bool((members.sum(1) != 1).any()) else members.argmax(1)
 
 
-def spare(mean: Tensor, spread: Tensor, attribute: Attribute | None) -> None:
+def leave_unscaled(mean: Tensor, spread: Tensor, attribute: Attribute | None) -> None:
     """Exempt the columns of an attribute from standardisation, in place: they must stay 0 and 1."""
     if attribute is not None:
         attribute.of(mean[None]).zero_()

@@ -1,4 +1,4 @@
-"""What takes the place of blank inputs, learned from what sites report about their columns: never a row."""
+"""What fills blank inputs, learned from what sites report about their columns: never a row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def median_places(fills: Sequence[ColumnFill]) -> tuple[int, ...]:
 
 
 def learn_fills(fills: Sequence[ColumnFill], sites: Sequence[Moments]) -> Tensor:
-    """Return the number that takes the place of a blank, per place, from the moments of all sites."""
+    """Return the number that fills a blank, per place, from the moments of all sites."""
     n, total = (torch.stack(parts).sum(0) for parts in zip(*((s.n, s.total) for s in sites), strict=True))
     values, medians = torch.zeros_like(total), _medians(sites)
     for fill in fills:

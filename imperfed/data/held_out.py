@@ -12,13 +12,14 @@ from torch import Tensor
 
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation, HeldOut
-from imperfed.data.federate import FederatedData, label_facts, share_of
+from imperfed.data.federate import FederatedData, label_facts
 from imperfed.data.partitions.base import RowPartition
 from imperfed.data.row_names import taken
+from imperfed.data.row_split import share_of
 from imperfed.data.split import SplitConfig
 
 STREAM = 10
-"""Beside `federate.STREAMS`; each site draws from a stream of its own, as it does on its own machine."""
+"""Beside `row_split.STREAMS`; each site draws from a stream of its own, as it does on its own machine."""
 
 
 def share_at_sites(split: SplitConfig) -> float:

@@ -7,7 +7,7 @@ process or runs alone on its own machine. No rows or labels are generated.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +17,20 @@ from torch import Tensor
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.federation import Attribute, Federation, Trusted
 from imperfed.core.labels import Exact
-from imperfed.data.attributes import spare, true_groups
-from imperfed.data.federate import FederatedData, check_shares, cut_site, label_facts, share_of, stream
+from imperfed.data.attributes import leave_unscaled, true_groups
+from imperfed.data.federate import FederatedData, label_facts
 from imperfed.data.files.blanks import column_fills, width
 from imperfed.data.files.declaration import Declaration
 from imperfed.data.files.reading import Reading, SiteReading
 from imperfed.data.files.rows import FileRows
 from imperfed.data.labelling import Facts, LabelConfig
+from imperfed.data.lent_rows import lend_public, lend_trusted
 from imperfed.data.oracle import Oracle
+from imperfed.data.row_split import check_shares, cut_site, share_of, stream
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import ServerFiles, SiteFiles, put_together
+from imperfed.data.site_files import ServerFiles, SiteFiles
 from imperfed.data.split import SplitConfig
-from imperfed.data.trusted import draw_rows
+from imperfed.data.whole_federation import put_together
 
 COUNT = ("test", "validation", "public", "trusted")
 """The settings of a split that apply to sites read from files."""
@@ -90,9 +92,6 @@ def refuse_settings(declaration: Declaration, split: SplitConfig, labelling: Lab
                 else f"files; leave it out, or change {declaration.file}"
             )
             raise UsageError(f"{section}.{name} = {value}: the {what} of {declaration.name} are fixed by its {fix}")
-
-
-# -- a site ------------------------------------------------------------------------------------------------------------
 
 
 def site_files(
@@ -175,9 +174,6 @@ def tested_groups(parts: Iterable[FileRows], share: float, data_seed: int) -> fr
     return frozenset(distinct[drawn].tolist())
 
 
-# -- the server --------------------------------------------------------------------------------------------------------
-
-
 def server_files(reading: Reading) -> ServerFiles:
     """Return what the server itself holds: a test set for all sites, public inputs, trusted rows."""
     declaration, parts = reading.declaration, [*all_rows(reading)]
@@ -215,69 +211,6 @@ def trusted_rows(rows: FileRows | None, classes: int) -> Trusted | None:
     return Trusted(rows.x, Exact(rows.truth, classes))
 
 
-# -- rows that simulated sites lend to the server ----------------------------------------------------------------------
-
-
-def lend_trusted(reading: Reading, server: ServerFiles, share: float, data_seed: int) -> tuple[Reading, ServerFiles]:
-    """Move a share of the sites' rows, with their truth, to the server."""
-    if not share:
-        return reading, server
-    declaration = reading.declaration
-    known = all(site.rows.truth is not None for site in reading.sites)
-    if reading.trusted is not None or not known:
-        reason = "has a trusted file already" if reading.trusted is not None else "has no truth for such rows"
-        fix = f'declare trusted = "trusted.csv" or truth in {declaration.file}'
-        fix = "hand over trusted=... or truth=..." if declaration.in_memory else fix
-        raise UsageError(f"split.trusted = {share}: {declaration.name} {reason}; leave it out, or {fix}")
-    sizes = [len(site.rows) for site in reading.sites]
-    lent, kept = (
-        np.split(rows, np.searchsorted(rows, np.cumsum(sizes)[:-1]))
-        for rows in draw_rows(sum(sizes), share, stream(data_seed, "trusted"))
-    )
-    firsts = np.cumsum([0, *sizes[:-1]])
-    parts = [site.rows.take(rows - first) for site, rows, first in zip(reading.sites, lent, firsts, strict=True)]
-    truth = torch.cat([part.truth for part in parts if part.truth is not None])
-    if truth.ndim > 1:
-        raise DataError(
-            f"{declaration.name}: rows at the server are labelled with one true class, but these rows may have "
-            "several; leave split.trusted out"
-        )
-    trusted = Trusted(torch.cat([part.x for part in parts]), Exact(truth, len(server.classes)))
-    sites = tuple(
-        replace(site, rows=site.rows.take(rows - first))
-        for site, rows, first in zip(reading.sites, kept, firsts, strict=True)
-    )
-    return replace(reading, sites=sites), replace(server, trusted=trusted)
-
-
-def lend_public(
-    server: ServerFiles, sites: Sequence[SiteFiles], share: float, generator: np.random.Generator
-) -> tuple[ServerFiles, list[SiteFiles]]:
-    """Move a share of the test inputs to the server as public inputs, unless it has a file of them."""
-    file, share = server.public, share if server.public is None else 0.0
-    origin, lent, remaining = "the test rows of the sites", list[Tensor](), list[SiteFiles]()
-    if server.common is not None:
-        origin, (x, y) = "the official test set", server.common
-        public, common = torch.from_numpy(generator.permutation(len(x))).tensor_split([share_of(share, len(x))])
-        group = None if server.common_group is None else server.common_group[common]
-        server, lent = replace(server, common=(x[common], y[common]), common_group=group), [x[public]]
-        remaining = list(sites)
-    for site in sites if server.common is None else ():
-        if site.test is not None:
-            x, y = site.test  # in random order already
-            cut = share_of(share, len(x))
-            lent.append(x[:cut])
-            group = None if site.test_group is None else site.test_group[cut:]
-            site = replace(site, test=(x[cut:], y[cut:]), test_group=group)
-        remaining.append(site)
-    if file is None and lent:
-        server = replace(server, public=torch.cat(lent), public_from=origin)
-    return server, remaining
-
-
-# -- all together ------------------------------------------------------------------------------------------------------
-
-
 def scale_of(declaration: Declaration, sites: Sequence[SiteFiles]) -> Scale:
     """Return the declared scale: by default tables are standardised and images are not."""
     standardise = declaration.inputs.standardise
@@ -288,7 +221,7 @@ def scale_of(declaration: Declaration, sites: Sequence[SiteFiles]) -> Scale:
         return Scale.none()
     scale = Scale.of_files([site.moments() for site in sites], fills, standardise)
     if len(scale.mean):
-        spare(scale.mean, scale.spread, sites[0].attribute)
+        leave_unscaled(scale.mean, scale.spread, sites[0].attribute)
     return scale
 
 

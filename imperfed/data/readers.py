@@ -1,6 +1,7 @@
-"""Readers of public file formats. Each is a pure function of the file and raises a `DataError` that names it.
+"""Readers of public file formats: IDX, MATLAB, NPZ and CIFAR-10.
 
-Files are not trusted: sizes are checked against the header, and pickled data is never loaded.
+Each is a pure function of the file and raises a `DataError` that names it. Files are not trusted: sizes are checked
+against the header, and pickled data is never loaded.
 """
 
 from __future__ import annotations
@@ -13,15 +14,25 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.data.attributes import with_attribute
 from imperfed.data.dataset import Dataset, label_matrix
+from imperfed.data.from_arrays import (
+    Array,
+    features,
+    in_words,
+    inputs,
+    integers,
+    membership,
+    names,
+    numbered,
+    pixels,
+    scaled,
+)
 from imperfed.data.stored_files import contents, existing
 
-Array = np.ndarray[Any, np.dtype[Any]]
 T = TypeVar("T")
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -30,8 +41,6 @@ NPZ_ARRAYS = (
     *("x", "y", "candidates", "x_test", "y_test", "classes", "site", "group", "given", "trusted"),
     *("attribute", "attribute_test", "attribute_values"),
 )
-
-# -- bytes ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -43,66 +52,6 @@ def decoding(path: Path, what: str) -> Iterator[None]:
         raise
     except Exception as error:  # the decoders of NumPy and SciPy share no exception type
         raise DataError(f"{path}: cannot be read as {what} ({type(error).__name__}: {error})") from error
-
-
-# -- arrays to tensors ------------------------------------------------------------------------------------------------
-
-
-def pixels(array: Array, where: str) -> Tensor:
-    """Return uint8 images [n, h, w] or [n, h, w, channels] as float32 [n, channels, h, w] from 0 to 1."""
-    if array.dtype != np.uint8 or array.ndim not in (3, 4):
-        raise DataError(f"{where}: expected uint8 images, [n, height, width(, channels)]; found {_shape(array)}")
-    return scaled(array[:, None] if array.ndim == 3 else np.moveaxis(array, -1, 1))
-
-
-def scaled(array: Array) -> Tensor:
-    """Return uint8 values 0 .. 255 as float32 0 .. 1, in a tensor that owns its memory."""
-    return torch.from_numpy(np.array(array, dtype=np.float32, order="C")).div_(255)
-
-
-def features(array: Array, where: str) -> Tensor:
-    """Return real numbers, one row per example, as float32; too large ones become infinite and are caught later."""
-    if array.dtype.kind not in "biuf" or array.ndim < 2:
-        raise DataError(f"{where}: expected numbers with one row per example, [n, ...]; found {_shape(array)}")
-    with np.errstate(over="ignore"):
-        return torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
-
-
-def integers(array: Array, where: str) -> Tensor:
-    """Return a vector of integers as int64."""
-    if array.dtype.kind not in "iu" or array.ndim != 1:
-        raise DataError(f"{where}: expected a vector of integers, [n]; found {_shape(array)}")
-    return torch.from_numpy(array.astype(np.int64))
-
-
-def membership(array: Array, where: str) -> Tensor:
-    """Return a matrix of 0 and 1 as bool."""
-    if array.dtype.kind not in "biuf" or array.ndim != 2:
-        raise DataError(f"{where}: expected a matrix of 0 and 1; found {_shape(array)}")
-    odd = np.argwhere((array != 0) & (array != 1))
-    if len(odd):
-        row, column = (int(i) for i in odd[0])
-        raise DataError(f"{where}, row {row}, column {column}: {array[row, column]} is neither 0 nor 1")
-    return torch.from_numpy(array.astype(bool))
-
-
-def names(array: Array, where: str) -> tuple[str, ...]:
-    """Return a vector of strings as a tuple."""
-    if array.dtype.kind != "U" or array.ndim != 1:
-        raise DataError(f"{where}: expected a vector of strings; found {_shape(array)}")
-    return tuple(map(str, array))
-
-
-def _shape(array: Array) -> str:
-    return f"{array.dtype} of shape {array.shape}"
-
-
-def numbered(classes: int) -> tuple[str, ...]:
-    """Return names for classes that have none: "0", "1", ..."""
-    return tuple(map(str, range(classes)))
-
-
-# -- IDX --------------------------------------------------------------------------------------------------------------
 
 
 def read_idx(path: Path) -> Array:
@@ -132,9 +81,6 @@ def read_idx_images(images: Path, labels: Path) -> tuple[Tensor, Tensor]:
     return x, y
 
 
-# -- MATLAB -----------------------------------------------------------------------------------------------------------
-
-
 def read_mat(path: Path) -> Dataset:
     """Read a classic candidate-label file.
 
@@ -154,7 +100,7 @@ def read_mat(path: Path) -> Dataset:
     for name, matrix in (("partial_target", candidates), ("target", truth)):
         if matrix.shape != (len(candidates), len(x)):
             hint = "; it seems to be the other way round: transpose it" if matrix.shape[0] == len(x) else ""
-            raise DataError(f"{path}, {name}: {_shape(matrix)}, expected classes x {len(x)} instances{hint}")
+            raise DataError(f"{path}, {name}: {in_words(matrix)}, expected classes x {len(x)} instances{hint}")
     y, sets = _one_hot(truth, path), membership(candidates.T, f"{path}, partial_target")
     return Dataset(path.stem, x, y, sets, numbered(len(candidates))).check(str(path))
 
@@ -174,9 +120,6 @@ def _one_hot(matrix: Array, path: Path) -> Tensor:
         row = int(wrong[0])
         raise DataError(f"{path}, target, row {row}: {int(truth[row].sum())} true classes, expected exactly one")
     return truth.int().argmax(1)
-
-
-# -- NPZ --------------------------------------------------------------------------------------------------------------
 
 
 def read_arrays(path: Path, *required: str) -> dict[str, Array]:
@@ -217,15 +160,6 @@ def read_npz(path: Path) -> Dataset:
     return with_attribute(dataset, *attribute, str(path)).check(str(path))
 
 
-def inputs(array: Array, where: str) -> Tensor:
-    """Return features as they are; uint8 with two or three axes per example become images with channels first."""
-    if array.ndim == 4 and array.shape[1] == array.shape[2] > 3 and array.shape[3] in (1, 3):
-        raise DataError(f"{where}: {_shape(array)} seems to have channels last; images are [n, channels, h, w]")
-    if array.dtype != np.uint8 or array.ndim not in (3, 4):
-        return features(array, where)
-    return scaled(array[:, None] if array.ndim == 3 else array)
-
-
 def _count_classes(known: list[Tensor], n: int, path: Path) -> int:
     if known and known[0].ndim == 2:
         return known[0].shape[1]
@@ -235,9 +169,6 @@ def _count_classes(known: list[Tensor], n: int, path: Path) -> int:
             f"{path}, y: class {highest} among {n} examples; number classes from 0, or name them in `classes`"
         )
     return highest + 1
-
-
-# -- CIFAR-10 ---------------------------------------------------------------------------------------------------------
 
 
 def read_cifar_npz(path: Path) -> Dataset:

@@ -20,8 +20,6 @@ NUMBERS = 1 << 22
 """The most numbers that are scaled at once: on the way they are doubles."""
 FARTHEST = 20.0
 """The most standard deviations that a number counts in a table with numbers beyond reason."""
-
-
 AT_ONCE = 1024
 """The number of sites whose sums are objects at the same time."""
 
@@ -37,7 +35,7 @@ class Scale:
     mean: Tensor
     spread: Tensor
     fill: Tensor = field(default_factory=_nothing)
-    """What takes the place of a blank (NaN), by feature; empty if there are none."""
+    """What fills a blank (NaN), by feature; empty if there are none."""
     limit: float = torch.inf
     """The largest magnitude of a scaled feature; larger ones are cut to it."""
     edges: Tensor = field(default_factory=_nothing)
@@ -65,7 +63,7 @@ class Scale:
 
     @classmethod
     def of_files(cls, sites: Sequence[Moments], fills: Sequence[ColumnFill], standardise: bool) -> Scale:
-        """Return the scale of the user's own rows, with what takes the place of blanks.
+        """Return the scale of the user's own rows, with what fills blanks.
 
         If some sites hold numbers beyond reason, scaled inputs are limited, so that these outweigh nothing.
         """
@@ -93,14 +91,15 @@ class Scale:
         if not (len(self.fill) or len(self.mean)):
             return x
         if x.numel() <= NUMBERS:
-            return self._scaled(x)
+            return self.at_once(x)
         out = torch.empty_like(x, dtype=torch.float32)
         rows = max(1, NUMBERS // x.shape[1:].numel())
         for part, place in zip(x.split(rows), out.split(rows), strict=True):
-            place.copy_(self._scaled(part))
+            place.copy_(self.at_once(part))
         return out
 
-    def _scaled(self, x: Tensor) -> Tensor:
+    def at_once(self, x: Tensor) -> Tensor:
+        """Return all rows scaled, without looking at how many there are, as an exported program has to."""
         if len(self.fill):
             x = torch.where(x.isnan(), self.fill, x)
         if not len(self.mean):

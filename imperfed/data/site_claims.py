@@ -9,7 +9,7 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.data.moments import LEVELS
-from imperfed.data.site_files import SiteInfo, shapes
+from imperfed.data.site_description import SiteInfo, shapes
 
 MOST_ROWS = 2**40
 SUMS = {"count": torch.int64, "sum": torch.float64, "square": torch.float64, "mistakes": torch.int64}

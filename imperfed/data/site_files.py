@@ -1,8 +1,7 @@
-"""Federated data in parts: what each site holds, what the coordinator holds, and what sites report about themselves."""
+"""Federated data in parts: what each site holds and what the coordinator holds, according to their files."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -11,46 +10,16 @@ import torch
 from torch import Tensor
 
 from imperfed.core.batch import Tree
-from imperfed.core.errors import DataError
 from imperfed.core.federation import Attribute, Federation, HeldOut, Trusted
-from imperfed.core.foreign_text import printable
 from imperfed.core.labels import KINDS, Labels
-from imperfed.core.lazy import LazyRows
-from imperfed.data.attributes import spare
+from imperfed.data.attributes import leave_unscaled
 from imperfed.data.federate import FederatedData
 from imperfed.data.fill import ColumnFill, median_places
 from imperfed.data.moments import Moments
 from imperfed.data.oracle import Oracle
-from imperfed.data.row_names import one_after_another
 from imperfed.data.scale import Scale
-from imperfed.data.sparse import same_length, width
-
-
-@dataclass(frozen=True)
-class SiteInfo:
-    """What a site reports about itself before a run: row counts, kind of labels, sums for scaling. Never a row."""
-
-    name: str
-    rows: int
-    kind: str
-    classes: tuple[str, ...]
-    shape: tuple[int, ...]
-    """The shape of one input."""
-    features: int
-    """The number of features of sparse inputs; 0 if they are not sparse."""
-    tests: int
-    """The number of test rows; -1 without a test set."""
-    several: bool
-    """Whether a test row may have several classes."""
-    sums: Tree
-    """Count, sum and sum of squares of every feature, and quantiles of those whose blanks are filled by medians; empty
-    if inputs are neither scaled nor filled."""
-    annotated: Tree
-    """The classes that the site annotates, if labels may be missing."""
-    held_out: int = 0
-    """The number of rows that the site holds out; they are not among `rows`."""
-    digest: str = ""
-    """Of all its rows, with a key that the coordinator does not know: the same as long as the files are."""
+from imperfed.data.site_description import SiteInfo, check_alike
+from imperfed.data.sparse import width
 
 
 @dataclass(frozen=True)
@@ -77,7 +46,7 @@ class SiteFiles:
     """Of all rows, by which it is noticed that a file has changed; empty: not known."""
 
     def moments(self) -> Moments:
-        """Return what is told of the inputs before they are scaled and blanks are filled."""
+        """Return the sums over the inputs before they are scaled and blanks are filled."""
         if self.x.ndim == 2:
             return Moments.of_table(self.x, median_places(self.fills))
         return Moments.of(self.x)
@@ -162,7 +131,7 @@ class ServerFiles:
             return Scale.none()
         scale = Scale.of_files([Moments.of_tree(info.sums) for info in infos], self.fills, self.scales)
         if len(scale.mean):
-            spare(scale.mean, scale.spread, self.attribute)
+            leave_unscaled(scale.mean, scale.spread, self.attribute)
         return scale
 
     def data(self, infos: Sequence[SiteInfo], scale: Scale, groups: tuple[int, ...] = ()) -> FederatedData:
@@ -213,115 +182,3 @@ class ServerFiles:
             return None
         no_labels = KINDS[infos[0].kind].empty(len(self.classes))
         return HeldOut(nothing, no_labels, tuple(accumulate((info.held_out for info in infos), initial=0)))
-
-
-def check_alike(infos: Sequence[SiteInfo], classes: tuple[str, ...]) -> None:
-    """Refuse sites whose data cannot be combined in one run, naming the site that differs from most."""
-    if empty := [info.name for info in infos if info.rows < 1]:
-        raise DataError(f"{empty[0]}: the site has no training rows")
-    for what, values in (
-        ("classes", [info.classes for info in infos]),
-        ("kind of labels", [info.kind for info in infos]),
-        ("shape of an input", [info.features or info.shape for info in infos]),
-        ("test rows", [info.tests >= 0 for info in infos]),
-        ("sums", [shapes(info.sums) for info in infos]),
-        ("annotated classes", [shapes(info.annotated) for info in infos]),
-    ):
-        usual = Counter(map(str, values)).most_common(1)[0][0]
-        expected = str(classes) if what == "classes" else usual
-        for info, value in zip(infos, map(str, values), strict=True):
-            if value != expected:
-                differs = f"its {what} ({printable(value)}) differ from the other sites' ({printable(expected)})"
-                raise DataError(f"{info.name}: {differs}")
-
-
-def shapes(tree: Tree) -> dict[str, tuple[int, ...] | str]:
-    """Return what tensors must share to be added up: their shapes; tensors that are not finite match none."""
-    return {name: tuple(t.shape) if torch.isfinite(t).all() else "not finite" for name, t in tree.items()}
-
-
-def taken_apart(data: FederatedData) -> tuple[ServerFiles, list[SiteFiles]]:
-    """Return what the coordinator and each site would hold of federated data, which are already scaled."""
-    fed, oracle = data.federation, data.oracle
-    common, validation = (
-        None if x is None or y is None else (x, y)
-        for x, y in ((oracle.common_x, oracle.common_y), (oracle.validation_x, oracle.validation_y))
-    )
-    facts = fed.attribute, oracle.tasks, oracle.one_test
-    server = ServerFiles(fed.name, fed.classes, fed.public, fed.trusted, common, validation, *facts)
-    sites = []
-    for k, name in enumerate(fed.sites):
-        a, b = fed.starts[k], fed.starts[k + 1]
-        sites.append(
-            SiteFiles(
-                name,
-                fed.inputs(a, b),
-                fed.labels.between(a, b),
-                fed.ids[a:b],
-                fed.classes,
-                (oracle.test_x[k], oracle.test_y[k]) if oracle.test_x else None,
-                oracle.test_group[k] if oracle.test_group else None,
-                None if oracle.truth is None else oracle.truth[a:b],
-                fed.attribute,
-                scales=False,
-                together=None if fed.together is None else fed.together[a:b],
-            )
-        )
-    return server, sites
-
-
-def all_inputs(sites: Sequence[Tensor], scale: Scale) -> Tensor:
-    """Return the inputs of all sites, scaled, with no other copy of them on the way."""
-    if width(sites[0]):
-        return scale(torch.cat(same_length(sites)))
-    if isinstance(sites[0], LazyRows):
-        return scale(torch.cat([*sites]))
-    x = sites[0].new_empty(sum(map(len, sites)), *sites[0].shape[1:])
-    for place, inputs in zip(x.split([*map(len, sites)]), sites, strict=True):
-        place.copy_(scale(inputs))
-    return x
-
-
-def put_together(server: ServerFiles, sites: Sequence[SiteFiles], scale: Scale) -> tuple[Federation, Oracle]:
-    """Return what server and sites hold as one federation in this process, its inputs scaled, and the truth about it.
-
-    Ranked labels are tested on one common test set, and no site has its own.
-    """
-    x = all_inputs([site.x for site in sites], scale)
-    labels = replace(sites[0].labels, values=torch.cat([site.labels.values for site in sites]))
-    federation = Federation(
-        name=server.name,
-        x=x,
-        labels=labels,
-        starts=tuple(accumulate((len(site.x) for site in sites), initial=0)),
-        sites=tuple(site.name for site in sites),
-        classes=server.classes,
-        ids=one_after_another([site.ids for site in sites]),
-        public=x[:0] if server.public is None else scale(server.public),
-        trusted=server.trusted and replace(server.trusted, x=scale(server.trusted.x)),
-        attribute=server.attribute,
-        together=None
-        if sites[0].together is None
-        else torch.cat([s.together for s in sites if s.together is not None]),
-    ).check()
-    truths = [site.truth for site in sites if site.truth is not None]
-    truth = torch.cat(truths) if len(truths) == len(sites) else None
-    oracle = Oracle(truth, (), ())
-    if server.common is not None:
-        common = scale(server.common[0]), server.common[1]
-        oracle = replace(oracle, common_x=common[0], common_y=common[1], one_test=server.one_test)
-        tests, groups = [common] * len(sites), [server.common_group] * len(sites)
-        if labels.ranked:
-            return federation, oracle
-    else:
-        several = labels.several and (labels.measurable or truth is not None)
-        no_truth = torch.empty(0, labels.classes, dtype=torch.int8) if several else torch.empty(0, dtype=torch.int64)
-        tests = [(x[:0], no_truth) if site.test is None else (scale(site.test[0]), site.test[1]) for site in sites]
-        groups = [site.test_group for site in sites]
-    known = tuple(group for group in groups if group is not None)
-    return federation, replace(
-        oracle,
-        test_x=tuple(x for x, _ in tests),
-        test_y=tuple(y for _, y in tests),
-        test_group=known if len(known) == len(sites) else (),
-    )

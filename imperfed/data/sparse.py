@@ -1,7 +1,7 @@
 """Sparse multi-label data: MATLAB files and the Extreme Classification text format.
 
 An input row is float32 [2, L]: feature numbers above their values. Unused slots, of which every row has at least one,
-hold the number of features and the value 0, so that each row tells how many features there are.
+hold the number of features and the value 0, so that each row says how many features there are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from torch import Tensor
 
 from imperfed.core.errors import DataError
 from imperfed.data.dataset import Dataset
-from imperfed.data.readers import decoding, numbered, read_mat
+from imperfed.data.from_arrays import numbered
+from imperfed.data.readers import decoding, read_mat
 from imperfed.data.stored_files import contents, existing
 
 Whole = npt.NDArray[np.int64]

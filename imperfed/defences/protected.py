@@ -11,7 +11,7 @@ from imperfed.core.federation import Attribute
 
 @dataclass(frozen=True)
 class ProtectsGroup(Defence):
-    """A defence that is told which group to protect, and from which class."""
+    """A defence of a named group, against one class."""
 
     target: str = ""  # g_t, the group to protect: a value of the sensitive attribute
     unprivileged: str = ""  # y_u, the class that the group must not be given more often than others

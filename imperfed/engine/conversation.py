@@ -53,7 +53,7 @@ class Transcript:
 def converse(
     exchanges: Sequence[Query], server: Tree, context: ServerView, sizes: Sequence[int], ask: Ask
 ) -> Transcript:
-    """Carry out the server's side of exchanges in which every site answers, wherever it is."""
+    """Carry out the server's side of exchanges in which every site answers, here or elsewhere."""
     who, n = tuple(range(len(sizes))), torch.tensor(sizes).float()
     transcript = Transcript(server)
     for number, exchange in enumerate(exchanges):

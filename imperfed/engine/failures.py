@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,7 +25,7 @@ class Crashed(Failure):
 
 @dataclass(frozen=True)
 class Unreadable(Failure):
-    """A file could not be read, which asking again does not mend; in one process it ends the run."""
+    """A file could not be read, which asking again does not repair; in one process it ends the run."""
 
     kind: ClassVar[str] = "unreadable"
 
@@ -74,3 +75,8 @@ class Undecided(Failure):
 KINDS: dict[str, type[Failure]] = {
     c.kind: c for c in (Failure, Crashed, Unreadable, NotFinite, Misshapen, Away, Silent, Declined, Undecided)
 }
+
+
+def named_failures(failures: Mapping[int, Failure], names: Sequence[str]) -> str:
+    """Return a sentence that names the sites that failed and why."""
+    return "; ".join(f"{names[k]}: {failure.reason}" for k, failure in sorted(failures.items()))

@@ -38,7 +38,7 @@ class Local:
     lr: float = 0.01  # eta; adam and adamw usually need less, such as 0.001
     momentum: float = 0.9  # of sgd
     weight_decay: float = 0.0  # added to the gradient; of adamw: decoupled from it
-    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"  # its state starts afresh in every round
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"  # its state starts at zero in every round
     schedule: Literal["constant", "cosine", "step"] = "constant"  # of lr over the rounds; within a round it is constant
     warmup: int = 0  # rounds in which lr rises linearly, before the schedule begins
     decay_every: int = 10  # schedule=step: rounds after which lr is multiplied by decay

@@ -49,7 +49,7 @@ class PrivacyBudget:
 def refuse_not_private(
     privacy: PrivacyMechanism, algorithm: Algorithm, layout: Layout, rounds: int, asked: Sequence[Query]
 ) -> None:
-    """Refuse, before training, what would leave a site without noise, and what noise would protect in vain."""
+    """Refuse, before training, what would leave a site without noise, and noise that would protect nothing."""
     privacy.check(algorithm, rounds)
     if layout.shared == 0:
         raise UsageError(f"privacy={privacy.name} protects what sites send; under {algorithm.name} they send nothing")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -45,6 +46,10 @@ class Rounds:
         if max(self.participation, self.quorum, self.target, self.max_share) > 1:
             raise UsageError("rounds.participation, quorum, target and max_share are shares, so at most 1")
 
+    def quorum_of(self, asked: int) -> int:
+        """Return how many of so many sites must answer."""
+        return max(1, math.ceil(round(self.quorum * asked, 9)))  # 0.55 of 100 are 55, and not 55.00000000000001
+
 
 @dataclass
 class RoundReport:
@@ -74,7 +79,7 @@ class RoundReport:
     """The best round so far, counted from 1; 0: none."""
 
     def course(self, digits: int = 3) -> str:
-        """Return the mean training loss in words; what privacy has cost where no site tells its loss."""
+        """Return the mean training loss in words; what privacy has cost where no site sends its loss."""
         if self.epsilons:
             return f"epsilon {max(self.epsilons.values()):.3g}"
         if not self.losses:

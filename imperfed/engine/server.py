@@ -13,7 +13,8 @@ from imperfed.core.batch import Tree, part_of, prefixed
 from imperfed.core.components import Adversaries, Defence
 from imperfed.core.context import LocalResult, ServerContext, SiteVerdict
 from imperfed.core.errors import DivergedError, ImperfedError
-from imperfed.core.exchange import Exchange, Train, Updates
+from imperfed.core.exchange import Exchange, Query, Train, Updates
+from imperfed.core.federation import Attribute
 from imperfed.core.network import Net
 from imperfed.engine.backends.base import TrainsAtServer
 from imperfed.engine.local_training import Local, SiteData, plan, train_locally
@@ -162,3 +163,13 @@ class Server:
         """Return the defence's verdicts, with sites numbered as in the whole federation."""
         members = self.population.groups.members
         return [replace(v, site=members[g][v.site]) for g, context in enumerate(contexts) for v in context.verdicts]
+
+
+def defence_memory(defence: Defence | None) -> Callable[[int], Tree]:
+    """Return a function from a number of sites to the defence's first memory, named as in the server's memory."""
+    return lambda sites: {} if defence is None else prefixed(DEFENCE, defence.init_state(sites))
+
+
+def questions(defence: Defence | None, attribute: Attribute | None) -> tuple[Query, ...]:
+    """Return what the defence asks the sites before round 0, with answers that go to its part of the memory."""
+    return () if defence is None else tuple(q.on_part(DEFENCE) for q in defence.opening(attribute))

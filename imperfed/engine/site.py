@@ -81,7 +81,7 @@ class Site:
     """One site: its number, its rows and what it remembers. All tensors may be views of a larger memory."""
 
     index: int
-    """It is part of the seeds, so that a site trains in the same way wherever it is."""
+    """It is part of the seeds, so that a site trains in the same way in any process."""
     data: SiteData
     personal: Tensor
     """Weights and buffers that never leave the site."""

@@ -132,7 +132,7 @@ class State:
             self.disk.write(k, {PERSONAL: personal} | prefixed(MEMORY, memory))
 
     def make_room(self, sites: Iterable[int]) -> None:
-        """Let these sites change what they keep, in whichever process."""
+        """Let these sites change what they keep, in any process."""
         if self.disk is not None:
             self.disk.make_room(sites)
 

@@ -68,7 +68,7 @@ def check_finite(*trees: Tree) -> NotFinite | None:
 
 
 def check_answer(answer: Tree, exchange: Exchange, server: Tree) -> Failure | None:
-    """Check what a site has sent, wherever the site is."""
+    """Check what a site has sent, from this process or elsewhere."""
     return check_shapes(answer, expected_parts(exchange, server)) or check_finite(answer)
 
 

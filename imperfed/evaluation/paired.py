@@ -64,7 +64,7 @@ def _means(sites: Sequence[tuple[int, Figure, Figure]], rows: Sequence[Tensor]) 
 
 
 def combined(sites: Sequence[Difference]) -> Difference | None:
-    """Combine what sites tell each about its own rows, which are different ones; None if none tells anything.
+    """Combine the differences that sites measured on rows of their own; None if there are none.
 
     The mean's distance to either end of its interval is the root of the sum of squares of the sites' distances, by
     their number: it needs no rows, and keeps intervals that are not symmetric.

@@ -2,8 +2,8 @@
 
 Networks trained for long are surer than they are right. A temperature above 1 makes all probabilities less extreme,
 one below 1 more so; the order of the classes stays, and with it every prediction. It is fitted by the log-likelihood of
-the labels that the rows have, so what it can mean depends on their kind (`Labels.uncalibrated`). Each site needs to
-tell no more than the log-likelihood of its rows at every temperature: these add up.
+the labels that the rows have, so what it can mean depends on their kind (`Labels.uncalibrated`). Each site
+sends no more than the log-likelihood of its rows at every temperature: these add up.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def fit_temperature(held: Sequence[tuple[Tensor, Labels]]) -> float:
 
 
 def fitted(sites: Sequence[Sequence[float]], kind: type[Labels], rows: int) -> Temperature:
-    """Return the temperature from what sites told about the rows that they hold out, or why there is none."""
+    """Return the temperature from the likelihoods of the rows that sites hold out, or why there is none."""
     if kind.uncalibrated:
         return Temperature(1.0, reason=kind.uncalibrated)
     if not rows:

@@ -1,4 +1,4 @@
-"""Candidate sets: handwritten digits that clerks could not always tell apart."""
+"""Candidate sets: handwritten digits that clerks could not always read."""
 
 from __future__ import annotations
 

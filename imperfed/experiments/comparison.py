@@ -19,15 +19,16 @@ from imperfed.experiments.comparison_line import Line, line, measured
 from imperfed.experiments.comparison_plan import ComparisonPlan
 from imperfed.experiments.comparison_table import markdown, notes
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Watch, is_own, load_data
 from imperfed.experiments.federating_gain import ComparedGain, RowFigures, StoredRun, federating_gain
 from imperfed.experiments.parallel import DataCache, Outcome, ParallelRuns
 from imperfed.experiments.public_inputs import without_unused_public
+from imperfed.experiments.run_data import is_own, load_data
 from imperfed.experiments.seed_differences import Interval, SeedDifference, differences, interval_of
 from imperfed.experiments.study import paper_figures
+from imperfed.experiments.watch import Watch
 from imperfed.report.compared_runs import RESULTS, RUNS
 from imperfed.report.comparison_page import write_comparison_page
-from imperfed.results.folder import free
+from imperfed.results.folder_names import unused_path
 
 NO_INTERVALS: Mapping[str, Interval] = {}
 
@@ -56,7 +57,7 @@ def compare(
     configs = [without_unused_public([config(method, seed) for method in methods]) for seed in seeds]
     first = configs[0][0]
     refuse_unmeasured(first)
-    folder = free(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
+    folder = unused_path(out, "compare", hashlib.sha256(repr(configs).encode()).hexdigest()[:6])
     paper = paper_figures(first.run.data, first.labels.kind) if paper is None else paper
     plan = ComparisonPlan.of(methods, seeds, configs, paper, alone)
     return folder, carry_out(plan, configs, folder, watch, processes or ParallelRuns(1), load)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.federating_gain import RowFigures
 from imperfed.experiments.parallel import Outcome
-from imperfed.results.summary import FilledLabels, Summary
+from imperfed.results.label_summary import FilledLabels
+from imperfed.results.summary import Summary
 
 SITES = "mean over sites"
 NOT_MEASURED: Mapping[int, Callable[[], RowFigures]] = {}

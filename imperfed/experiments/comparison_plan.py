@@ -13,8 +13,10 @@ from typing import Any
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import DataError, DiskFullError, ImperfedError
 from imperfed.data.files.memory import IN_MEMORY
-from imperfed.experiments.config import Config, resolve
-from imperfed.experiments.experiment import Interrupted, anywhere
+from imperfed.experiments.config import Config
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.run_data import anywhere
+from imperfed.experiments.watch import Interrupted
 
 FILE = "comparison.json"
 

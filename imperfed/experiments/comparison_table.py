@@ -34,7 +34,7 @@ def markdown(lines: Sequence[Line], seeds: Sequence[int], gain: ComparedGain | N
 
 
 def notes(every: Sequence[Line], seeds: Sequence[int]) -> list[str]:
-    """Return what has to be known to read the table, in sentences."""
+    """Return the sentences that explain the table."""
     lines = with_figures(every)
     about = f"{ALONE}: {ABOUT_ALONE}." if any(one.method == ALONE for one in lines) else ""
     missing = (f"{sentence}." for sentence in reasons(every))

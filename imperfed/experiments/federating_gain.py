@@ -23,8 +23,8 @@ from imperfed.evaluation.evaluator import Evaluator, Predictor
 from imperfed.evaluation.paired import Difference, Figure, paired_difference
 from imperfed.experiments.auto.combinations import keeps_everything
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import stored_models
 from imperfed.experiments.parallel import DataCache, run_of
+from imperfed.experiments.stored_run import stored_models
 from imperfed.report.words import many
 
 if TYPE_CHECKING:

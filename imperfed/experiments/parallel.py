@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import TracebackType
@@ -15,21 +16,15 @@ from typing import Any, TypeVar
 
 import torch
 
-from imperfed.core.errors import DivergedError
+from imperfed.core.errors import DivergedError, ImperfedError
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import (
-    Interrupted,
-    Watch,
-    anywhere,
-    load_data,
-    refuse_other_labels,
-    resume,
-    same_data,
-    start,
-)
+from imperfed.experiments.run_data import anywhere, load_data, same_data
+from imperfed.experiments.run_parts import refuse_other_labels
 from imperfed.experiments.shared_gpu import SharedGpu
+from imperfed.experiments.starting import resume, start
+from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
@@ -74,6 +69,11 @@ class ParallelRuns:
         finally:
             if self.gpu is not None:
                 self.gpu.end()
+        if isinstance(error, BrokenProcessPool):
+            raise ImperfedError(
+                "a process was killed while it trained, as the system does where memory runs out; what had ended is "
+                "kept, and the same command goes on. Fewer processes (--jobs) need less memory"
+            ) from error
 
     def outcomes(
         self, configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
@@ -85,6 +85,8 @@ class ParallelRuns:
         self, carry_out: CarryOut[T], configs: Sequence[Sequence[Config]], folder: Path, watch: Callable[[], Watch]
     ) -> Iterator[T]:
         """Yield what a function returns for every group of runs, in order; a process has one group at a time."""
+        if not configs:
+            return
         jobs = min(self.jobs or paying(configs[0][0]), len(configs))
         if jobs <= 1:
             yield from (carry_out(runs, folder, watch) for runs in configs)

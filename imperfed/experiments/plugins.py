@@ -9,7 +9,8 @@ from typing import Any
 from imperfed.core.errors import UsageError
 from imperfed.core.loading import import_path, is_importable, load_object
 from imperfed.core.registry import plugins_of
-from imperfed.experiments.config import CHOSEN, GENERATORS, Config
+from imperfed.experiments.config import Config
+from imperfed.experiments.setting_sections import CHOSEN, GENERATORS
 
 KEY = "plug-ins"
 """The key of `env.json` under which they are recorded."""

@@ -17,8 +17,8 @@ from rich.status import Status
 from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Interrupted, Watch
-from imperfed.results.summary import DataFacts
+from imperfed.experiments.watch import Interrupted, Watch
+from imperfed.results.data_facts import DataFacts
 
 
 class Show:

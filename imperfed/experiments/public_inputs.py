@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from imperfed.data.sources import sources
 from imperfed.experiments.config import Config
-from imperfed.results.summary import DataFacts
+from imperfed.results.data_facts import DataFacts
 
 
 def without_unused_public(configs: Sequence[Config]) -> list[Config]:

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from imperfed.experiments.config import CHOSEN, GENERATORS, Config, options, settings_of
+from imperfed.experiments.config import Config, settings_of
 from imperfed.experiments.descriptions import descriptions
+from imperfed.experiments.setting_sections import CHOSEN, GENERATORS, options
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 """The draft that TOML editors understand; references and `$defs` are not needed here."""

@@ -2,6 +2,9 @@
 
 Intervals are 95 % ones: Student's t over seeds, or a bootstrap over test rows. As each method is compared with the best
 one, there are several chances to find a difference by luck; Holm's correction of the p values allows for that.
+
+Where a figure is coarse, all seeds may have the same difference. That says nothing about how far seeds differ, so there
+is no interval, and the p value is that of the sign test.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from imperfed.experiments.federating_gain import RowFigures, over_rows_of
 
 SEEDS, ROWS = "seeds", "test rows"
 """What an interval is over."""
+ALIKE = 1e-9
+"""The spread up to which values are the same but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +66,19 @@ class SeedDifference:
 
     def sentence(self) -> str:
         """Return what the difference means."""
-        if self.interval is None:
+        if self.p is None and self.interval is None:
             return "one seed, and no test rows to compare on: nothing can be said"
         if self.p is None:
-            found = "worse" if self.is_clear else "no difference shown"
-            return f"{found} on these test rows; one seed says nothing about others"
+            return f"{self._found} on these test rows; one seed says nothing about others"
         p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
-        return f"worse, {p}" if self.is_clear else f"no difference shown, {p}"
+        return f"{self._found}, {p}"
+
+    @property
+    def _found(self) -> str:
+        """What was found: a method can be better on the seeds that it shares with the best one, if others diverged."""
+        if not self.is_clear:
+            return "no difference shown"
+        return "worse" if self.mean < 0 else "better"
 
     def plain(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -111,22 +122,24 @@ def paired(name: str, best: str, ours: Mapping[int, float], theirs: Mapping[int,
     return replace(found, interval=over_seeds(found.values), p=p_of(found.values))
 
 
-def over_seeds(values: Sequence[float]) -> Interval:
-    """Return the interval of a mean over seeds, by Student's t."""
+def over_seeds(values: Sequence[float]) -> Interval | None:
+    """Return the interval of a mean over seeds, by Student's t; None where all of them have the same value."""
     from scipy.stats import t
 
-    n, mean = len(values), statistics.fmean(values)
-    reach = float(t.ppf((1 + LEVEL) / 2, n - 1)) * statistics.stdev(values) / math.sqrt(n)
+    n, mean, spread = len(values), statistics.fmean(values), statistics.stdev(values)
+    if spread <= ALIKE:
+        return None
+    reach = float(t.ppf((1 + LEVEL) / 2, n - 1)) * spread / math.sqrt(n)
     return Interval(mean - reach, mean + reach, SEEDS, n)
 
 
 def p_of(values: Sequence[float]) -> float:
-    """Return the p value of a mean that should be 0, by Student's t."""
+    """Return the p value of a mean that should be 0, by Student's t; by the sign test where all values are the same."""
     from scipy.stats import t
 
     spread, mean = statistics.stdev(values), statistics.fmean(values)
-    if not spread:
-        return 1.0 if mean == 0 else 0.0
+    if spread <= ALIKE:
+        return 1.0 if abs(mean) <= ALIKE else 0.5 ** (len(values) - 1)
     return 2 * float(t.sf(abs(mean) / spread * math.sqrt(len(values)), len(values) - 1))
 
 

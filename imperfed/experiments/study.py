@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from imperfed.core.errors import DataError, UsageError, unknown
-from imperfed.experiments.config import read
+from imperfed.experiments.experiment_file import read
 
 FOLDER = Path(str(resources.files("imperfed.experiments.studies")))
 """Where the studies that come with imperfed lie, and beside each its results."""

@@ -21,7 +21,8 @@ from imperfed.core.errors import DataError, DivergedError
 from imperfed.engine.schedule import RoundReport
 from imperfed.evaluation.evaluator import VALIDATION
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Experiment, Interrupted, Watch
+from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.watch import Interrupted, Watch
 
 FACTORS = (1.0, 3.0, 1 / 3, 10.0, 0.1, 30.0, 1 / 30, 5.0, 0.2)
 """What the learning rate is multiplied by, in the order in which it is tried."""
@@ -35,7 +36,7 @@ class Tuning:
     held_out: float = 0.2
     """The share of its rows that each site holds out in a trial, if the settings do not say."""
     seed: int = 0
-    """The seed of all trials, whichever seeds the comparison has: another call chooses the same."""
+    """The seed of all trials, whatever the seeds of the comparison: another call chooses the same."""
 
 
 def attempts(config: Config, tuning: Tuning) -> list[dict[str, Any]]:
@@ -87,23 +88,23 @@ class Choices:
         chosen: dict[str, dict[str, Any]] = {}
         for name, method in methods.items():
 
-            def tell(trial: int, name: str = name) -> None:
+            def announce(trial: int, name: str = name) -> None:
                 done = (len(chosen) + trial / self.tuning.trials) / len(methods)
                 watch.search(f"tuning {name}, trial {trial + 1} of {self.tuning.trials}", done)
                 if watch.stop():
                     raise Interrupted(f"interrupted while tuning {name}")
 
-            chosen[name] = self._best(method, lambda words: make(words, self.tuning.seed), tell)
+            chosen[name] = self._best(method, lambda words: make(words, self.tuning.seed), announce)
         return chosen
 
-    def _best(self, method: str, make: Callable[[str], Config], tell: Callable[[int], None]) -> dict[str, Any]:
+    def _best(self, method: str, make: Callable[[str], Config], announce: Callable[[int], None]) -> dict[str, Any]:
         """Return the settings of the best trial of one method."""
         config, known = make(method), self._read()
         scores: list[tuple[float | None, dict[str, Any]]] = []
         for number, own in enumerate(attempts(config, self.tuning)):
             trial = f"{config.digest()} {self.tuning.held_out:g} {json.dumps(own)}"
             if trial not in known:
-                tell(number)
+                announce(number)
                 known[trial] = judged(make(" ".join([method, *words(own)])), self.tuning)
                 self._write(known)
             scores.append((known[trial], own))

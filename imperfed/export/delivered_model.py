@@ -25,7 +25,7 @@ class DeliveredModel(nn.Module):
         self.eval()
 
     def forward(self, x: Tensor) -> Tensor:
-        scaled = self.scale(x)
+        scaled = self.scale.at_once(x)
         logits = self.network(scaled)
         if self.mixture is None or self.alone is None:
             return self.kind.probabilities(logits / self.temperature)

@@ -57,7 +57,7 @@ def write_program(model: DeliveredModel, x: Tensor, description: Description, pa
 
 
 def write_tensors(model: DeliveredModel, x: Tensor, description: Description, path: Path) -> None:
-    """Write plain named tensors, for code of one's own; the description is in the header."""
+    """Write plain named tensors, for other code; the description is in the header."""
     from safetensors.torch import save
 
     tree = {f"network.{name}": t for name, t in model.network.state_dict().items()}

@@ -18,8 +18,9 @@ from rich.console import Console
 from imperfed.core.errors import ImperfedError
 from imperfed.data.site_files import SiteFiles
 from imperfed.experiments.auto.run import read_request
-from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.config import Config
 from imperfed.experiments.progress import Show
+from imperfed.experiments.resolving import resolve
 from imperfed.flower.coordinator.audit_run import AuditRun
 from imperfed.flower.coordinator.auto_run import AutoRun
 from imperfed.flower.coordinator.coordinator import Coordinator

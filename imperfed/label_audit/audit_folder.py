@@ -16,7 +16,8 @@ from imperfed.label_audit.judging import Judgement, judge
 from imperfed.label_audit.thumbnails import are_images, thumbnail
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
-from imperfed.results.folder import RunFolder, free
+from imperfed.results.folder import RunFolder
+from imperfed.results.folder_names import unused_path
 
 AUDITS = Path("audits")
 """The folder below which audits are written that name none."""
@@ -36,7 +37,7 @@ def audit(config: Config, data: FederatedData, out: Path | None) -> tuple[Path, 
     judged = judge(config.repair, data)
     features = resolved(config.repair.features, judged.federation.x)
     summary = summarise(judged, config.repair.name, features)
-    folder = RunFolder(out or free(AUDITS, called(config.run.data), config.digest()))
+    folder = RunFolder(out or unused_path(AUDITS, called(config.run.data), config.digest()))
     write_audit(folder, judged, summary, data.scale)
     return folder.path, summary
 

@@ -9,7 +9,9 @@ from typing import Any
 from imperfed.algorithms import reference
 from imperfed.core.errors import UsageError
 from imperfed.core.labels import Candidates, Exact
-from imperfed.experiments.config import GENERATORS, Config, resolve
+from imperfed.experiments.config import Config
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.setting_sections import GENERATORS
 from imperfed.repairs.posterior import PosteriorRepair, SetPosterior
 
 AUDIT = "audit"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from typing import ClassVar
 
-import msgspec
-
-from imperfed.evaluation.evaluator import RepairFigures, SuspectFigures
-from imperfed.results.part import Part
-from imperfed.results.summary import MixUp
+from imperfed.evaluation.label_figures import RepairFigures, SuspectFigures
+from imperfed.results.part import Part, WholeFile
+from imperfed.results.repair_summary import MixUp
 
 
 class Suspect(Part, frozen=True):
@@ -64,8 +62,10 @@ class AuditedSite(Part, frozen=True):
     truth: KnownTruth | None
 
 
-class AuditSummary(Part, frozen=True):
+class AuditSummary(WholeFile, frozen=True):
     """All findings of an audit."""
+
+    in_ascii: ClassVar[bool] = False
 
     data: str
     method: str
@@ -106,15 +106,6 @@ class AuditSummary(Part, frozen=True):
     sets: bool = False
     """Whether the labels are candidate sets: then one is wrong if it misses the true class, and none is changed."""
 
-    def to_json(self) -> str:
-        """Return the text of `audit.json`."""
-        return as_text(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> AuditSummary:
-        """Return what `to_json` wrote."""
-        return msgspec.json.decode(text, type=cls)
-
 
 class OverviewSite(Part, frozen=True):
     """What one site says of itself."""
@@ -127,8 +118,10 @@ class OverviewSite(Part, frozen=True):
     """Labels that a repair would change."""
 
 
-class AuditOverview(Part, frozen=True):
+class AuditOverview(WholeFile, frozen=True):
     """All that a coordinator writes to `audit.json`; fields that `AuditSummary` has too mean the same."""
+
+    in_ascii: ClassVar[bool] = False
 
     data: str
     method: str
@@ -154,17 +147,3 @@ class AuditOverview(Part, frozen=True):
     cautions: tuple[str, ...]
     sites: tuple[OverviewSite, ...]
     sets: bool = False
-
-    def to_json(self) -> str:
-        """Return the text of `audit.json`."""
-        return as_text(self)
-
-    @classmethod
-    def from_json(cls, text: str) -> AuditOverview:
-        """Return what `to_json` wrote."""
-        return msgspec.json.decode(text, type=cls)
-
-
-def as_text(summary: Part) -> str:
-    """Return a summary as JSON."""
-    return json.dumps(msgspec.to_builtins(summary), indent=2, allow_nan=False, ensure_ascii=False)

@@ -13,7 +13,7 @@ from imperfed.data.files.reading import Reading
 from imperfed.data.own_files import federate_files
 from imperfed.data.sources import OWN_FILES, sources
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import load_data
+from imperfed.experiments.run_data import load_data
 
 
 @dataclass(frozen=True)

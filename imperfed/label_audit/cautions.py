@@ -38,7 +38,7 @@ def few_rows(summary: AuditSummary | AuditOverview) -> Iterator[str]:
 
 
 def without_clean_rows(summary: AuditSummary | AuditOverview, classes: Sequence[str], pooled: Tensor) -> Iterator[str]:
-    """Yield what only rows with true labels could tell."""
+    """Yield what only rows with true labels could show."""
     right, larger = pooled.diagonal(), pooled.sum(0).maximum(pooled.sum(1))
     doubtful = ((right < RENAMED * larger) & (larger >= 1)).nonzero().flatten().tolist()
     if doubtful:

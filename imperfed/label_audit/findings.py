@@ -5,14 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.model_figures import figure
 from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth, LabelNoise
 from imperfed.label_audit.cautions import cautions
 from imperfed.label_audit.judging import Judgement
 from imperfed.label_audit.sentences import advice, findings
 from imperfed.label_audit.set_findings import set_columns, summarise_sets
 from imperfed.label_audit.worst_rows import Columns, worst
-from imperfed.results.repair import mix_ups, repaired_table
+from imperfed.results.repaired_labels import mix_ups, repaired_table
 
 COLUMNS = ("id", "given", "suggested", "probability", "suspicion", "decision", "reason")
 """The columns of a label file."""

@@ -17,14 +17,14 @@ from imperfed.label_audit.set_sentences import ADVICE, set_cautions, set_overvie
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
 from imperfed.report.words import many
-from imperfed.results.repair import mixed_up_in
+from imperfed.results.repaired_labels import mixed_up_in
 
 
 def survey(
     repair: PosteriorRepair, federation: Federation, verdict: RepairVerdict, noise: Sequence[float], changes: list[int]
 ) -> AuditOverview:
     """Return the overview of an audit whose rows are elsewhere; `noise`, `changes`: what every site says of itself."""
-    told = zip(federation.sites, federation.sizes(), noise, changes, strict=True)
+    reports = zip(federation.sites, federation.sizes(), noise, changes, strict=True)
     rows, figures = federation.starts[-1], verdict.figures
     found = AuditOverview(
         data=federation.name,
@@ -33,7 +33,7 @@ def survey(
         clean_rows=clean_rows(repair, federation),
         classes=federation.classes,
         rows=rows,
-        noise=figures["claimed"] if "claimed" in figures else weighed(noise, federation.sizes()),
+        noise=figures["claimed"] if "claimed" in figures else weighted_mean(noise, federation.sizes()),
         changes=sum(changes),
         agreement=figures["agreement"],
         contradicted=figures.get("contradicted"),
@@ -47,13 +47,13 @@ def survey(
         findings=(),
         advice="",
         cautions=(),
-        sites=tuple(OverviewSite(*site) for site in told),
+        sites=tuple(OverviewSite(*site) for site in reports),
         sets=verdict.joint is None,
     )
     return sets_in_words(found) if verdict.joint is None else in_words(found, rows * verdict.joint)
 
 
-def weighed(shares: Sequence[float], rows: Sequence[int]) -> float:
+def weighted_mean(shares: Sequence[float], rows: Sequence[int]) -> float:
     """Return the mean of the sites' shares, each weighed by its rows."""
     return sum(share * n for share, n in zip(shares, rows, strict=True)) / max(1, sum(rows))
 

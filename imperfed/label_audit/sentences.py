@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth
 from imperfed.report.words import count, many
-from imperfed.results.summary import MixUp
+from imperfed.results.repair_summary import MixUp
 
 PAIRS = 3
 """How many mix-ups of classes are named for a site."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from torch import Tensor
 
-from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.model_figures import figure
 from imperfed.label_audit.audit_summary import AuditedSite, AuditSummary, KnownTruth, LabelNoise
 from imperfed.label_audit.judging import Judgement
 from imperfed.label_audit.set_sentences import ADVICE, findings_of_sets, set_cautions

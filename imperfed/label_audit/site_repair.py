@@ -14,7 +14,7 @@ from imperfed.label_audit.audit_folder import check_new
 from imperfed.label_audit.audit_summary import AuditSummary
 from imperfed.label_audit.audited_rows import DeclaredFiles
 from imperfed.label_audit.rewriting import RepairRecord, refuse_unwritable, write_repaired_files
-from imperfed.results.folder import parse as parse_file
+from imperfed.results.damaged_files import parse_file
 
 Judged = list[dict[str, str]]
 """The rows of a label file."""

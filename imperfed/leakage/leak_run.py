@@ -16,9 +16,10 @@ from imperfed.data.files.declaration import called
 from imperfed.data.sparse import width
 from imperfed.engine.engine import Engine
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Experiment, refuse_other_rows
+from imperfed.experiments.experiment import Experiment
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.public_inputs import without_unused_public
+from imperfed.experiments.training_rows import refuse_other_rows
 from imperfed.leakage.chosen_weights import can_single_out, chosen
 from imperfed.leakage.first_layer import input_layers
 from imperfed.leakage.observed import ObservingBackend, SeenExchange, attacked, is_gradient, observe

@@ -1,7 +1,7 @@
 """How near reconstructions are to the rows that a site visited, beside rows that it never saw.
 
 The unit of distance is what the average row misses a row by: 0 is the row itself, 1 no better than the average row. A
-reconstruction of an image looks like an image whoever sent it, so the same comparison is made with rows of other sites.
+reconstruction of an image looks like an image in any case, so the same comparison is made with rows of other sites.
 """
 
 from __future__ import annotations
@@ -63,3 +63,9 @@ def by_chance(made: Tensor, rows: Tensor, others: Tensor) -> Matched:
     draw = torch.randperm(len(others), generator=torch.Generator().manual_seed(0))
     taken, rest = draw[: len(rows)], draw[len(rows) :]
     return match(made, others[taken], torch.cat([rows, others[rest]]))
+
+
+def recovered_by_chance(chance: Matched, visited: int, elsewhere: int) -> int:
+    """Return how many rows chance recovers among as many as were visited, also where there are fewer elsewhere."""
+    tried = min(visited, elsewhere)
+    return round(int(chance.recovered.sum()) * visited / tried) if tried else 0

@@ -9,7 +9,7 @@ from imperfed.core.labels.one_class import OneClass
 from imperfed.engine.engine import Engine
 from imperfed.leakage.curious import CuriousCoordinator
 from imperfed.leakage.label_shares import whole_numbers, wrong_share
-from imperfed.leakage.matching import Matched, by_chance, match
+from imperfed.leakage.matching import Matched, by_chance, match, recovered_by_chance
 from imperfed.leakage.observed import SeenExchange
 from imperfed.leakage.visited import Visited, class_counts, visited_rows
 from imperfed.results.leak_summary import RowPair, SiteLeak
@@ -48,7 +48,7 @@ def judged(
         attempted=len(best.row),
         exact=int(match(made[:quotients], rows, others).exact.sum()),
         recovered=int(best.recovered.sum()),
-        by_chance=int(chance.recovered.sum()),
+        by_chance=recovered_by_chance(chance, len(rows), len(others)),
         distance=float(best.distance.median()),
         closer=best.share_closer,
         closer_by_chance=chance.share_closer,

@@ -7,11 +7,13 @@ import json
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, partial
 from http import HTTPStatus
-from http.cookies import SimpleCookie
+from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from imperfed.core.errors import ImperfedError, UsageError
@@ -42,7 +44,7 @@ class LivePage:
     def __post_init__(self) -> None:
         RunStatus.of(self.folder)  # a wrong folder is refused at once
         try:
-            self.server = ThreadingHTTPServer((self.host, self.port), handler(self))
+            self.server = ThreadingHTTPServer((self.host, self.port), partial(PageHandler, self))
         except OSError as error:
             raise UsageError(
                 f"cannot listen on {self.host}:{self.port} ({error.strerror}); choose another --port"
@@ -60,9 +62,17 @@ class LivePage:
         with self.server:
             self.server.serve_forever()
 
-    def admits(self, sender: str, given: str) -> bool:
-        """Return whether a request may be answered."""
-        return is_local(sender) or hmac.compare_digest(given.encode(), self.token.encode())
+    def admits(self, sender: str, asked: str, given: str) -> bool:
+        """Return whether a request may be answered; `asked`: the host that it names, `given`: its token.
+
+        A browser on this machine says which host the page is from. Where that is no name of this machine, another page
+        has made its own name point here to read the answer.
+        """
+        return (is_local(sender) and is_local(asked)) or self.knows(given)
+
+    def knows(self, given: str) -> bool:
+        """Return whether this is the token."""
+        return hmac.compare_digest(given.encode(), self.token.encode())
 
 
 def is_local(host: str) -> bool:
@@ -73,55 +83,75 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def handler(page: LivePage) -> type[BaseHTTPRequestHandler]:
-    """Return what answers requests: the page, and its figures."""
-    shown = {"title": "imperfed: a run under way", "about": (), "contents": ()}
-    text = rendered("imperfed.live", "live.html", shown).encode()
-    answers: dict[str, tuple[str, Callable[[], bytes]]] = {
-        "/": ("text/html; charset=utf-8", lambda: text),
-        "/status.json": ("application/json", lambda: json.dumps(RunStatus.of(page.folder).plain()).encode()),
-    }
+class PageHandler(BaseHTTPRequestHandler):
+    """Answers GET requests for two paths: the page, and its figures."""
 
-    class Answering(BaseHTTPRequestHandler):
-        """Answers GET requests for two paths."""
+    timeout = PATIENCE
+    server_version = "imperfed"
 
-        timeout = PATIENCE
-        server_version = "imperfed"
+    def __init__(self, page: LivePage, *request: Any) -> None:
+        self.page = page
+        super().__init__(*request)
 
-        def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            if not page.admits(self.client_address[0], self.given_token(asked.query)):
-                self.send_error(HTTPStatus.FORBIDDEN, "open the address that `imperfed watch` printed")
-                return
-            if asked.path not in answers:
-                self.send_error(HTTPStatus.NOT_FOUND)
-                return
-            kind, answer = answers[asked.path]
-            try:
-                body = answer()
-            except (ImperfedError, OSError, ValueError):  # a file is being written, or was removed
-                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, "the run's files cannot be read just now")
-                return
-            self.reply(kind, body)
+    def do_GET(self) -> None:
+        asked = urlsplit(self.path)
+        if not self.page.admits(self.client_address[0], self.host(), self.given_token(asked.query)):
+            self.send_error(HTTPStatus.FORBIDDEN, "open the address that `imperfed watch` printed")
+            return
+        if asked.path not in ANSWERS:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        kind, answer = ANSWERS[asked.path]
+        try:
+            body = answer(self.page.folder).encode()
+        except (ImperfedError, OSError, ValueError):  # a file is being written, or was removed
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, "the run's files cannot be read just now")
+            return
+        self.reply(kind, body)
 
-        def given_token(self, query: str) -> str:
-            """Return the token of the address, or the one that the browser kept from it."""
+    def host(self) -> str:
+        """Return the host that the request names, without its port; this machine where it names none."""
+        try:
+            return urlsplit(f"//{self.headers.get('Host') or 'localhost'}").hostname or ""
+        except ValueError:
+            return ""
+
+    def given_token(self, query: str) -> str:
+        """Return the token of the address, or the one that the browser kept from it."""
+        try:
             kept = SimpleCookie(self.headers.get("Cookie", "")).get("token")
-            return parse_qs(query).get("token", [kept.value if kept else ""])[0]
+        except CookieError:  # of another server on this machine: browsers keep cookies by host, for all its ports
+            kept = None
+        return parse_qs(query).get("token", [kept.value if kept else ""])[0]
 
-        def reply(self, kind: str, body: bytes) -> None:
-            """Send a whole answer."""
-            self.send_response(HTTPStatus.OK)
-            for name, value in HEADERS.items():
-                self.send_header(name, value)
-            if given := self.given_token(urlsplit(self.path).query):
-                self.send_header("Set-Cookie", f"token={given}; HttpOnly; SameSite=Strict")
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def reply(self, kind: str, body: bytes) -> None:
+        """Send a whole answer."""
+        self.send_response(HTTPStatus.OK)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        if self.page.knows(self.given_token(urlsplit(self.path).query)):
+            self.send_header("Set-Cookie", f"token={self.page.token}; HttpOnly; SameSite=Strict")
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing: the terminal is for the address."""
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the terminal is for the address."""
 
-    return Answering
+
+@cache
+def page_text() -> str:
+    """Return the page, which has no figures of its own."""
+    return rendered("imperfed.live", "live.html", {"title": "imperfed: a run under way", "about": (), "contents": ()})
+
+
+def figures_of(folder: Path) -> str:
+    """Return what the page shows of a run, as JSON."""
+    return json.dumps(RunStatus.of(folder).plain())
+
+
+ANSWERS: dict[str, tuple[str, Callable[[Path], str]]] = {
+    "/": ("text/html; charset=utf-8", lambda folder: page_text()),
+    "/status.json": ("application/json", figures_of),
+}

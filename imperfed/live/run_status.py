@@ -1,4 +1,4 @@
-"""How far a run is, from the files of its folder alone, whoever runs it and wherever."""
+"""How far a run is, from the files of its folder alone, so that another process or machine can ask."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 from imperfed.data.files.declaration import called
 from imperfed.report.run_files import COMMON, PERSONAL, Course, RunFiles, read_run
 from imperfed.results.folder import RunFolder
+from imperfed.results.prediction_figures import listed
 
 ROUND = re.compile(r"(\d{4}-\d\d-\d\dT[\d:]+) round (\d+): \d+ of \d+ sites answered")
 QUIET = 120.0
@@ -36,7 +37,8 @@ class SiteStatus:
 
     site: str
     value: float | None
-    last_round: int
+    last_round: int | None
+    """None where no site sends its loss, so that it is not known."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,9 @@ class RunStatus:
             lines.append(f"{self.metric} {100 * self.mean:.1f} %{worst}")
         if self.loss:
             lines.append(f"loss {self.loss[-1][1]:.4g}")
-        behind = [row.site for row in self.sites if row.last_round < self.round]
+        behind = [row.site for row in self.sites if row.last_round is not None and row.last_round < self.round]
         if behind and self.state != "ended":
-            lines.append(f"not in the last round: {', '.join(behind)}")
+            lines.append(f"not in the last round: {listed(behind)}")
         return lines + list(self.events)
 
     def _left(self) -> str:
@@ -126,7 +128,8 @@ def site_rows(run: RunFiles) -> tuple[SiteStatus, ...]:
     for round, sites in sorted(run.history.get("train/loss", {}).items()):
         trained |= dict.fromkeys(sites, round)
     values = {row.site: row.value for row in run.sites}  # a coordinator knows sites by their answers only
-    return tuple(SiteStatus(site, values.get(site), trained.get(site, 0)) for site in {**values, **trained})
+    never = 0 if trained else None
+    return tuple(SiteStatus(site, values.get(site), trained.get(site, never)) for site in {**values, **trained})
 
 
 def round_times(log: Path) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from imperfed.report.run_files import RunFiles
 from imperfed.report.sections import Section, ShownTable
 from imperfed.report.words import many, per_cent
-from imperfed.results.summary import AutoSummary
+from imperfed.results.auto_summary import AutoSummary
 
 MOST_OPEN = 30
 """Sites above which their table is folded."""

@@ -12,7 +12,8 @@ from typing import Any
 
 from imperfed.core.errors import UsageError
 from imperfed.report.run_files import Course, by_metric
-from imperfed.results.folder import RunFolder, parse
+from imperfed.results.damaged_files import parse_file
+from imperfed.results.folder import RunFolder
 from imperfed.results.summary import Summary
 
 RESULTS, RUNS = "results.json", "runs.json"
@@ -92,8 +93,8 @@ class ComparedRuns:
         """Read the folder of a comparison."""
         if not (path / RESULTS).is_file() or not (path / RUNS).is_file():
             raise UsageError(f"{path}: not the folder of a comparison that has ended: it has no {RUNS}")
-        results = parse(path / RESULTS, json.loads, "compare again")
-        runs = parse(path / RUNS, json.loads, "compare again")
+        results = parse_file(path / RESULTS, json.loads, "compare again")
+        runs = parse_file(path / RUNS, json.loads, "compare again")
         methods = [
             ComparedMethod(
                 line["method"],

@@ -15,7 +15,8 @@ from imperfed.report.content import Tile
 from imperfed.report.sections import Picture, Section, ShownTable
 from imperfed.report.series_plots import Ranged, ranges
 from imperfed.report.words import count, many, named, per_cent
-from imperfed.results.summary import FilledLabels, Summary
+from imperfed.results.label_summary import FilledLabels
+from imperfed.results.summary import Summary
 
 PAGE = "report.html"
 
@@ -219,7 +220,7 @@ def figure_of(summary: Summary | None) -> str:
 
 
 def notes(compared: ComparedRuns) -> Section:
-    """Return what has to be known to read the tables."""
+    """Return the sentences that explain the tables."""
     reasons = dict.fromkeys(reason for method in compared.methods for reason in method.line["diverged"])
     said = [*compared.results["notes"], *(f"Diverged: {reason}" for reason in reasons)]
     return Section("Notes", " ".join(said))

@@ -60,7 +60,7 @@ def sites(ran: Sequence[ComparedMethod]) -> Section | None:
     what = f"{named(ran[0].summaries[0].metric)} on each site's own test rows"
     seeds = many(len(ran[0].summaries), "seed")
     text = f"{what[0].upper()}{what[1:]}, mean over {seeds}." + (
-        " Each seed deals rows to the sites again where the split is simulated." if len(ran[0].summaries) > 1 else ""
+        " Each seed draws another split where the split is simulated." if len(ran[0].summaries) > 1 else ""
     )
     return by_method("Sites", text, "site", ran, lambda s: {row.site: row.value for row in s.sites})
 
@@ -104,7 +104,7 @@ def cost(ran: Sequence[ComparedMethod]) -> Section:
     table = ShownTable("Cost by method", columns, [cost_row(method) for method in ran], said=(6,))
     text = (
         "One run, mean over the seeds: time on this machine with evaluation, and bytes of the model and what goes "
-        "with it, before encryption and framing. Times of runs side by side tell little."
+        "with it, before encryption and framing. Times of runs side by side say little."
     )
     return Section("Cost", text, tables=[table])
 

@@ -20,8 +20,8 @@ from imperfed.report.privacy_section import privacy
 from imperfed.report.run_files import Event, RunFiles
 from imperfed.report.sections import Picture
 from imperfed.report.words import MEANINGS, amount, count, in_rounds, many, named, per_cent, product
+from imperfed.results.label_summary import FilledLabels
 from imperfed.results.many_sites import listed_of, which_of
-from imperfed.results.summary import FilledLabels
 
 FOLDED = 30  # number of sites above which their table is folded
 EVENTS = 20  # number of events listed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from imperfed.report import plots
 from imperfed.report.run_files import Course, RunFiles
 from imperfed.report.sections import Picture, Section
-from imperfed.results.defence import CONFIDENCE, OUT, SCORE, judges, metric_of, sentences
+from imperfed.results.site_verdicts import CONFIDENCE, OUT, SCORE, judges, metric_of, sentences
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -15,7 +15,7 @@ def fairness(run: RunFiles) -> Section | None:
         return None
     figures, facts = run.summary.fairness, run.summary.facts
     text = (
-        f"How much more often “{figures.unprivileged}” is predicted for {figures.target} than for everybody else: "
+        f"How much more often “{figures.unprivileged}” is predicted for {figures.target} than for everyone else: "
         "among the rows of that class (EOD, equal opportunity difference) and among all rows (SPD, statistical parity "
         "difference). 0 is fair. Over the pooled test rows of all sites, with 95 % bootstrap intervals over rows; a "
         "figure over no rows is undefined."
@@ -31,7 +31,7 @@ def accuracies(figures: FairnessSummary) -> list[str]:
     return [
         f"Accuracy by {by} group, {name}: {per_cent(group.accuracy)}, n = {count(group.rows)}"
         for by, between in figures.groupings()
-        for name, group in (("everybody else", between.rest), (figures.target, between.target))
+        for name, group in (("everyone else", between.rest), (figures.target, between.target))
     ]
 
 

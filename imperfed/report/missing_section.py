@@ -9,8 +9,10 @@ from imperfed.report import plots
 from imperfed.report.run_files import RunFiles
 from imperfed.report.sections import Picture, Section, ShownTable
 from imperfed.report.words import count, many, per_cent
+from imperfed.results.data_facts import DataFacts
+from imperfed.results.label_summary import FilledLabels
 from imperfed.results.many_sites import listed_of, which_of
-from imperfed.results.summary import ClassSummary, DataFacts, FilledLabels, SiteSummary
+from imperfed.results.summary import ClassSummary, SiteSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

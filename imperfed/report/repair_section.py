@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from imperfed.evaluation.evaluator import RepairFigures
+from imperfed.evaluation.label_figures import RepairFigures
 from imperfed.report import plots
 from imperfed.report.run_files import RunFiles
 from imperfed.report.sections import Picture, Section
 from imperfed.report.words import amount, count, many, per_cent, product
-from imperfed.results.summary import RepairedSite, RepairSummary
+from imperfed.results.repair_summary import RepairedSite, RepairSummary
 
 WORST = 5
 """How many mix-ups of classes are named."""

@@ -12,11 +12,13 @@ import numpy as np
 
 from imperfed.core.errors import DataError
 from imperfed.experiments.config import Config
-from imperfed.results.folder import Record, RunFolder, parse
+from imperfed.results.damaged_files import parse_file
+from imperfed.results.folder import Record, RunFolder
+from imperfed.results.label_summary import ResolvedLabels
 from imperfed.results.leak_summary import LeakSummary
 from imperfed.results.many_sites import MANY
 from imperfed.results.metrics import sent
-from imperfed.results.summary import OverSites, ResolvedLabels, Summary
+from imperfed.results.summary import OverSites, Summary
 
 Figure = tuple[float, int]
 """A value and the number of examples it was measured on."""
@@ -117,7 +119,7 @@ def read_run(folder: RunFolder) -> RunFiles:
 
 def read_leak(path: Path) -> LeakSummary | None:
     """Read what `imperfed leak` has written about a run, if it has."""
-    return parse(path, LeakSummary.from_json, "delete it to continue without it") if path.exists() else None
+    return parse_file(path, LeakSummary.from_json, "delete it to continue without it") if path.exists() else None
 
 
 def by_metric(records: Iterable[Record]) -> dict[str, Course]:

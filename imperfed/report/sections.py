@@ -12,8 +12,9 @@ from imperfed.core.labels import KINDS
 from imperfed.report import plots
 from imperfed.report.run_files import COMMON, PERSONAL, Course, LabelFiles, RunFiles
 from imperfed.report.words import count, many, named, per_cent
+from imperfed.results.data_facts import DataFacts
+from imperfed.results.label_summary import ResolvedLabels
 from imperfed.results.many_sites import MANY
-from imperfed.results.summary import DataFacts, ResolvedLabels
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -211,10 +212,10 @@ def data(run: RunFiles) -> Section | None:
             "classes", "training rows by class and site", facts.counts, ("class", classes), ("", names)
         )
         pictures.append(Picture(svg, "Training rows per class and site, by true class; blank: none."))
-    return Section("Data", " ".join(dealt(facts)), pictures)
+    return Section("Data", " ".join(about_split(facts)), pictures)
 
 
-def dealt(facts: DataFacts) -> list[str]:
+def about_split(facts: DataFacts) -> list[str]:
     """Describe the split in sentences."""
     rows, tests = facts.rows, sum(facts.test_rows)
     at_sites = facts.test_rows and not facts.common_test

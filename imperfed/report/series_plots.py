@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)))
-"""Colours are not told apart by everybody, so that curves differ in their dashes as well."""
+"""Not every reader can distinguish the colours, so curves differ in their dashes as well."""
 
 
 BELOW = 0.28

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -17,7 +18,7 @@ from imperfed.report.content import Tile
 from imperfed.report.sections import Picture, Section, ShownTable
 from imperfed.report.series_plots import ranges, several_curves
 from imperfed.report.words import amount, many, named, per_cent
-from imperfed.results.folder import parse
+from imperfed.results.damaged_files import parse_file
 
 DRAWN = 20
 """Most combinations that are drawn; the table has all."""
@@ -29,15 +30,15 @@ def write_sweep_page(folder: Path) -> Path:
     """Write the page into the folder of a sweep; return its path."""
     if not (folder / RESULTS).is_file():
         raise UsageError(f"{folder}: this sweep has not ended; imperfed resume {folder}")
-    results = parse(folder / RESULTS, json.loads, "sweep again")
-    runs = parse(folder / RUNS, json.loads, "sweep again")
+    results = parse_file(folder / RESULTS, json.loads, "sweep again")
+    runs = parse_file(folder / RUNS, json.loads, "sweep again")
     page = rendered("imperfed.report", "many_runs.html", sweep_content(results, runs))
     return write_whole(folder / PAGE, lambda path: path.write_text(page, encoding="utf-8"))
 
 
 def sweep_content(results: Results, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return everything that the page shows, in order."""
-    ranked = sorted(results["cells"], key=lambda cell: -1.0 if cell["mean"] is None else cell["mean"], reverse=True)
+    ranked = best_first(results["cells"])
     shown = [tried(results, ranked), effects(results), courses(results, ranked), tests(results), notes(results)]
     sections = [section for section in shown if section is not None]
     figures = dict(zip(results["chosen"]["seeds"], results["chosen"]["values"], strict=True))
@@ -57,6 +58,11 @@ def sweep_content(results: Results, runs: Sequence[Mapping[str, Any]]) -> dict[s
         "runs": [(f"{results['method']} {in_words(results['chosen']['settings'])}", pages)],
         "command": "imperfed report",
     }
+
+
+def best_first(cells: Sequence[Results]) -> list[Results]:
+    """Return combinations by their mean score, which may be negative; last those with a trial that failed."""
+    return sorted(cells, key=lambda cell: math.inf if cell["mean"] is None else -cell["mean"])
 
 
 def in_words(settings: Mapping[str, str]) -> str:

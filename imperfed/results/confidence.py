@@ -7,8 +7,8 @@ from imperfed.core.temperatures import likelihoods
 from imperfed.core.threads import one_thread
 from imperfed.engine.engine import Engine
 from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature, fitted
+from imperfed.results.label_summary import LabelSummary
 from imperfed.results.prediction_figures import CalibrationSummary
-from imperfed.results.summary import LabelSummary
 
 README = "labels/README.txt"
 
@@ -23,8 +23,8 @@ def fit_confidence(engine: Engine) -> Temperature:
         return fitted((), kind, 0)
     sites = [k for k, rows in enumerate(held.sizes()) if rows]
     with one_thread():
-        told = [likelihoods(population.held_out_logits(k), held.at(k)[1]) for k in sites]
-    return fitted(told, kind, held.starts[-1])
+        measured = [likelihoods(population.held_out_logits(k), held.at(k)[1]) for k in sites]
+    return fitted(measured, kind, held.starts[-1])
 
 
 def readme(labels: LabelSummary, kind: type[Labels], calibration: CalibrationSummary | None) -> str:

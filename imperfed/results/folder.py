@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
 from imperfed.core.atomic import append_lines, saying_if_full, write_whole
 from imperfed.core.errors import DataError, DiskFullError, UsageError
 from imperfed.data.files.declaration import called
-from imperfed.data.row_names import RowNames
 from imperfed.data.scale import Scale
-from imperfed.experiments.config import Config, read, resolve
+from imperfed.experiments.config import Config
+from imperfed.experiments.experiment_file import read
 from imperfed.experiments.objects import NO_OBJECTS, Objects
-from imperfed.experiments.plugins import KEY, missing_plugin, plugins_in
+from imperfed.experiments.plugins import missing_plugin
+from imperfed.experiments.resolving import resolve
+from imperfed.results.damaged_files import parse_file
+from imperfed.results.environment import environment
+from imperfed.results.folder_names import unused_path
+from imperfed.results.split_table import SPLIT, read_index, read_split, split_columns
 from imperfed.results.summary import Summary
 
 Record = dict[str, Any]
 """A line of `metrics.jsonl`."""
-T = TypeVar("T")
-
-
 SERVED, OWN = "serve.json", "site.json"
 """The files that mark the coordinator's and a site's own folder of a run with real sites."""
 AT_THE_SITES = (
@@ -53,7 +54,7 @@ class RunFolder:
         """
         title = title or config.run.title
         title = re.sub(r":|\.<locals>\.", ".", title)  # an import path; not all of it fits into file names
-        path = free(out, f"{title}-{called(config.run.data)}", config.digest())
+        path = unused_path(out, f"{title}-{called(config.run.data)}", config.digest())
         try:
             path.mkdir(parents=True)
         except OSError as error:
@@ -120,7 +121,7 @@ class RunFolder:
         path = self.path / "summary.json"
         if not path.exists():
             return None
-        summary = parse(path, Summary.from_json, "delete it, and `imperfed resume` the run to write it again")
+        summary = parse_file(path, Summary.from_json, "delete it, and `imperfed resume` the run to write it again")
         return summary if summary.early or summary.rounds >= self.rounds() else None
 
     def rounds(self) -> int:
@@ -131,7 +132,7 @@ class RunFolder:
     def environment(self) -> dict[str, Any]:
         """Return the hardware and the versions of the run; empty if the file was deleted."""
         path = self.path / "env.json"
-        return parse(path, json.loads, "delete it to continue without it") if path.exists() else {}
+        return parse_file(path, json.loads, "delete it to continue without it") if path.exists() else {}
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file, whole or not at all."""
@@ -229,79 +230,12 @@ class RunFolder:
         self, split: Mapping[str, Sequence[str]], index: Mapping[str, Mapping[str, Any]] | None = None
     ) -> Path:
         """Write the ids of the training rows by site; `index`: the caller's own name of each row, by site and id."""
-        import pyarrow
-
-        text = pyarrow.string()
-        ids = [own.array if isinstance(own, RowNames) else pyarrow.array(own, text) for own in split.values()]
-        sites = [pyarrow.repeat(pyarrow.scalar(site), len(own)) for site, own in split.items()]
-        columns: dict[str, Any] = {"id": pyarrow.chunked_array(ids, text), "site": pyarrow.chunked_array(sites, text)}
-        if index is not None:
-            columns["index"] = [index[site].get(row) for site, ids in split.items() for row in ids]
-        return self.save_table("split.parquet", columns)
+        return self.save_table(SPLIT, split_columns(split, index))
 
     def index(self) -> Any:
         """Return the caller's own names of the training rows, by site, as pyarrow arrays; empty if there are none."""
-        from pyarrow import compute, parquet
-
-        path = self.path / "split.parquet"
-        if not path.exists() or "index" not in parquet.read_schema(path).names:
-            return {}
-        table = parquet.read_table(path)
-        sites = table["site"].unique().to_pylist()
-        return {site: table.filter(compute.equal(table["site"], site))["index"] for site in sites}
+        return read_index(self.path / SPLIT)
 
     def split(self) -> dict[str, list[str]]:
         """Return the ids of the training rows by site; empty if the run has not written them yet."""
-        import pyarrow
-        from pyarrow import parquet
-
-        path = self.path / "split.parquet"
-        if not path.exists():
-            return {}
-        try:
-            table = parquet.read_table(path, columns=["id", "site"])
-        except (OSError, pyarrow.ArrowException) as error:
-            raise DataError(f"{path}: cut short or damaged ({error}); delete it to continue without it") from error
-        split: dict[str, list[str]] = {}
-        for name, site in zip(table["id"].to_pylist(), table["site"].to_pylist(), strict=True):
-            split.setdefault(site, []).append(name)
-        return split
-
-
-def parse(path: Path, read_text: Callable[[str], T], remedy: str) -> T:
-    """Read a file of a run; raise an error that ends in the remedy if it is cut short or damaged."""
-    try:
-        return read_text(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path}: cut short or damaged ({error}); {remedy}") from error
-
-
-def free(out: Path, name: str, digest: str) -> Path:
-    """Return a path below `out` that does not exist yet."""
-    stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{digest}"
-    path, number = out / stem, 1
-    while path.exists():
-        number += 1
-        path = out / f"{stem}-{number}"
-    return path
-
-
-def environment(config: Config) -> dict[str, Any]:
-    """Return versions and the kind of machine; nothing that identifies a person or a place."""
-    import numpy
-    import torch
-
-    from imperfed import __version__
-    from imperfed.engine.backends.task_pool import cores
-
-    return {
-        "imperfed": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "system": platform.system(),
-        "processor": platform.machine(),
-        "cores": cores(),
-        "threads per worker": 1,
-        **({KEY: plugins} if (plugins := plugins_in(config)) else {}),
-    }
+        return read_split(self.path / SPLIT)

@@ -13,8 +13,8 @@ from imperfed.core.federation import Federation
 from imperfed.core.labels import Labels
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.results.folder import RunFolder
+from imperfed.results.label_summary import LabelSummary, ResolvedLabels
 from imperfed.results.missing import judge_filled_labels
-from imperfed.results.summary import LabelSummary, ResolvedLabels
 
 
 @dataclass(frozen=True)

@@ -132,8 +132,8 @@ class LeakSummary(WholeFile, frozen=True):
         total = sum(s.attempted for s in self.sites)
         near = 100 * sum(s.closer * s.attempted for s in self.sites) / total
         chance = 100 * sum(s.closer_by_chance * s.attempted for s in self.sites) / total
-        distances = sorted(f"{s.distance:.2f}" for s in self.sites)
-        apart = " to ".join(dict.fromkeys((distances[0], distances[-1])))
+        distances = [s.distance for s in self.sites]
+        apart = " to ".join(dict.fromkeys(f"{end:.2f}" for end in (min(distances), max(distances))))
         return (
             f"Median distance of a reconstruction from its row: {apart}, where 0 is the row itself and 1 is no better "
             f"than the average row. {near:.0f} % are nearer to their row than to any row elsewhere; by chance "

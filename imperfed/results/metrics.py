@@ -9,7 +9,7 @@ from typing import Any
 
 from imperfed.engine.schedule import RoundReport
 from imperfed.evaluation.fairness import FAIR, course
-from imperfed.results import defence
+from imperfed.results import site_verdicts
 from imperfed.results.folder import Record
 from imperfed.results.many_sites import MANY
 
@@ -51,7 +51,7 @@ def metrics(
     for k, (score, weight) in report.validity.items():
         add(trained[k], f"{VALIDATION}{figure}", score, n=round(weight))
     add("*", f"{VALIDATION}{figure}", report.validation.score, n=round(report.validation.weight))
-    for site, metric, value in defence.figures(report.verdicts, trained):
+    for site, metric, value in site_verdicts.figures(report.verdicts, trained):
         add(site, metric, value)
     for k, epsilon in report.epsilons.items():
         add(trained[k], EPSILON, epsilon)

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from imperfed.core.federation import Federation
 from imperfed.engine.engine import Engine
-from imperfed.evaluation.evaluator import Evaluator, figure
-from imperfed.results.summary import ClassSummary, FilledLabels
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.evaluation.model_figures import figure
+from imperfed.results.label_summary import FilledLabels
+from imperfed.results.summary import ClassSummary
 
 
 def judge_filled_labels(

@@ -27,7 +27,7 @@ class MlflowRun(Tracker):
 
     def __init__(self, run: RunFolder, settings: Mapping[str, Any]) -> None:
         super().__init__(run, settings)
-        # Nothing is sent anywhere, and a run stays in files of its own: MLflow wants to be told both.
+        # Nothing is sent anywhere, and a run stays in files of its own: MLflow has a variable for either.
         os.environ["MLFLOW_DISABLE_TELEMETRY"] = os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
         from mlflow import MlflowClient
         from mlflow.entities import Param

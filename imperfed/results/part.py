@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Self
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -15,9 +15,12 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class WholeFile(Part, frozen=True):
     """A part that is a file of its own."""
 
+    in_ascii: ClassVar[bool] = True
+    """Whether other characters are escaped in the file."""
+
     def to_json(self) -> str:
         """Return the text of the file; raise an error for a number that JSON cannot hold."""
-        return json.dumps(msgspec.to_builtins(self), indent=2, allow_nan=False)
+        return json.dumps(msgspec.to_builtins(self), indent=2, allow_nan=False, ensure_ascii=self.in_ascii)
 
     @classmethod
     def from_json(cls, text: str) -> Self:

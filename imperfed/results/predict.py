@@ -11,7 +11,7 @@ from torch import Tensor
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels import KINDS
-from imperfed.data import readers
+from imperfed.data import from_arrays, readers
 from imperfed.data.dataset import check_finite
 from imperfed.data.files.declaration import FILE, read_declaration
 from imperfed.data.files.problems import Problems
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from imperfed.api.result import RunResult
 
 
-def as_inputs(array: readers.Array, data: str, where: str) -> Tensor:
+def as_inputs(array: from_arrays.Array, data: str, where: str) -> Tensor:
     """Return an array of new rows as the run read its own: byte images scaled to 0 .. 1, others as is."""
     if data in sources() and array.dtype == "uint8" and array.ndim > 2:
         raise DataError(
             f"{where}: found uint8 images, but {data} scales its images in its own way; give them as "
             f"imperfed.data.sources.load({data!r}).x holds them"
         )
-    return readers.inputs(array, where)
+    return from_arrays.inputs(array, where)
 
 
 def check_inputs(x: Tensor, summary: Summary, where: str) -> None:

@@ -11,13 +11,15 @@ from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
 from imperfed.data.sparse import width
 from imperfed.engine.engine import Engine
-from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, Evaluator, Scores, figure
+from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, Evaluator, Scores
+from imperfed.evaluation.model_figures import figure
 from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.temperature import UNFITTED, Temperature
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.config import RunConfig
+from imperfed.results.auto_summary import AutoSummary
 from imperfed.results.confidence import README, readme
-from imperfed.results.defence import write_verdicts
+from imperfed.results.data_facts import DataFacts
 from imperfed.results.folder import RunFolder
 from imperfed.results.labels import LabelOutcome, write_labels
 from imperfed.results.metrics import sent
@@ -25,16 +27,9 @@ from imperfed.results.missing import by_class, class_aurocs_of
 from imperfed.results.models import write_models
 from imperfed.results.prediction_figures import CalibrationSummary, PredictionSummary
 from imperfed.results.privacy_summary import PrivacySummary
-from imperfed.results.summary import (
-    AutoSummary,
-    DataFacts,
-    GlobalFigure,
-    OverSites,
-    RepairSummary,
-    SiteSummary,
-    Summary,
-    ValidationSummary,
-)
+from imperfed.results.repair_summary import RepairSummary
+from imperfed.results.site_verdicts import write_verdicts
+from imperfed.results.summary import GlobalFigure, OverSites, SiteSummary, Summary, ValidationSummary
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ def found(pieces: Tensor, sent: Tensor) -> bool:
 
 
 def uploads_hold_no_rows(case: Case) -> None:
-    """Check that no input, label or row memory leaves a site, and no tensor whose size tells the number of rows."""
+    """Check that no input, label or row memory leaves a site, and no tensor whose size reveals the number of rows."""
     few, more = (start(case, world(case.kind, (n,) * 4), participation=1.0) for n in (20, 26))
     more.go()
     for round in range(2):

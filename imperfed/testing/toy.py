@@ -172,7 +172,7 @@ class Watched(Engine):
         return updates
 
     def go(self, checkpoint: Path | None = None, stop_after: int = 10**9) -> Watched:
-        """Run to the end, or until so many rounds are done, and let the workers go."""
+        """Run to the end, or until so many rounds are done, and shut the workers down."""
         try:
             self.run(self.reports.append, lambda: self.state.round >= stop_after, checkpoint)
         finally:

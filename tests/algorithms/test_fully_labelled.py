@@ -12,8 +12,8 @@ import torch
 from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
 from imperfed.algorithms.fully_labelled import FullyLabelled
 from imperfed.core.errors import UsageError
-from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.resolving import resolve
 
 SMALL = {
     "split.sites": 2,

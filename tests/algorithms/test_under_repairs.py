@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from imperfed.experiments.config import resolve
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.resolving import resolve
 
 METHODS = ("fedlsr", "rofl", "fednoro", "cfl", "clipfl", "fedcorr", "rhfl", "fedned")
 SMALL = {

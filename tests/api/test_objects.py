@@ -27,9 +27,9 @@ from imperfed.core.errors import UsageError
 from imperfed.data.corruption.noise.uniform_noise import UniformNoise
 from imperfed.data.partitions.dirichlet import DirichletPartition
 from imperfed.defences.median import Median
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch
 from imperfed.experiments.parallel import ParallelRuns
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.watch import Watch
 from imperfed.results.folder import RunFolder
 from tests.support.own_parts import HalfWay, Net, Tempered, wide
 from tests.support.terminal import arrays, products, surroundings, write
@@ -352,7 +352,7 @@ def test_other_processes_cannot_have_what_lives_here(few: dict[str, Any]) -> Non
 def test_importable_classes_travel_to_other_processes(few: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def begun(self: Any, jobs: int, work: Any, calls: Any) -> list[Future[Any]]:
+    def begun(self: Any, jobs: int, work: Any, calls: Any, like: Any) -> list[Future[Any]]:
         """Stand in for processes, which take seconds to start: what they are sent is pickled."""
         asked.append(jobs)
         futures: list[Future[Any]] = [Future() for _ in calls]

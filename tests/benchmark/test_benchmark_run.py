@@ -22,10 +22,11 @@ from imperfed.core.errors import DataError, DivergedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.oracle import Oracle
 from imperfed.experiments import experiment as experiments
-from imperfed.experiments.config import Config, resolve
-from imperfed.experiments.experiment import Interrupted, Watch
+from imperfed.experiments.config import Config
 from imperfed.experiments.parallel import ParallelRuns
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.tuning import Tuning, judged
+from imperfed.experiments.watch import Interrupted, Watch
 
 KIND = kind_of("candidates")
 GOOD = 0.03
@@ -83,7 +84,7 @@ def test_settings_are_chosen_by_rows_held_out_and_all_methods_have_as_many_trial
     trained: Trained, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    made = bench(tmp_path, tell=said.append)
+    made = bench(tmp_path, log=said.append)
     made.carry_out(1, Watch)
     for title in ("cc", "fedprox+cc"):
         own = [(lr, seed) for name, lr, _, seed in trained.asked if name == title]
@@ -160,7 +161,7 @@ def test_processes_side_by_side_give_the_same_records(
 ) -> None:
     asked = []
 
-    def begun(self: Any, jobs: int, work: Callable[..., Any], calls: Any) -> list[Future[Any]]:
+    def begun(self: Any, jobs: int, work: Callable[..., Any], calls: Any, like: Any) -> list[Future[Any]]:
         """Stand in for processes, which take seconds to start: what they are sent is pickled."""
         asked.append((jobs, len(calls)))
         futures: list[Future[Any]] = [Future() for _ in calls]

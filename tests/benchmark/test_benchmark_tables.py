@@ -32,6 +32,10 @@ def made(*runs: BenchmarkRecord, kind: BenchmarkKind = KIND) -> dict[str, Benchm
     return {table.title.partition(":")[0]: table for table in tables(kind, found)}
 
 
+def lost(method: str, seed: int) -> BenchmarkRecord:
+    return replace(run("digits", method, seed, None, failed="far", diverged=True), seconds=0.0)
+
+
 ALL = [
     run(dataset, method, seed, base + 0.01 * seed + (0.001 if seed == 1 and method == "cc" else 0))
     for dataset in ("digits", "lost")
@@ -72,6 +76,21 @@ def test_a_seed_less_is_no_place_and_divergence_is_the_last_one() -> None:
     assert table.columns["mean over sites, %"][2] == "diverged"
     assert "`proden`, seed 0, 1, 2: far." in table.notes
     assert "Seeds 0, 1, 2; imperfed 1; cpu." in table.notes
+
+
+def test_a_mean_over_some_of_the_seeds_says_so_and_what_diverged_took_no_time() -> None:
+    few = [run("digits", "lw", 0, 0.5), run("digits", "lw", 1, 0.5), lost("lw", 2)]
+    columns = made(*ALL[:9], *few, *(lost("lcp", seed) for seed in (0, 1, 2)))["digits"].columns
+    lw, lcp = (columns["method"].index(name) for name in ("`lw`", "`lcp`"))
+    assert columns["mean over sites, %"][lw] == "50.00 ± 0.00 (2 of 3 seeds)"
+    assert (columns["s per run"][lw], columns["s per run"][lcp]) == ("2.0", "")
+
+
+def test_the_same_difference_in_all_seeds_has_no_interval() -> None:
+    same = [run("digits", method, s, base) for method, base in (("cc", 0.5), ("rc", 0.7)) for s in (0, 1, 2)]
+    columns = made(*same)["digits"].columns
+    assert columns["to the best"] == ["", "-20.00 (no interval)"]
+    assert columns["clearly above / below"] == ["0 / 0", "0 / 0"]
 
 
 def test_where_low_is_best_the_lowest_is_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from scipy.stats import t
+from scipy.stats import t, ttest_ind
 
 from imperfed.benchmark.ranking import PairedInterval, interval, mean_ranks, paired, places
 
@@ -28,18 +28,27 @@ def test_over_datasets_variances_of_means_add_and_freedom_is_satterthwaites() ->
     assert found.high - 3 == pytest.approx(float(t.ppf(0.975, freedom)) * math.sqrt(variance))
 
 
-def test_one_seed_says_nothing_and_equal_differences_everything() -> None:
+def test_two_datasets_are_compared_as_by_welch() -> None:
+    """The interval of the mean of two means is half that of Welch's test of one dataset against the other, reversed."""
+    one, other = [0.02, 0.05, -0.01], [0.10, 0.30, 0.25, 0.15]
+    found = interval([one, other])
+    expected = ttest_ind(one, [-value for value in other], equal_var=False).confidence_interval()
+    assert (2 * found.low, 2 * found.high) == pytest.approx(tuple(expected))
+
+
+def test_one_seed_and_equal_differences_have_no_interval() -> None:
     alone = interval([[1.0], [1.0, 2.0]])
     assert (alone.low, alone.high, alone.is_clear) == (-math.inf, math.inf, False)
-    assert interval([[0.5, 0.5]]) == PairedInterval(0.5, 0.5, 0.5)
+    assert interval([[0.5, 0.5]]) == PairedInterval(0.5, -math.inf, math.inf)
+    assert not interval([[0.5, 0.5 + 1e-16], [0.1, 0.3 - 0.2]]).is_clear  # the same but for rounding
     assert not interval([[0.0, 0.0]]).is_clear
 
 
 def test_differences_are_taken_seed_by_seed() -> None:
-    one, other = {"a": {0: 0.1, 1: 0.5, 2: 0.9}}, {"a": {2: 0.8, 1: 0.4, 0: 0.0}}
+    one, other = {"a": {0: 0.1, 1: 0.5, 2: 0.9}}, {"a": {2: 0.78, 1: 0.4, 0: 0.02}}
     found = paired(one, other)
     assert found is not None
-    assert (found.mean, found.low) == pytest.approx((0.1, 0.1))  # the spread over seeds is common to both
+    assert (found.mean, found.low, found.high) == pytest.approx((0.1, 0.05032, 0.14968), abs=1e-5)
     assert paired(one, {"a": {0: math.nan, 1: 0.0, 2: 0.0}}) is None
     assert paired(one, {"a": {7: 0.0}}) is None
 

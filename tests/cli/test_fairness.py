@@ -74,7 +74,7 @@ def test_the_terminal_and_the_report(attacked: Said) -> None:
     assert "fairness of q against the rest, class c:" in attacked.out
     assert "EOD by candidate group: " in attacked.out
     page = write_report(RunFolder.open(attacked.folder)).read_text()
-    assert "How much more often “c” is predicted for q than for everybody else" in page
+    assert "How much more often “c” is predicted for q than for everyone else" in page
     assert "EOD by candidate group after each round." in page
     assert "Adversaries of the simulated attack: site-" in page
 

@@ -17,8 +17,8 @@ from imperfed import __version__
 from imperfed.cli.app import app
 from imperfed.cli.command_groups import GROUPS
 from imperfed.engine.schedule import RoundReport
-from imperfed.experiments.experiment import Interrupted
 from imperfed.experiments.progress import Show
+from imperfed.experiments.watch import Interrupted
 from tests.support.terminal import TINY, done, imperfed, surroundings, write
 
 COLOUR = re.compile(r"\x1b\[[\d;]*\b(3[0-8]|4[0-8]|9\d)\b[\d;]*m")

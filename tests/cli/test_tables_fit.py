@@ -19,7 +19,7 @@ from imperfed.cli.listing import listing
 from imperfed.cli.sweep_table import sweep_table
 from imperfed.cli.tables import compare_table, figures_table, run_table
 from imperfed.cli.terminal_table import TableColumn, print_table
-from imperfed.evaluation.evaluator import SuspectFigures
+from imperfed.evaluation.label_figures import SuspectFigures
 from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.time_to_target import TargetReached
 from imperfed.experiments.comparison_line import Line

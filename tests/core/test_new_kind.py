@@ -32,8 +32,8 @@ from imperfed.data.files.reading import read_sites
 from imperfed.data.oracle import Oracle
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.results.folder import RunFolder
+from imperfed.results.label_summary import FilledLabels
 from imperfed.results.labels import write_labels
-from imperfed.results.summary import FilledLabels
 from tests.support.terminal import done, imperfed, summary
 
 # -- the new kind ------------------------------------------------------------------------------------------------------

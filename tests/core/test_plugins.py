@@ -20,7 +20,7 @@ from imperfed.core.labels import Exact
 from imperfed.core.registry import entry_points
 from imperfed.data.partitions import partitions
 from imperfed.data.sources import sources
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.models import models
 from tests.support.far_away import by_pip
 from tests.support.plugged import EXTRAS, distribution

@@ -17,9 +17,9 @@ from imperfed.data.federate import federate
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.partitions.iid import IIDPartition
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import taken_apart
 from imperfed.data.sources import load
 from imperfed.data.split import SplitConfig
+from imperfed.data.whole_federation import taken_apart
 
 GROUP = Attribute("group", ("a", "b", "c"), 1)
 FLIP = LabelConfig(candidates=FlippedSets())

@@ -1,3 +1,5 @@
+"""Generators of candidate sets: uniform (B.1), by flips (B.2), by a matrix (B.3), and what holds for all of them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -7,16 +9,15 @@ from math import comb
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imperfed.core.errors import DataError, UsageError
-from imperfed.data.corruption.candidates import candidate_generators, clean_network
+from imperfed.data.corruption.candidates import candidate_generators
 from imperfed.data.corruption.candidates.base import draw_each
-from imperfed.data.corruption.candidates.clean_network import clean_logits
 from imperfed.data.corruption.candidates.flip import EDGES, FlippedSets
 from imperfed.data.corruption.candidates.given_sets import GivenSets
-from imperfed.data.corruption.candidates.instance import NORMALISE, TEMPERATURES, InstanceSets
+from imperfed.data.corruption.candidates.instance import InstanceSets
 from imperfed.data.corruption.candidates.matrix import MatrixSets
 from imperfed.data.corruption.candidates.uniform_sets import UniformSets
 from imperfed.data.dataset import Dataset
@@ -24,28 +25,18 @@ from imperfed.data.federate import federate
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.partitions.iid import IIDPartition
 from imperfed.data.split import SplitConfig
+from tests.support.drawn_sets import assert_holds_truth, generate, rng, truth
 
 MANY = 200_000
 SIZES = {
     "exact": [0.001957, 0.017613, 0.070450, 0.164384, 0.246575, 0.246575, 0.164384, 0.070450, 0.017613],
     "authors": [0.009785, 0.044031, 0.117417, 0.205479, 0.246575, 0.205479, 0.117417, 0.044031, 0.009785],
 }
-LOGITS = np.array([[2.0, 1.0, 0.0, -1.0, 0.5], [0.0, 0.0, 3.0, 2.5, -2.0]])
-TRUTH = np.array([0, 2])
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
+def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "imperfed" / "clean"
-
-
-def rng(seed=0):
-    return np.random.default_rng(seed)
-
-
-def truth(n, classes, seed=9):
-    return rng(seed).integers(0, classes, n)
 
 
 def uniform(y, classes, law, generator):
@@ -58,28 +49,6 @@ def flip(y, classes, q, edge, generator):
 
 def flipping_matrix(matrix, classes, q):
     return MatrixSets(matrix, q).flipping_matrix(classes)
-
-
-def instance_chances(logits, y, rho, normalise, temperature):
-    return InstanceSets(rho, normalise, temperature).chances(logits, y)
-
-
-def expected_size(logits, y, rho, normalise, temperature):
-    return InstanceSets(rho, normalise, temperature).expected_size(logits, y)
-
-
-def calibrate(logits, y, rho, normalise, mean_size):
-    return InstanceSets(rho, normalise, mean_size=mean_size).calibrated(logits, y).temperature
-
-
-def generate(generator, x, y, classes, seed=0):
-    """All that a generator makes of a dataset."""
-    return generator.generate(Dataset("d", x, y, None, tuple(map(str, range(classes)))), 0, rng(seed))
-
-
-def assert_holds_truth(sets, y):
-    assert sets.dtype == np.bool_
-    assert sets[np.arange(len(y)), y].all()
 
 
 # -- uniform (B.1) -----------------------------------------------------------------------------------------------------
@@ -194,76 +163,6 @@ def test_a_row_of_the_matrix_is_the_chance_of_each_class():
     assert draw_each(T[y], y, rng(8)).mean(0) == pytest.approx(T[9], abs=0.006)
 
 
-# -- instance (B.4) ----------------------------------------------------------------------------------------------------
-
-
-def test_instance_chances_are_the_reference_vectors():
-    u = instance_chances(LOGITS, TRUTH, 0.4, "mean", 1.0)
-    expected = [[0, 0.947982, 0.348743, 0.128295, 0.574980], [0.139686, 0.139686, 0, 1, 0.018904]]
-    assert u == pytest.approx(np.array(expected), abs=1e-6)
-    r = instance_chances(LOGITS, TRUTH, 1.0, "max", 1.0)
-    assert r == pytest.approx(
-        np.array([[0, 1, 0.367879, 0.135335, 0.606531], [0.082085, 0.082085, 0, 1, 0.011109]]), abs=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    ("normalise", "rho", "sizes"),
-    [
-        ("mean", 0.4, (3.000000, 2.298276)),
-        ("mean-wrong", 0.4, (2.6, 2.238621)),
-        ("max", 1.0, (3.109745, 2.175279)),
-        ("max", 0.4, (1 + 0.4 * 2.109745, 1 + 0.4 * 1.175279)),
-    ],
-)
-def test_instance_expected_sizes(normalise, rho, sizes):
-    for row, size in enumerate(sizes):
-        one = slice(row, row + 1)
-        assert expected_size(LOGITS[one], TRUTH[one], rho, normalise, 1.0) == pytest.approx(size, abs=1e-6)
-
-
-def test_temperature_divides_the_logits():
-    warm = instance_chances(LOGITS, TRUTH, 0.4, "mean", 2.5)
-    assert warm == pytest.approx(instance_chances(LOGITS / 2.5, TRUTH, 0.4, "mean", 1.0))
-
-
-def test_a_network_however_certain_leaves_chances():
-    logits = np.array([[1e4, -1e4, -2e4], [0.0, 0.0, 0.0]], dtype=np.float32)
-    u = instance_chances(logits, np.array([0, 1]), 0.2, "mean", 1.0)
-    assert u == pytest.approx(np.array([[0, 0.6, 0], [0.3, 0, 0.3]]))
-
-
-def test_logits_are_left_as_they_were():
-    before = LOGITS.copy()
-    instance_chances(LOGITS, TRUTH, 0.4, "mean", 1.0)
-    assert np.array_equal(LOGITS, before)
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    normalise=st.sampled_from(NORMALISE),
-    rho=st.floats(0.05, 1),
-    share=st.floats(0.05, 0.95),
-    classes=st.integers(3, 8),
-    seed=st.integers(0, 1000),
-)
-@example(normalise="mean-wrong", rho=0.3539041135950577, share=0.5, classes=3, seed=221)
-def test_calibration_reaches_any_size_between_the_ends(normalise, rho, share, classes, seed):
-    logits, y = rng(seed).normal(0, 4, (50, classes)), truth(50, classes, seed)
-    least, most = (expected_size(logits, y, rho, normalise, t) for t in TEMPERATURES)
-    wanted = least + share * (most - least)
-    found = calibrate(logits, y, rho, normalise, wanted)
-    assert expected_size(logits, y, rho, normalise, found) == pytest.approx(wanted, abs=1e-3)
-
-
-def test_calibration_says_what_can_be_reached():
-    logits, y = rng().normal(0, 4, (500, 10)), truth(500, 10)
-    with pytest.raises(UsageError, match=r"mean_size = 5.2 .* rho = 0.4 .* between 2.00. and 5.000"):
-        calibrate(logits, y, 0.4, "mean", 5.2)
-    with pytest.raises(UsageError, match="cannot be reached"):
-        calibrate(logits, y, 0.4, "mean", 1.5)
-
-
 # -- every generator ---------------------------------------------------------------------------------------------------
 
 
@@ -333,88 +232,6 @@ def test_one_class_has_no_candidates():
     alike = Dataset("alike", torch.ones(9, 1), torch.zeros(9, dtype=torch.int64), None, ("only",))
     with pytest.raises(DataError, match="alike: candidate sets need at least two classes"):
         federate(alike, SplitConfig(2, IIDPartition()), LabelConfig(candidates=UniformSets()), 0)
-
-
-# -- the clean network -------------------------------------------------------------------------------------------------
-
-
-def blobs(n=600, classes=5):
-    y = torch.arange(n) % classes
-    noise = torch.Generator().manual_seed(0)
-    x = torch.eye(classes)[y].repeat(1, 2) * 3 + torch.randn(n, 2 * classes, generator=noise)
-    return torch.cat([x, torch.full((n, 1), 7.0)], 1), y  # the last column is constant
-
-
-def test_the_clean_network_learns_and_repeats_itself(cache):
-    x, y = blobs()
-    before, state = torch.get_num_threads(), torch.get_rng_state()
-    first = clean_logits(x, y, 5, 0)
-    assert (first.argmax(1) == y.numpy()).mean() > 0.97
-    assert torch.get_num_threads() == before
-    assert torch.equal(torch.get_rng_state(), state)
-    (kept,) = cache.iterdir()
-    kept.unlink()
-    torch.set_num_threads(before + 1)
-    try:
-        assert np.array_equal(clean_logits(x, y, 5, 0), first)
-    finally:
-        torch.set_num_threads(before)
-    assert not np.array_equal(clean_logits(x, y, 5, 1), first)
-
-
-def test_what_was_kept_is_used_and_only_for_the_same_data(cache, monkeypatch):
-    x, y = blobs(60)
-    first = clean_logits(x, y, 5, 0)
-    trained = []
-    monkeypatch.setattr(
-        clean_network, "train_clean", lambda x, y, c, s: trained.append(s) or np.zeros((60, 5), np.float32)
-    )
-    assert np.array_equal(clean_logits(x, y, 5, 0), first)
-    assert trained == []
-    clean_logits(x + 1, y, 5, 0)
-    clean_logits(x, (y + 1) % 5, 5, 0)
-    clean_logits(x, y, 5, 7)
-    assert trained == [0, 0, 7]
-    assert len(list(cache.iterdir())) == 4
-
-
-@pytest.mark.parametrize("damage", [b"", b"no numbers", "half", "other shape"])
-def test_a_damaged_file_is_made_anew(cache, damage):
-    x, y = blobs(60)
-    first = clean_logits(x, y, 5, 0)
-    (kept,) = cache.iterdir()
-    if damage == "other shape":
-        np.save(kept, first[:-1])
-    else:
-        kept.write_bytes(kept.read_bytes()[:700] if damage == "half" else damage)
-    assert np.array_equal(clean_logits(x, y, 5, 0), first)
-    assert np.array_equal(np.load(kept), first)
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("a file, not a folder")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    x, y = blobs(60)
-    assert np.isfinite(clean_logits(x, y, 5, 0)).all()
-
-
-def test_instance_sets_reach_the_wanted_size_on_digits():
-    from sklearn.datasets import load_digits
-
-    x, y = load_digits(return_X_y=True)
-    inputs, classes = torch.from_numpy(x).float(), torch.from_numpy(y).long()
-    labels, facts = generate(InstanceSets(mean_size=4.0), inputs, classes, 10)
-    assert_holds_truth(labels.values.numpy(), y)
-    logits = clean_logits(inputs, classes, 10, 0)
-    assert (logits.argmax(1) == y).mean() > 0.97
-    assert expected_size(logits, y, 0.4, "mean", facts["temperature"]) == pytest.approx(4.0, abs=0.001)
-    # The realised mean has a standard error of about sqrt(9 / 4 / 1797) = 0.035 at most.
-    sets = labels.values.numpy()
-    assert sets.sum(1).mean() == pytest.approx(4.0, abs=0.1)
-    # Instance-dependent: the wrong candidates are those the clean network finds likely.
-    wrong = logits.copy()
-    wrong[np.arange(len(y)), y] = np.nan
-    assert np.nanmean(wrong[sets]) > np.nanmean(wrong[~sets]) + 1
 
 
 def test_labels_of_a_preset_differ_by_seed_and_repeat():

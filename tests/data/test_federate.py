@@ -17,13 +17,14 @@ from imperfed.data.corruption.candidates.given_sets import GivenSets
 from imperfed.data.corruption.candidates.instance import InstanceSets
 from imperfed.data.corruption.candidates.uniform_sets import UniformSets
 from imperfed.data.dataset import Dataset
-from imperfed.data.federate import federate, site_names
+from imperfed.data.federate import federate
 from imperfed.data.labelling import LabelConfig
 from imperfed.data.partitions import partitions
 from imperfed.data.partitions.classes import ClassesPartition
 from imperfed.data.partitions.column import ColumnPartition
 from imperfed.data.partitions.dirichlet import DirichletPartition
 from imperfed.data.partitions.iid import IIDPartition
+from imperfed.data.row_split import site_names
 from imperfed.data.scale import Scale
 from imperfed.data.split import SplitConfig
 

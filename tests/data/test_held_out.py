@@ -17,8 +17,8 @@ from imperfed.data.labelling import LabelConfig
 from imperfed.data.oracle import Oracle
 from imperfed.data.partitions.iid import IIDPartition
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import taken_apart
 from imperfed.data.split import SplitConfig
+from imperfed.data.whole_federation import taken_apart
 from imperfed.testing.toy import world
 
 

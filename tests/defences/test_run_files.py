@@ -14,8 +14,9 @@ from imperfed.cli.tables import run_table
 from imperfed.core.errors import UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
-from imperfed.experiments import experiment
-from imperfed.experiments.config import resolve
+from imperfed.experiments import experiment, starting
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.watch import Watch
 from tests.support.fair_federation import federation
 
 WORDS = {
@@ -50,7 +51,7 @@ def unfair(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_suspicions_are_written_told_and_reported(tmp_path: Path):
-    folder, summary = experiment.start(resolve(words=WORDS), tmp_path, experiment.Watch())
+    folder, summary = starting.start(resolve(words=WORDS), tmp_path, Watch())
     table = parquet.read_table(folder.path / "suspicions.parquet").to_pydict()
     assert list(table) == ["round", "site", "by", "score", "confidence", "out"]
     assert set(table["by"]) == {"fairfedpapl"}
@@ -69,7 +70,7 @@ def test_suspicions_are_written_told_and_reported(tmp_path: Path):
 
 def test_a_rule_that_accuses_nobody_writes_no_suspicions(tmp_path: Path):
     words = {k: v for k, v in WORDS.items() if not k.startswith("defence.")} | {"defence": "median", "rounds": 1}
-    folder, summary = experiment.start(resolve(words=words), tmp_path, experiment.Watch())
+    folder, summary = starting.start(resolve(words=words), tmp_path, Watch())
     assert summary.suspicions is None
     assert not (folder.path / "suspicions.parquet").exists()
 
@@ -82,5 +83,5 @@ def test_errors_come_before_anything_is_written(tmp_path: Path):
         ({"defence.kapa": 1}, "kappa"),
     ):
         with pytest.raises(UsageError, match=message):
-            experiment.start(resolve(words=WORDS | change), tmp_path, experiment.Watch())
+            starting.start(resolve(words=WORDS | change), tmp_path, Watch())
     assert not list(tmp_path.iterdir())

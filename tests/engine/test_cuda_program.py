@@ -17,8 +17,9 @@ from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch
 from imperfed.core.labels import Exact
+from imperfed.engine.backends.cuda.capturable import counts_padding, draws
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
-from imperfed.engine.backends.cuda.program import counts_padding, draws
+from imperfed.engine.backends.cuda.program import block_size, depth
 from imperfed.testing.toy import (
     LOCAL,
     Plain,
@@ -235,3 +236,11 @@ def test_a_server_whose_steps_cannot_be_captured_makes_them_in_the_loop() -> Non
 def test_every_round_of_the_server_starts_from_fresh_memory_of_its_rows() -> None:
     graphs, loop = program_and_loop(algorithm=PFedMo(), objective=Reminded(), rounds=3)
     assert not differences(everything(graphs), everything(loop), 1e-5)
+
+
+def test_the_deeper_a_network_the_fewer_steps_are_in_one_graph() -> None:
+    shallow, deep = (nn.Sequential(*(nn.Linear(2, 2) for _ in range(count))) for count in (5, 400))
+    assert (depth(shallow), depth(deep)) == (5, 400)
+    assert block_size(steps=100, sites=4, depth=depth(shallow)) == 100
+    assert block_size(steps=100, sites=4, depth=depth(deep)) == 5  # 400 layers x 5 steps x 4 sites
+    assert block_size(steps=100, sites=100, depth=depth(deep)) == 1

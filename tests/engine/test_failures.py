@@ -23,6 +23,7 @@ from imperfed.core.labels import Exact
 from imperfed.core.objective import Objective
 from imperfed.engine.backends.task_pool import ProcessPool
 from imperfed.engine.failures import Crashed, Failure, Misshapen, NotFinite
+from imperfed.engine.schedule import Rounds
 from imperfed.testing.toy import Plain, Watched, differences, engine, everything, network, world
 
 SCENE = world(Exact)
@@ -180,6 +181,14 @@ def test_below_the_quorum_the_run_ends(how: str) -> None:
         faulty(how, sites=(0, 1), quorum=0.51).go()
     with pytest.raises(QuorumError, match="0 of 4"):
         faulty(how, sites=(0, 1, 2, 3), quorum=0.0).go()
+
+
+@pytest.mark.parametrize(
+    ("quorum", "asked", "needed"),
+    [(0.55, 100, 55), (0.07, 100, 7), (0.5, 3, 2), (0.0, 9, 1), (1.0, 9, 9), (0.51, 100, 51)],
+)
+def test_a_share_of_the_sites_is_not_rounded_up_by_its_last_bit(quorum: float, asked: int, needed: int) -> None:
+    assert Rounds(quorum=quorum).quorum_of(asked) == needed
 
 
 def test_answers_unlike_the_others_count_against_the_quorum() -> None:

@@ -14,17 +14,9 @@ from torch import Tensor, nn
 
 from imperfed.core.network import Layout, Net, Network
 from imperfed.data.oracle import Oracle
-from imperfed.evaluation.evaluator import (
-    ANNOTATED,
-    NEVER_ANNOTATED,
-    Evaluator,
-    FillingFigures,
-    accuracy,
-    accuracy_of,
-    auroc,
-    mean_average_precision,
-    precision_at,
-)
+from imperfed.evaluation.evaluator import ANNOTATED, NEVER_ANNOTATED, Evaluator
+from imperfed.evaluation.label_figures import FillingFigures
+from imperfed.evaluation.model_figures import accuracy, accuracy_of, auroc, mean_average_precision, precision_at
 
 
 def net() -> Net:

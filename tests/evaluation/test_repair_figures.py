@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from imperfed.data.oracle import Oracle
-from imperfed.evaluation.evaluator import Evaluator, RepairFigures
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.evaluation.label_figures import RepairFigures
 
 TRUTH = torch.tensor([0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
 GIVEN = torch.tensor([0, 1, 2, 3, 0, 1, 0, 0, 1, 0])  # the last four are wrong

@@ -25,8 +25,9 @@ from imperfed.core.objective import Objective
 from imperfed.defences import defences
 from imperfed.defences.fltrust import FLTrust
 from imperfed.defences.robust import Mixing, Robust
-from imperfed.experiments.config import options, resolve
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.setting_sections import options
 from imperfed.repairs import repairs
 from tests.support.methods import algorithms, objectives, shares_nothing
 

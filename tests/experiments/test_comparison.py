@@ -18,7 +18,8 @@ from imperfed.experiments.comparison_line import Line, line
 from imperfed.experiments.comparison_table import markdown
 from imperfed.experiments.study import paper_figures
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import FilledLabels, OverSites, Summary
+from imperfed.results.label_summary import FilledLabels
+from imperfed.results.summary import OverSites, Summary
 from tests.support import made_run
 from tests.support.terminal import QUICK, TINY, arrays, done, imperfed, summary, write
 

@@ -29,8 +29,11 @@ from imperfed.data.partitions.dirichlet import DirichletPartition
 from imperfed.data.partitions.iid import IIDPartition
 from imperfed.data.partitions.quantity import QuantityPartition
 from imperfed.defences import defences
-from imperfed.experiments.config import CHOSEN, FIXED, GENERATORS, Config, RunConfig, options, read, resolve
+from imperfed.experiments.config import Config, RunConfig
+from imperfed.experiments.experiment_file import read
 from imperfed.experiments.presets import PRESETS
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.setting_sections import CHOSEN, FIXED, GENERATORS, options
 from imperfed.experiments.values import typed
 from imperfed.repairs import repairs
 

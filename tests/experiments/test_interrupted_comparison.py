@@ -12,7 +12,7 @@ from imperfed.cli.typed_words import configs
 from imperfed.core.errors import DataError
 from imperfed.experiments.comparison import compare
 from imperfed.experiments.comparison_plan import FILE
-from imperfed.experiments.experiment import Interrupted, Watch
+from imperfed.experiments.watch import Interrupted, Watch
 from tests.support.one_family import try_one_family
 from tests.support.terminal import done, imperfed, products, write
 

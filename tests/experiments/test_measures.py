@@ -14,12 +14,12 @@ from imperfed.cli.typed_words import configs
 from imperfed.core.errors import UsageError
 from imperfed.evaluation.fairness import FairnessBetween, FairnessFigure, FairnessSummary, GroupSummary
 from imperfed.evaluation.time_to_target import TargetReached
-from imperfed.experiments.experiment import Watch
 from imperfed.experiments.reproduction.measures import measure
 from imperfed.experiments.reproduction.run_study import StudyRuns, leading_curve
 from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import studies
+from imperfed.experiments.watch import Watch
 from imperfed.results.folder import RunFolder
 from imperfed.results.summary import ClassSummary, GlobalFigure, OverSites, Summary
 from tests.support import made_run

@@ -14,13 +14,13 @@ import torch
 from imperfed.core.errors import DataError
 from imperfed.experiments import parallel as processes
 from imperfed.experiments import study as studies_of
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch
 from imperfed.experiments.parallel import paying
 from imperfed.experiments.reproduction.drawing import mean_curve
 from imperfed.experiments.reproduction.standing import standing
 from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells, digest, every, kept, results_file
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.study import Study, studies
+from imperfed.experiments.watch import Watch
 from tests.support.terminal import TINY, done, imperfed
 
 FILE = """
@@ -258,3 +258,20 @@ def test_that_data_are_prepared_is_said_before(tmp_path: Path, monkeypatch: pyte
     watch = Watch(prepare=lambda config: said.append("prepare"))
     processes.of_one_seed([resolve(words={"method": "cc", "data": "digits"})], tmp_path, lambda: watch)
     assert said == ["prepare", "read", "check", "prepare"]
+
+
+def test_processes_begin_the_next_column_before_the_last_seed_of_one_has_ended(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[int] = []
+
+    def outcomes(self: processes.ParallelRuns, configs: Any, folder: Path, watch: Any) -> Iterator[Any]:
+        submitted.append(len(configs))
+        return self.each(processes.of_one_seed, configs, folder, watch)
+
+    monkeypatch.setattr(processes.ParallelRuns, "outcomes", outcomes)
+    words = ("reproduce", "toy/table-1", *TINY, "--out", tmp_path / "out", "--seeds", "0,1", "--rows", "cc")
+    done(*words)
+    done(*words)  # nothing is missing
+    assert submitted == [4, 0]  # two columns with two seeds each, all at once
+    assert len(results(tmp_path / "out")) == 4

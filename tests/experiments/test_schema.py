@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft4Validator
 
 from imperfed.algorithms import catalogue
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.schema import file_schema
 from tests.support.terminal import done
 

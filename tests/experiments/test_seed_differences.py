@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from scipy.stats import ttest_1samp
 
 from imperfed.experiments.comparison_line import Line
 from imperfed.experiments.federating_gain import RowFigures
@@ -27,6 +28,7 @@ def line(method: str, values: tuple[float, ...], seeds: tuple[int, ...] = (0, 1,
 def test_the_interval_over_seeds_is_students() -> None:
     """t with two degrees of freedom has its 97.5 % quantile at 4.3027."""
     found = over_seeds((0.5, 0.6, 0.7))
+    assert found is not None
     assert (found.over, found.n) == ("seeds", 3)
     assert found.high - 0.6 == pytest.approx(4.3027 * 0.1 / 3**0.5, abs=1e-5)
     assert found.low + found.high == pytest.approx(1.2)
@@ -37,7 +39,32 @@ def test_the_p_value_belongs_to_the_interval() -> None:
     mean = 4.30265 * 0.1 / 3**0.5
     assert p_of((mean - 0.1, mean, mean + 0.1)) == pytest.approx(0.05, abs=1e-5)
     assert p_of((0.0, 0.0)) == 1.0
-    assert p_of((0.1, 0.1)) == 0.0
+
+
+@pytest.mark.parametrize("values", [(0.1, 0.4), (0.02, -0.05, 0.01, 0.08), (-0.3, -0.2, -0.25)])
+def test_intervals_and_p_values_are_those_of_scipy(values: tuple[float, ...]) -> None:
+    found, expected = over_seeds(values), ttest_1samp(values, 0.0)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()))
+    assert p_of(values) == pytest.approx(expected.pvalue)
+
+
+def test_the_same_difference_in_every_seed_is_judged_by_its_sign() -> None:
+    """With a coarse figure that is likely: three seeds of one sign happen by chance in one of four cases."""
+    assert over_seeds((0.1, 0.1, 0.1)) is None
+    assert p_of((0.1, 0.3 - 0.2, 0.1)) == 0.25  # the same but for rounding
+    assert p_of((-0.1,) * 6) == 0.5**5
+    (found,) = differences([line("best", (0.9, 0.8, 0.7)), line("next", (0.8, 0.7, 0.6))])
+    assert not found.is_clear
+    assert found.interval is None
+    assert found.sentence() == "no difference shown, p = 0.250"
+
+
+def test_what_is_better_on_the_seeds_that_both_have_is_not_called_worse() -> None:
+    (found,) = differences([line("best", (0.99, 0.3, 0.5)), line("next", (0.5, 0.65), (1, 2))])
+    assert found.mean > 0
+    replaced = replace(found, p=0.01)
+    assert replaced.sentence() == "better, p = 0.010"
 
 
 def test_several_comparisons_raise_the_p_values_by_holms_method() -> None:

@@ -17,9 +17,11 @@ import torch
 from imperfed.experiments import parallel, shared_gpu
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import RunFolder, Watch, start
+from imperfed.experiments.experiment import RunFolder
 from imperfed.experiments.parallel import ParallelRuns
 from imperfed.experiments.shared_gpu import CONTROL, FOLDER, LOGS, SharedGpu
+from imperfed.experiments.starting import start
+from imperfed.experiments.watch import Watch
 from tests.support.terminal import write
 
 DAEMON = f"""#!/bin/sh

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from imperfed.core.errors import ImperfedError
+from imperfed.experiments.config import resolve
+from imperfed.experiments.parallel import ParallelRuns
 from tests.support.terminal import TINY, Said, imperfed, program, strict, write
 
 
@@ -54,3 +58,9 @@ def test_one_after_the_other_gives_the_same_figures(
     assert strict(said.out) == strict((next(tmp_path.iterdir()) / "results.json").read_text())
     assert "seed 1: rc" not in said.err
     assert strict(said.out) == strict(side_by_side.said.out)
+
+
+def test_a_process_that_is_killed_ends_all_with_what_to_do() -> None:
+    config = resolve(words={"method": "cc", "data": "digits", "device": "cpu"})
+    with pytest.raises(ImperfedError, match=r"killed while.*the same command goes on.*--jobs"), ParallelRuns(2) as pool:
+        pool.begun(1, os._exit, [(9,)], config)[0].result()

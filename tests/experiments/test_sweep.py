@@ -11,11 +11,12 @@ import pytest
 
 from imperfed.cli.typed_words import configs
 from imperfed.core.errors import DataError, UsageError
-from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.experiments.parallel import ParallelRuns
 from imperfed.experiments.sweep.sweep_grid import cells_of, configs_of, grid_of, named
 from imperfed.experiments.sweep.sweep_run import TriedCell, chosen, groups, sweep
 from imperfed.experiments.sweep.sweep_trial import SweepScore
+from imperfed.experiments.watch import Interrupted, Watch
+from imperfed.report.sweep_page import best_first
 from tests.support.terminal import FLIP, done, imperfed, records, summary, write
 
 WORDS = ("--set", "steps=5", "--set", "partition=iid", "--workers", "1", *FLIP)
@@ -132,6 +133,11 @@ def test_what_failed_with_any_seed_is_not_chosen_and_the_first_of_equals_is() ->
         chosen([tried(None, 0.5)])
 
 
+def test_what_failed_comes_after_any_score() -> None:
+    """Scores that are corrected for chance can be far below 0."""
+    assert [cell["mean"] for cell in best_first([{"mean": None}, {"mean": -3.0}, {"mean": 0.5}])] == [0.5, -3.0, None]
+
+
 def test_lists_are_separated_by_semicolons() -> None:
     grid = grid_of(["hidden=64,32;16", "lr=0.1, 0.2"])
     assert grid == {"hidden": ("64,32", "16"), "lr": ("0.1", "0.2")}
@@ -145,6 +151,8 @@ def test_lists_are_separated_by_semicolons() -> None:
         (["lr="], "KEY=VALUE"),
         (["lr=1,1"], "a value is named twice"),
         (["lr=1", "lr=2"], "lr is named twice"),
+        (["lr =1", "lr=2"], "lr is named twice"),
+        (["=1"], "KEY=VALUE"),
         ([], "name at least one setting"),
     ],
 )

@@ -16,10 +16,12 @@ from imperfed.core.labels.validity import Validity
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments import study as studies_of
 from imperfed.experiments import tuning
-from imperfed.experiments.config import Config, options, resolve
-from imperfed.experiments.experiment import Interrupted, Watch
+from imperfed.experiments.config import Config
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.setting_sections import options
 from imperfed.experiments.study import studies
 from imperfed.experiments.tuning import Choices, Tuning, attempts, judged, own_setting
+from imperfed.experiments.watch import Interrupted, Watch
 from tests.support.terminal import TINY, done
 
 WORDS = {"data": "digits", "labels.candidates": "flip", "partition": "iid", "rounds": 2, "steps": 5, "workers": 1}

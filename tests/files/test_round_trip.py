@@ -15,8 +15,9 @@ from imperfed.data.labelling import LabelConfig
 from imperfed.data.partitions.iid import IIDPartition
 from imperfed.data.sources import load
 from imperfed.data.split import SplitConfig
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch, start
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.starting import start
+from imperfed.experiments.watch import Watch
 from tests.support.written_files import Apart, Columns, declare, numeric, write_images, write_table
 
 FLIP = {"labels.candidates": "flip"}

@@ -14,7 +14,8 @@ from flwr.app import Message
 
 from imperfed.core.errors import QuorumError, UsageError
 from imperfed.core.labels import Exact, Positive
-from imperfed.experiments.experiment import Experiment, held_by_sites, load_data
+from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.run_data import held_by_sites, load_data
 from imperfed.flower.messages.payload import Payload, pack, unpack
 from imperfed.repairs.posterior import cross_fit, noise_model
 from imperfed.testing.toy import differences

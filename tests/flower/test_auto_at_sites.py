@@ -23,13 +23,14 @@ from imperfed.experiments.auto import run as auto_run
 from imperfed.experiments.auto import search as auto_search
 from imperfed.experiments.auto import work
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.experiment import Interrupted, Watch
+from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.flower.coordinator.auto_run import AutoRun
 from imperfed.flower.coordinator.serving import searched_settings
 from imperfed.flower.messages.payload import ASKED, Payload, pack, unpack
 from imperfed.flower.site import site_results
+from imperfed.results.auto_summary import AutoSummary
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import AutoSummary, Summary
+from imperfed.results.summary import Summary
 from imperfed.testing.toy import differences
 from tests.experiments.auto.conftest import federation
 from tests.support.inspector import CARD, FIGURES, assert_nothing_private

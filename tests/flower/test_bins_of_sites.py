@@ -12,7 +12,7 @@ from torch import Tensor
 from imperfed.core.errors import QuorumError
 from imperfed.core.labels import Candidates, Exact, Labels
 from imperfed.data.bins import CELLS, count_cells
-from imperfed.data.site_files import SiteInfo
+from imperfed.data.site_description import SiteInfo
 from imperfed.engine.failures import Failure
 from imperfed.flower.coordinator.remote_bins import checked
 from imperfed.flower.messages.payload import Payload

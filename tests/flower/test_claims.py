@@ -28,7 +28,7 @@ from imperfed.core.labels import Candidates, Exact
 from imperfed.engine.failures import Crashed, Failure, Misshapen, NotFinite, Silent
 from imperfed.engine.population import capped
 from imperfed.engine.validate import LARGEST, largest_answer
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.flower.coordinator.mailbox import SuperLinkMailbox
 from imperfed.flower.coordinator.remote_search import SitesElsewhere
 from imperfed.flower.messages import stored_reply

@@ -11,7 +11,7 @@ import pytest
 from imperfed.core.labels import Annotated, Candidates, Exact, Labels, Validity
 from imperfed.core.labels.validity import UNKNOWN
 from imperfed.engine.engine import Engine
-from imperfed.experiments.experiment import Watch
+from imperfed.experiments.watch import Watch
 from imperfed.flower.messages.payload import Payload, RefusedError, unpack, validity_of, validity_words
 from imperfed.results.folder import RunFolder
 from imperfed.testing.toy import differences

@@ -13,7 +13,7 @@ from flwr.common.constant import ErrorCode
 from imperfed.core.errors import DataError, SiteFailedError
 from imperfed.core.labels import Candidates
 from imperfed.experiments import experiment
-from imperfed.experiments.experiment import Watch
+from imperfed.experiments.watch import Watch
 from imperfed.flower.coordinator import coordinator as coordinator_module
 from imperfed.flower.coordinator.leaving import Leaving
 from imperfed.flower.coordinator.serving import has_ended

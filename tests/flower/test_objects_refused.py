@@ -10,7 +10,7 @@ import pytest
 
 from imperfed.api.parts import split_objects
 from imperfed.core.errors import UsageError
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.results.folder import RunFolder
 from tests.support.own_parts import HalfWay, Net, wide

@@ -14,8 +14,8 @@ from imperfed.core.errors import RefusedBySiteError, UsageError
 from imperfed.core.labels import Exact
 from imperfed.data.scale import Scale
 from imperfed.engine.failures import Declined, Undecided
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.watch import Watch
 from imperfed.flower.messages.payload import Payload, failure_of, pack
 from imperfed.flower.messages.run_info import RunInfo
 from imperfed.flower.site.agreement import Agreement

@@ -80,15 +80,3 @@ def test_a_device_that_is_not_there_ends_the_run_before_round_1(tmp_path: Path) 
     apart.place = lambda h: replace(real(h), device="cuda" if h.name == "site1" else "cpu")  # type: ignore
     with pytest.raises(UsageError, match=r"failed at site1: device = cuda: this machine has no GPU"):
         apart.start()
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or none in CUDA_VISIBLE_DEVICES")
-@pytest.mark.parametrize(("method", "kind"), [("pfedpll", Candidates), ("scaffold", Exact), ("fedprox", Exact)])
-def test_sites_with_and_without_a_gpu_agree_up_to_rounding(method: str, kind: type, tmp_path: Path) -> None:
-    runs = []
-    for device in ("cpu", "cuda"):
-        apart = Apart(settled(method), raw(kind), tmp_path / device)
-        real = apart.place
-        apart.place = lambda h, real=real, device=device: replace(real(h), device=device)  # type: ignore
-        runs.append(apart.start().go())
-    assert not differences(*(run.engine.state.server for run in runs), tolerance=1e-3)

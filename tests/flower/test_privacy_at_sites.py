@@ -19,7 +19,7 @@ from imperfed.core.privacy_cost import spent
 from imperfed.engine.failures import Declined
 from imperfed.engine.site import RunSpec
 from imperfed.experiments import experiment
-from imperfed.experiments.experiment import Watch
+from imperfed.experiments.watch import Watch
 from imperfed.flower.messages.payload import Payload, failure_of, pack, unpack
 from imperfed.flower.site import site_results
 from imperfed.flower.site.handlers import handle

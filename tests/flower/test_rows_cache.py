@@ -13,7 +13,8 @@ from torch import Tensor
 
 from imperfed.core.federation import Attribute
 from imperfed.core.labels import KINDS, Labels
-from imperfed.data.site_files import SiteFiles, taken_apart
+from imperfed.data.site_files import SiteFiles
+from imperfed.data.whole_federation import taken_apart
 from imperfed.flower.site import rows_cache
 from imperfed.flower.site.rows_cache import read_once
 from tests.support.rehearsal import raw

@@ -14,7 +14,9 @@ from rich.console import Console
 
 from imperfed.cli.tables import run_table
 from imperfed.experiments import experiment
-from imperfed.experiments.experiment import Watch, held_by_sites, start
+from imperfed.experiments.run_data import held_by_sites
+from imperfed.experiments.starting import start
+from imperfed.experiments.watch import Watch
 from imperfed.flower.site import site_results as outcome
 from imperfed.repairs.posterior import cross_fit, noise_model
 from imperfed.results.folder import RunFolder

@@ -27,8 +27,8 @@ from imperfed.api.runs import load
 from imperfed.cli.app import app
 from imperfed.core.errors import DataError, ImperfedError, UsageError
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import evaluate
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.stored_run import evaluate
 from imperfed.flower.coordinator.serving import Service, begin
 from imperfed.flower.processes.child import free_port
 from imperfed.flower.processes.control import Control

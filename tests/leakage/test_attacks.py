@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from msgspec import structs
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -13,8 +14,9 @@ from imperfed.leakage.chosen_weights import between_thresholds, can_single_out, 
 from imperfed.leakage.curious import CuriousCoordinator
 from imperfed.leakage.first_layer import input_layers, quotients
 from imperfed.leakage.label_shares import estimated_shares, mean_prediction, whole_numbers, wrong_share
-from imperfed.leakage.matching import by_chance, match
+from imperfed.leakage.matching import by_chance, match, recovered_by_chance
 from imperfed.leakage.observed import SeenExchange, attacked
+from imperfed.results.leak_summary import LeakSummary, SiteLeak
 from tests.support.transcription import near
 
 
@@ -186,3 +188,22 @@ def test_the_same_reconstructions_do_worse_on_rows_that_the_site_never_visited()
     chance = by_chance(rows + 0.01, rows, others)
     assert chance.recovered.sum() == 0
     assert chance.share_closer == 0.0
+
+
+def test_chance_is_scaled_where_there_are_fewer_rows_elsewhere():
+    """Two of four rows elsewhere would be 'recovered', so of eight rows four would."""
+    torch.manual_seed(0)
+    others = 10 * torch.randn(4, 6)
+    rows = 10 * torch.randn(8, 6)
+    chance = by_chance(torch.cat([others[:2] + 0.01, torch.zeros(2, 6)]), rows, others)
+    assert int(chance.recovered.sum()) == 2
+    assert recovered_by_chance(chance, 8, 4) == 4
+    assert recovered_by_chance(chance, 4, 60) == 2
+    assert recovered_by_chance(by_chance(rows, rows, others[:0]), 8, 0) == 0
+
+
+def test_the_range_of_distances_is_in_order():
+    one = SiteLeak("a", 4, 4, 4, 0, 0, 0, 9.5, 0.5, 0.5, 0.1, None, None)
+    far = structs.replace(one, site="b", distance=10.25)
+    found = LeakSummary("fedavg", "digits", "mlp", 1, 4, (1,), "sgd", 0.1, (one, far), "")
+    assert "from its row: 9.50 to 10.25," in " ".join(found.sentences())

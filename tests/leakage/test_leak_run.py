@@ -17,7 +17,7 @@ from imperfed.core.errors import UsageError
 from imperfed.core.labels import Exact
 from imperfed.engine.local_training import Local
 from imperfed.engine.site import SiteRuntime, SiteUpdate
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.leakage.leak_run import LeakOptions, leak_of_settings
 from imperfed.leakage.observed import ObservingBackend, observe
 from imperfed.leakage.observed import attacked as attacked_exchange

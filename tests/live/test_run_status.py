@@ -8,7 +8,9 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
+from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ import imperfed
 from imperfed.core.errors import UsageError
 from imperfed.live import LivePage, RunStatus
 from imperfed.live.live_server import is_local
-from imperfed.live.run_status import pace_of
+from imperfed.live.run_status import SiteStatus, pace_of
 
 ROUNDS = 4
 
@@ -69,6 +71,21 @@ def test_the_time_left_of_short_rounds_comes_from_several_and_a_pause_is_none_of
     assert pace_of([3.0]) is None
 
 
+def test_where_no_site_sends_its_loss_nobody_is_said_to_be_missing(under_way: Path) -> None:
+    """With privacy, losses stay at the sites."""
+    lines = (under_way / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (under_way / "metrics.jsonl").write_text("".join(line for line in lines if "train/loss" not in line))
+    status = RunStatus.of(under_way)
+    assert {row.last_round for row in status.sites} == {None}
+    assert not any("not in the last round" in line for line in status.sentences())
+
+
+def test_of_many_sites_that_are_not_on_duty_a_few_are_named(under_way: Path) -> None:
+    sites = tuple(SiteStatus(f"s{k}", None, 1) for k in range(500))
+    (line,) = [line for line in replace(RunStatus.of(under_way), sites=sites).sentences() if "last round" in line]
+    assert line == "not in the last round: s0, s1, s2, s3, s4, s5, s6, s7 and 492 more"
+
+
 def test_a_run_that_writes_nothing_for_long_is_silent(under_way: Path) -> None:
     newest = max(path.stat().st_mtime for path in under_way.glob("*.*"))
     assert RunStatus.of(under_way, now=newest + 100).state == "running"
@@ -97,11 +114,40 @@ def test_the_page_and_its_figures_are_served_and_nothing_else(page: LivePage) ->
 
 
 def test_who_is_not_on_this_machine_needs_the_token(page: LivePage) -> None:
-    assert page.admits("127.0.0.1", "")
-    assert page.admits("::1", "")
-    assert not page.admits("192.0.2.7", "")
-    assert not page.admits("192.0.2.7", "wrong")
-    assert page.admits("192.0.2.7", page.token)
+    assert page.admits("127.0.0.1", "127.0.0.1", "")
+    assert page.admits("::1", "localhost", "")
+    assert not page.admits("192.0.2.7", "192.0.2.1", "")
+    assert not page.admits("192.0.2.7", "localhost", "")
+    assert not page.admits("192.0.2.7", "192.0.2.1", "wrong")
+    assert page.admits("192.0.2.7", "192.0.2.1", page.token)
+
+
+def asked(page: LivePage, path: str, **headers: str) -> tuple[int, HTTPMessage]:
+    """Return the status and the headers of an answer."""
+    host, port = page.server.server_address[:2]
+    line = HTTPConnection(str(host), port)
+    line.request("GET", path, headers=headers)
+    answer = line.getresponse()
+    answer.read()
+    line.close()
+    return answer.status, answer.headers
+
+
+def test_another_site_that_points_its_own_name_at_this_machine_reads_nothing(page: LivePage) -> None:
+    assert asked(page, "/status.json", Host="strange.example:8765")[0] == 403
+    assert asked(page, "/status.json", Host="[::1]:8765")[0] == 200
+    assert asked(page, "/status.json", Host="[::1")[0] == 403
+    assert asked(page, f"/status.json?token={page.token}", Host="lab.example")[0] == 200
+
+
+def test_an_address_puts_nothing_into_the_headers(page: LivePage) -> None:
+    status, headers = asked(page, "/?token=x%0d%0aX-Planted:%20yes")
+    assert (status, headers["X-Planted"], headers["Set-Cookie"]) == (200, None, None)
+    assert asked(page, f"/?token={page.token}")[1]["Set-Cookie"].startswith(f"token={page.token};")
+
+
+def test_cookies_of_other_servers_on_this_machine_do_no_harm(page: LivePage) -> None:
+    assert asked(page, "/status.json", Cookie="a,b=1")[0] == 200
 
 
 def test_the_address_shows_the_token_only_where_it_is_needed(under_way: Path) -> None:

@@ -12,8 +12,9 @@ from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation, Trusted
 from imperfed.core.labels import Candidates, Exact
 from imperfed.engine.conversation import repair_labels
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch, start
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.starting import start
+from imperfed.experiments.watch import Watch
 from imperfed.repairs.fb_nll import FBNLL
 from imperfed.results.summary import Summary
 from tests.support.crowd import CLASSES, rows

@@ -80,10 +80,10 @@ def test_a_site_stays_near_the_others() -> None:
 
 def test_the_likelihood_by_which_a_temperature_is_chosen() -> None:
     down = {"temperatures": torch.ones(1).double(), "mean p": PI, "e": E, "pi": PI}
-    told = SetModel(C).likelihoods(SiteView(0, R, Candidates(S, C), down, {"logits": (R * PI[0]).log()}))
+    sums = SetModel(C).likelihoods(SiteView(0, R, Candidates(S, C), down, {"logits": (R * PI[0]).log()}))
     ratios = R / (R * PI[0]).sum(1, keepdim=True)
     _, each = sets_by_hand.at_site(ratios.numpy(), S.numpy(), E[0].numpy(), PI[0].numpy(), 10)
-    assert float(told["log-likelihood"][0]) == pytest.approx(each.sum(), rel=1e-9)
+    assert float(sums["log-likelihood"][0]) == pytest.approx(each.sum(), rel=1e-9)
 
 
 def test_the_first_targets_are_equal_shares() -> None:
@@ -181,7 +181,7 @@ def test_trusted_rows_are_not_used() -> None:
 def test_a_site_says_nothing_of_single_rows() -> None:
     memory, down = {"A": torch.ones(ROWS, 4).double()}, {"W": torch.zeros(5, 4, 3).double()}
     view = SiteView(0, X, Candidates(GIVEN, 3), down, memory)
-    told = set_posterior.testify(view)
-    assert {name: t.numel() for name, t in told.items()} == {"hit": 1, "chance": 1}
-    assert float(told["hit"]) == float(GIVEN[:, 0].sum())
-    assert float(told["chance"]) == pytest.approx(float(GIVEN.double().mean(1).sum()))
+    hits = set_posterior.count_hits(view)
+    assert {name: t.numel() for name, t in hits.items()} == {"hit": 1, "chance": 1}
+    assert float(hits["hit"]) == float(GIVEN[:, 0].sum())
+    assert float(hits["chance"]) == pytest.approx(float(GIVEN.double().mean(1).sum()))

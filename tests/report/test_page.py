@@ -15,8 +15,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch, start
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.starting import start
+from imperfed.experiments.watch import Watch
 from imperfed.report import write_report
 from tests.support.made_run import make, rounds_of, source, text
 

@@ -15,7 +15,7 @@ from imperfed.core.temperatures import TEMPERATURES
 from imperfed.data.held_out import hold_out
 from imperfed.evaluation.temperature import UNFITTED, fit_temperature
 from imperfed.experiments import experiment
-from imperfed.experiments.experiment import load_data
+from imperfed.experiments.run_data import load_data
 from imperfed.report import write_report
 from imperfed.results.folder import RunFolder
 

@@ -17,9 +17,10 @@ from imperfed.core.labels import Exact
 from imperfed.core.privacy_cost import spent
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
-from imperfed.experiments import experiment
+from imperfed.experiments import experiment, starting
 from imperfed.experiments.auto.run import refuse_unsearchable
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.watch import Watch
 from imperfed.results.folder import RunFolder
 from imperfed.testing.toy import world
 from tests.support.made_run import text
@@ -53,7 +54,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(tmp_path: Path, **words: Any) -> tuple[RunFolder, str]:
     """A run, and what it says on the console."""
-    folder, summary = experiment.start(resolve(words=WORDS | words), tmp_path, experiment.Watch())
+    folder, summary = starting.start(resolve(words=WORDS | words), tmp_path, Watch())
     console = Console(record=True, width=400)
     run_table(console, summary, folder.path)
     return folder, console.export_text()
@@ -99,7 +100,7 @@ def test_a_sum_without_noise_has_no_epsilon(tmp_path: Path) -> None:
 
 def test_a_run_without_privacy_says_nothing_of_it(tmp_path: Path) -> None:
     words = {name: value for name, value in WORDS.items() if not name.startswith("privacy")}
-    folder, summary = experiment.start(resolve(words=words | {"rounds": 1}), tmp_path, experiment.Watch())
+    folder, summary = starting.start(resolve(words=words | {"rounds": 1}), tmp_path, Watch())
     assert summary.privacy is None
     assert "Privacy" not in text(folder)
 

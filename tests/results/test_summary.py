@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 from imperfed.core.errors import DataError
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import Watch, start
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.starting import start
+from imperfed.experiments.watch import Watch
+from imperfed.results.data_facts import DataFacts
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import DataFacts, FilledLabels, OverSites, ResolvedLabels, Summary
+from imperfed.results.label_summary import FilledLabels, ResolvedLabels
+from imperfed.results.summary import OverSites, Summary
 from tests.support import made_run
 
 QUICK = {"method": "fedavg", "rounds.rounds": 2, "local.steps": 2, "workers": 1, "model.name": "linear"}

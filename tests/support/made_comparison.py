@@ -10,7 +10,8 @@ import msgspec
 
 from imperfed.experiments.comparison import write_results
 from imperfed.experiments.comparison_line import Line
-from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.config import Config
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.seed_differences import differences, interval_of
 from imperfed.experiments.sweep.sweep_grid import holding_out
 from imperfed.experiments.sweep.sweep_plan import SweepPlan

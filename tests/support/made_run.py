@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from imperfed.experiments.config import resolve
+from imperfed.experiments.resolving import resolve
 from imperfed.report import plots, write_report
 from imperfed.results.folder import RunFolder
 

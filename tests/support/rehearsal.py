@@ -15,10 +15,12 @@ from imperfed.core.labels import Labels
 from imperfed.core.network import Network
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import SiteFiles, taken_apart
+from imperfed.data.site_files import SiteFiles
+from imperfed.data.whole_federation import taken_apart
 from imperfed.engine.schedule import RoundReport
-from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.resolving import resolve
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.messages.local_grid import LocalGrid, Node
 from imperfed.flower.messages.transport import Timeouts

@@ -16,9 +16,10 @@ from torch import Tensor
 
 from imperfed.core.labels import Labels
 from imperfed.data.dataset import Dataset
-from imperfed.data.federate import FederatedData, cut_rows, federate
+from imperfed.data.federate import FederatedData, federate
 from imperfed.data.files.declaration import Declaration
 from imperfed.data.labelling import LabelConfig
+from imperfed.data.row_split import cut_rows
 from imperfed.data.split import SplitConfig
 
 Columns = dict[str, Any]

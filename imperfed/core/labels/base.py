@@ -51,7 +51,7 @@ class Labels(ABC):
     inferable: ClassVar[bool] = False
     """Whether a run infers what these labels leave open and writes it to a label file."""
     uncalibrated: ClassVar[str] = ""
-    """Why rows held out cannot tell how sure a model may be, after "since"; empty where they can."""
+    """Why rows held out cannot show how sure a model may be, after "since"; empty where they can."""
     from_cells: ClassVar[bool] = False
     """Whether one column of a user's file can hold the labels: `read_cell`."""
     from_columns: ClassVar[bool] = False

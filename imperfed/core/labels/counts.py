@@ -36,5 +36,5 @@ class ClassCounts:
 
 
 def one_class_each(sites: Iterable[ClassCounts]) -> bool:
-    """Return whether every site names one class at most, so that nothing at a site tells classes apart."""
+    """Return whether every site names one class at most, so that nothing at a site separates the classes."""
     return all(int((site.weight > 0).sum()) <= 1 for site in sites)

@@ -26,7 +26,7 @@ def missing_in(inputs: Inputs, column: str) -> tuple[str, ...]:
 
 
 def fill_of(inputs: Inputs, column: str) -> str:
-    """Return what takes the place of a column's blanks; empty if they are refused."""
+    """Return what fills a column's blanks; empty if they are refused."""
     return _of_column(inputs.fill, column, "")
 
 
@@ -40,7 +40,7 @@ def _of_column(declared: Entry | Mapping[str, Entry], column: str, nothing: Entr
 
 
 def common_words(inputs: Inputs) -> tuple[str, ...]:
-    """Return the values that mean a blank in all columns of numbers; others are told apart cell by cell."""
+    """Return the values that mean a blank in all columns of numbers; elsewhere each cell is decided by itself."""
     lists = [{*missing_in(inputs, column)} for column in inputs.numeric]
     return tuple(sorted(set.intersection(*lists))) if lists else ()
 

@@ -67,7 +67,7 @@ class Inputs:
     missing: Words = ()
     """Values that mean a blank, for all columns of a table or by column; words or numbers."""
     fill: Places = ""
-    """What takes the place of a blank, for all columns or by column: median, mean, mode or a value; empty: nothing."""
+    """What fills a blank, for all columns or by column: median, mean, mode or a value; empty: nothing."""
     indicators: bool = True
     """Add one column of 0 and 1 for every column with a `fill`, which says where there was a blank."""
 
@@ -141,7 +141,7 @@ class Declaration:
     folder: Path = Path()
     """The folder of the file, to which paths are relative. Not part of the text."""
     in_memory: bool = False
-    """Whether tables in memory take the place of files. Not part of the text."""
+    """Whether the data are tables in memory, not files. Not part of the text."""
 
     @property
     def measured(self) -> bool:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from imperfed.core.lazy import LazyRows
-from imperfed.data import readers
+from imperfed.data import from_arrays
 from imperfed.data.files.declaration import Inputs
 from imperfed.data.files.medical import MIDDLE, is_medical, read_medical, reader_versions, require_readers
 from imperfed.data.files.problems import Problems, shown
@@ -43,7 +43,7 @@ def read_images(table: FileTable, inputs: Inputs, problems: Problems) -> Tensor:
             _note(table, inputs, problems, row, image)
         else:
             pixels[row] = image
-    return readers.scaled(pixels)
+    return from_arrays.scaled(pixels)
 
 
 def _lazily(table: FileTable, paths: tuple[Path, Any], read: Decoder, inputs: Inputs, problems: Problems) -> Tensor:

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from imperfed.core.errors import DataError
-from imperfed.data import readers
+from imperfed.data import from_arrays
 from imperfed.data.files.blanks import column_fills, fill_of, indicated, missing_in, width
-from imperfed.data.files.cells import NUMBER, Blanks, is_blank, numbers, one_of, read_values, set_of, text_of
+from imperfed.data.files.cells import NUMBER, one_of, read_values, set_of, text_of
 from imperfed.data.files.declaration import Declaration, Inputs, SensitiveColumn
 from imperfed.data.files.image_files import image_column, read_images
+from imperfed.data.files.number_cells import Blanks, is_blank, numbers
 from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.row_groups import in_row_groups, read_row_groups
 from imperfed.data.files.table import FileTable, Role
@@ -103,7 +104,7 @@ def _array(table: FileTable, name: str, problems: Problems) -> Tensor | None:
         problems.add(table.file, None, name, found, "numbers, [n, ...], in an .npz file", "write them as one array")
         return None
     try:
-        x = readers.inputs(array, name)
+        x = from_arrays.inputs(array, name)
     except DataError as error:
         problems.add(table.file, None, name, str(error), "channels first", "move the last axis")
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from imperfed.core.errors import DataError
-from imperfed.data import readers
+from imperfed.data import from_arrays, readers
 from imperfed.data.dataset import Dataset
 from imperfed.data.source import Source
 from imperfed.data.sources.single import CIFAR10_BINARIES, CIFAR10_SUBSETS, cifar10
@@ -33,7 +33,7 @@ def read(kind: str) -> Callable[[Path], Dataset]:
         array = KINDS[kind][0]
         arrays = readers.read_arrays(path, array, "clean_label")
         at = torch.tensor([int(name) for name in images.ids])
-        labels, true = (readers.integers(arrays[name], f"{path}, {name}") for name in (array, "clean_label"))
+        labels, true = (from_arrays.integers(arrays[name], f"{path}, {name}") for name in (array, "clean_label"))
         if len(labels) <= int(at.max()) or len(true) != len(labels):
             raise DataError(f"{path}, {array}: {len(labels)} labels, but the images go up to number {int(at.max())}")
         if images.y is None or not torch.equal(true[at], images.y):

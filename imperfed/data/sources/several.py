@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from imperfed.data import readers
+from imperfed.data import from_arrays, readers
 from imperfed.data.dataset import Dataset
 from imperfed.data.source import Source
 
@@ -19,18 +19,18 @@ def _chestxray14(folder: Path) -> Dataset:
     """Read the images, each normalised by its own mean and deviation, as is usual; no patient is in both parts."""
     path = folder / CHESTXRAY14
     arrays = readers.read_arrays(path, "images", "labels", "patient", "split", "file_names", "class_names")
-    x = readers.pixels(arrays["images"], f"{path}, images")
+    x = from_arrays.pixels(arrays["images"], f"{path}, images")
     x = (x - x.mean((1, 2, 3), keepdim=True)) / x.std((1, 2, 3), keepdim=True)
-    y = readers.membership(arrays["labels"], f"{path}, labels").to(torch.int8)
-    patient, split = (readers.integers(arrays[name], f"{path}, {name}") for name in ("patient", "split"))
+    y = from_arrays.membership(arrays["labels"], f"{path}, labels").to(torch.int8)
+    patient, split = (from_arrays.integers(arrays[name], f"{path}, {name}") for name in ("patient", "split"))
     train, test = (split != TEST).nonzero().flatten(), (split == TEST).nonzero().flatten()
-    names = readers.names(arrays["file_names"], f"{path}, file_names")
+    names = from_arrays.names(arrays["file_names"], f"{path}, file_names")
     return Dataset(
         "chestxray14",
         x[train],
         y[train],
         None,
-        readers.names(arrays["class_names"], f"{path}, class_names"),
+        from_arrays.names(arrays["class_names"], f"{path}, class_names"),
         x[test],
         y[test],
         group=patient[train],

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from imperfed.core.errors import DataError
-from imperfed.data import readers
+from imperfed.data import from_arrays, readers
 from imperfed.data.dataset import Dataset
 from imperfed.data.source import Source
 
@@ -31,7 +31,7 @@ def _digits(folder: Path) -> Dataset:
 
     bunch = load_digits()
     x = torch.from_numpy(bunch.images.astype(np.float32) / 16)[:, None]
-    return Dataset("digits", x, torch.from_numpy(bunch.target.astype(np.int64)), None, readers.numbered(10))
+    return Dataset("digits", x, torch.from_numpy(bunch.target.astype(np.int64)), None, from_arrays.numbered(10))
 
 
 def _idx_files(folder: str, *digests: str) -> dict[str, str]:
@@ -71,12 +71,12 @@ def cifar10(folder: Path) -> Dataset:
 def _wisdm(folder: Path) -> Dataset:
     path = folder / "wisdm/wisdm_transformed.npz"
     arrays = readers.read_arrays(path, "x", "y", "user", "class_names")
-    x = readers.features(arrays["x"], f"{path}, x")
-    y, user = (readers.integers(arrays[name], f"{path}, {name}") for name in ("y", "user"))
+    x = from_arrays.features(arrays["x"], f"{path}, x")
+    y, user = (from_arrays.integers(arrays[name], f"{path}, {name}") for name in ("y", "user"))
     if not len(x) == len(y) == len(user):
         raise DataError(f"{path}: {len(x)} rows in x, {len(y)} in y and {len(user)} in user")
     kept = (~x.isnan().any(1)).nonzero().flatten()
-    classes = readers.names(arrays["class_names"], f"{path}, class_names")
+    classes = from_arrays.names(arrays["class_names"], f"{path}, class_names")
     ids = tuple(map(str, kept.tolist()))  # rows keep the numbers they have in the file
     return Dataset("wisdm", x[kept], y[kept], None, classes, column=user[kept], ids=ids)
 
@@ -84,10 +84,10 @@ def _wisdm(folder: Path) -> Dataset:
 def _pneumoniamnist(folder: Path) -> Dataset:
     path = folder / "pneumoniamnist/pneumoniamnist.npz"
     arrays = readers.read_arrays(path, "train_images", "train_labels", "test_images", "test_labels")
-    train_x, test_x = (readers.pixels(arrays[f"{s}_images"], f"{path}, {s}_images") for s in ("train", "test"))
+    train_x, test_x = (from_arrays.pixels(arrays[f"{s}_images"], f"{path}, {s}_images") for s in ("train", "test"))
     # The labels are stored as a column.
     train_y, test_y = (
-        readers.integers(arrays[f"{s}_labels"].reshape(-1), f"{path}, {s}_labels") for s in ("train", "test")
+        from_arrays.integers(arrays[f"{s}_labels"].reshape(-1), f"{path}, {s}_labels") for s in ("train", "test")
     )
     return Dataset("pneumoniamnist", train_x, train_y, None, ("normal", "pneumonia"), test_x, test_y)
 
@@ -97,11 +97,11 @@ def _fire(folder: Path) -> Dataset:
     arrays = readers.read_arrays(path, "images", "labels", "file_names", "class_names")
     return Dataset(
         "fire",
-        readers.pixels(arrays["images"], f"{path}, images"),
-        readers.integers(arrays["labels"], f"{path}, labels"),
+        from_arrays.pixels(arrays["images"], f"{path}, images"),
+        from_arrays.integers(arrays["labels"], f"{path}, labels"),
         None,
-        readers.names(arrays["class_names"], f"{path}, class_names"),
-        ids=readers.names(arrays["file_names"], f"{path}, file_names"),
+        from_arrays.names(arrays["class_names"], f"{path}, class_names"),
+        ids=from_arrays.names(arrays["file_names"], f"{path}, file_names"),
     )
 
 
@@ -117,7 +117,7 @@ CATALOGUE = (
     Source(
         "mnist",
         "MNIST, 60000 + 10000 handwritten digits 28 x 28",
-        _idx("mnist", "mnist", readers.numbered(10)),
+        _idx("mnist", "mnist", from_arrays.numbered(10)),
         "the MNIST database by LeCun, Cortes and Burges (yann.lecun.com/exdb/mnist); CC BY-SA 3.0.",
         _idx_files(
             "mnist",
@@ -149,7 +149,7 @@ CATALOGUE = (
     ),
     Source(
         "birdsong",
-        "BirdSong, song syllables with the species heard in the recording as candidate sets, 4998 rows",
+        "BirdSong, song syllables with the species in the recording as candidate sets, 4998 rows",
         _candidate_sets("birdsong", "pll/BirdSong.mat"),
         CLASSIC_SETS.format("BirdSong.mat", ACADEMIC),
         {"pll/BirdSong.mat": "2170d46765a151ac80623d9a1242e0299802236e5574442bdb596bef90f50743"},

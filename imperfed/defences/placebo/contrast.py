@@ -24,7 +24,7 @@ MIDDLE = 0.4
 """The value of all groups' columns at which the level is measured."""
 
 NO_RUN = 1e-12
-"""Pairs of sites whose levels differ by no more than this tell no slope."""
+"""Pairs of sites whose levels differ by no more than this say nothing about the slope."""
 
 TO_DEVIATIONS = 1.4826
 """From a median absolute deviation to the standard deviation of a normal distribution."""
@@ -81,8 +81,8 @@ def slope(q: Tensor, m: Tensor, f: Tensor) -> Tensor:
     """Return kappa, equation (6), from the placebo columns: q and f are those of the groups other than t."""
     i, j = torch.triu_indices(len(m), len(m), 1, device=m.device)
     rise, run = q[i] - q[j], f * (m[i] - m[j]).unsqueeze(1)
-    told = run.abs() > NO_RUN
-    return weighted_median(rise[told] / run[told], run[told].abs()) if told.any() else q.new_zeros(())
+    usable = run.abs() > NO_RUN
+    return weighted_median(rise[usable] / run[usable], run[usable].abs()) if usable.any() else q.new_zeros(())
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,11 @@ class OwnModels:
 
 
 def fit_families(
-    pool: TaskPool, federation: Federation, kinds: Sequence[AloneModel], tell: Callable[[int, int], None]
+    pool: TaskPool, federation: Federation, kinds: Sequence[AloneModel], progress: Callable[[int, int], None]
 ) -> list[OwnModels]:
     """Fit all families at every site. The context of the pool is an `AloneContext`.
 
-    `tell` is called with the number of models fitted, and of all.
+    `progress` is called with the number of models fitted, and of all.
     """
     held, sites = federation.validation, range(len(federation.sites))
     assert held is not None
@@ -87,7 +87,7 @@ def fit_families(
             raise ImperfedError(f"{federation.sites[pairs[number][0]]} alone: {result.reason}")
         probability, score = result
         fitted[pairs[number]] = OwnModel(pairs[number][1], torch.from_numpy(probability), score)
-        tell(len(fitted), len(pairs))
+        progress(len(fitted), len(pairs))
     return [OwnModels([fitted[k, kind] for kind in kinds], held.at(k)[1]) for k in sites]
 
 

@@ -18,7 +18,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.evaluation.evaluator import annotators
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import network_for
+from imperfed.experiments.run_parts import network_for
 from imperfed.models import models
 
 MODELS = {1: ("mlp-ple", "mlp", "logistic"), 2: ("text",), 3: ("cnn", "mlp")}

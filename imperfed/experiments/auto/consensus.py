@@ -1,7 +1,7 @@
 """What all trials agree on about labels that leave classes open, and when to judge the trials by it.
 
-A row held out with a set of candidates does not tell its class. If false candidates are drawn at random, the share of
-predictions inside the sets, corrected for their sizes, tells the accuracy (`consistency`). If they resemble the true
+A row held out with a set of candidates does not show its class. If false candidates are drawn at random, the share of
+predictions inside the sets, corrected for their sizes, gives the accuracy (`consistency`). If they resemble the true
 class, very different models all stay inside the sets, and that score claims too much of each of them.
 
 The claim can be checked: two models that are right on shares v and w of the rows agree on at least v + w - 1 of them.

@@ -1,4 +1,4 @@
-"""A look at exact labels before the search: where many are wrong and the features bear that out, sites repair them.
+"""A look at exact labels before the search: where many are wrong and the features confirm that, sites repair them.
 
 The rows that sites hold out have wrong labels too, so a search that believes them compares models by noise. The
 posterior repair checks itself (`repairs/posterior/support.py`) and changes nothing where classes overlap or next to
@@ -18,10 +18,10 @@ from imperfed.data.sparse import width
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.work import CORES, repair_seconds
 from imperfed.experiments.config import NONE
-from imperfed.experiments.experiment import as_trained
+from imperfed.experiments.run_data import as_trained
 from imperfed.repairs.features import resolved
 from imperfed.repairs.posterior import PosteriorRepair
-from imperfed.results.summary import LabelCheck
+from imperfed.results.auto_summary import LabelCheck
 
 FEATURES = ("auto", "raw")
 """What describes the rows; for tables, both are the inputs themselves."""
@@ -43,7 +43,7 @@ class CheckedLabels:
 
 
 def check_labels(request: AutoRequest, data: FederatedData) -> CheckedLabels:
-    """Look at the labels as given, and repair them where that is borne out; `data`: before any attack or repair."""
+    """Look at the labels as given, and repair them if the features confirm it; `data`: before any attack or repair."""
     at_sites, result = as_trained(request.base, data)
     if request.base.repair is not None:
         assert result is not None

@@ -12,7 +12,7 @@ from torch import Tensor
 from imperfed.core.labels import Labels
 from imperfed.core.threads import one_thread
 from imperfed.data.federate import FederatedData
-from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.model_figures import figure
 from imperfed.evaluation.paired import Difference
 from imperfed.evaluation.prediction_counts import PredictionCounts
 from imperfed.evaluation.temperature import Temperature
@@ -24,10 +24,10 @@ from imperfed.experiments.auto.search_sites import SiteChoice
 from imperfed.experiments.auto.site_choice import mixed
 from imperfed.experiments.config import Config
 from imperfed.experiments.experiment import Experiment
+from imperfed.results.auto_summary import AutoSummary, Gain, LabelCheck, SiteMixture, TrialSummary
 from imperfed.results.folder import RunFolder
 from imperfed.results.labels import write_labels
 from imperfed.results.mixture import Mixture, Predictor, read_mixture
-from imperfed.results.summary import AutoSummary, Gain, LabelCheck, SiteMixture, TrialSummary
 from imperfed.results.write import RunOutcome
 
 TEST_ROWS, HELD_ROWS = "test rows", "rows held out"

@@ -14,7 +14,8 @@ from imperfed.evaluation.evaluator import Evaluator, Scores
 from imperfed.experiments.auto.alone_search import AloneContext, choose_alone, families, fit_sites, left_out
 from imperfed.experiments.auto.request import HELD_OUT
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import as_trained, make_evaluator
+from imperfed.experiments.run_data import as_trained
+from imperfed.experiments.run_parts import make_evaluator
 from imperfed.results.mixture import Mixture, Predictor
 
 MINUTES = 1.0

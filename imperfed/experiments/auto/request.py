@@ -9,8 +9,9 @@ from typing import Any
 
 from imperfed.core.errors import UsageError
 from imperfed.data.sources import sources
-from imperfed.experiments.config import AUTO, Config, resolve
+from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.objects import NO_OBJECTS, Objects
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.values import typed
 
 BUDGET = 5.0

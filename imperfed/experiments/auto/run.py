@@ -10,8 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from imperfed.core.errors import UsageError
 from imperfed.core.federation import Federation
 from imperfed.core.labels.counts import one_class_each
@@ -20,7 +18,7 @@ from imperfed.data.files.declaration import FILE
 from imperfed.data.held_out import hold_out
 from imperfed.data.partitions.base import RowPartition
 from imperfed.engine.backends.task_pool import cores, make_pool
-from imperfed.experiments import experiment
+from imperfed.experiments import starting
 from imperfed.experiments.auto.alone_search import AloneContext, fit_sites, own_model
 from imperfed.experiments.auto.combinations import Candidate, prepared
 from imperfed.experiments.auto.label_check import check_labels
@@ -28,14 +26,22 @@ from imperfed.experiments.auto.outcome import AutoExperiment, record_of
 from imperfed.experiments.auto.request import HELD_OUT, AutoRequest
 from imperfed.experiments.auto.search import Found, Search
 from imperfed.experiments.auto.search_sites import SitesHere
-from imperfed.experiments.config import AUTO, Config, resolve
+from imperfed.experiments.config import AUTO, Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import InMemory, Interrupted, Watch
 from imperfed.experiments.objects import NO_OBJECTS, Objects
 from imperfed.experiments.public_inputs import about_public, without_unused_public
-from imperfed.results.folder import RunFolder, environment, parse
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.run_data import anywhere, load_data, own_declaration
+from imperfed.experiments.starting import InMemory, tracked_by
+from imperfed.experiments.training_rows import refuse_other_rows, split_of
+from imperfed.experiments.watch import Interrupted, Watch
+from imperfed.results.auto_summary import AutoSummary
+from imperfed.results.damaged_files import parse_file
+from imperfed.results.data_facts import DataFacts
+from imperfed.results.environment import environment
+from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import Mixture, save_mixture
-from imperfed.results.summary import AutoSummary, DataFacts, Summary
+from imperfed.results.summary import Summary
 from imperfed.results.tracking import tracker_class
 
 REQUEST, TRIALS = "auto.json", "trials.json"
@@ -56,15 +62,15 @@ def start(
         tracker_class(base.run.track)
     if data is None:
         watch.prepare(base)
-    declaration = in_memory.declaration if in_memory else experiment.own_declaration(base)
-    data = data or experiment.load_data(base)
+    declaration = in_memory.declaration if in_memory else own_declaration(base)
+    data = data or load_data(base)
     refuse_one_class_each(data.federation)
-    folder = RunFolder.create(out, experiment.anywhere(base), Hardware.of(base.run).described(), AUTO)
+    folder = RunFolder.create(out, anywhere(base), Hardware.of(base.run).described(), AUTO)
     with folder.resumable():
         folder.write(REQUEST, json.dumps(request.plain(), indent=2))
         if declaration is not None:
             folder.write(FILE, declaration.toml())
-        folder.save_split(experiment.split_of(data.federation), in_memory.index if in_memory else None)
+        folder.save_split(split_of(data.federation), in_memory.index if in_memory else None)
         folder.log(about_public(base, DataFacts.of(data.facts)))
     return folder, search_and_run(folder, request, watch, data)
 
@@ -86,7 +92,7 @@ def start_any(
         request = request.without_public()
         return start(request, out, watch, *load(request.base))
     (config,) = without_unused_public([settings_of(file, words, objects)])
-    return experiment.start(config, out, watch, *load(config))
+    return starting.start(config, out, watch, *load(config))
 
 
 def settings_of(file: Mapping[str, Any] | None, words: Mapping[str, Any], objects: Objects = NO_OBJECTS) -> Config:
@@ -105,29 +111,29 @@ def resume(
 ) -> Summary:
     """Continue any run; one of `auto` from its search, if that has not ended, otherwise from its last checkpoint.
 
-    `objects` and `track`: as in `experiment.resume`.
+    `objects` and `track`: as in `starting.resume`.
     """
     if not (folder.path / REQUEST).exists():
-        return experiment.resume(folder, watch, data, objects, track)
-    config = experiment.tracked_by(folder, track, objects)
+        return starting.resume(folder, watch, data, objects, track)
+    config = tracked_by(folder, track, objects)
     if data is None:
         watch.prepare(config)
     if (folder.path / TRIALS).exists():
-        return run_chosen(folder, watch, data or experiment.load_data(config), objects)
+        return run_chosen(folder, watch, data or load_data(config), objects)
     request = read_request(folder, objects)
     assert request is not None
     if track:
         request = request.tracked_by(track)
         folder.write(REQUEST, json.dumps(request.plain(), indent=2))
-    data = data or experiment.load_data(request.base)
-    experiment.refuse_other_rows(folder, data.federation)
+    data = data or load_data(request.base)
+    refuse_other_rows(folder, data.federation)
     return search_and_run(folder, request, watch, data)
 
 
 def read_request(folder: RunFolder, objects: Objects = NO_OBJECTS) -> AutoRequest | None:
     """Return what `auto` was asked for in a run's folder; None if the run is of a method."""
     path = folder.path / REQUEST
-    return AutoRequest.read(parse(path, json.loads, "start a new run"), objects) if path.exists() else None
+    return AutoRequest.read(parse_file(path, json.loads, "start a new run"), objects) if path.exists() else None
 
 
 def refuse_unsearchable(base: Config) -> None:
@@ -203,16 +209,16 @@ def keep_choice(folder: RunFolder, record: AutoSummary, chosen: Config) -> None:
         split=replace(chosen.split, validation=0.0),
         rounds=replace(chosen.rounds, rounds=record.rounds, patience=0),
     )
-    folder.write("config.toml", experiment.anywhere(config).toml())
+    folder.write("config.toml", anywhere(config).toml())
     folder.write("env.json", json.dumps(folder.environment() | environment(config), indent=2))  # now with its plug-ins
-    folder.write(TRIALS, json.dumps(msgspec.to_builtins(record), indent=2, allow_nan=False))
+    folder.write(TRIALS, record.to_json())
     for line in search_lines(record):
         folder.log(line)
 
 
 def read_choice(folder: RunFolder) -> AutoSummary:
     """Return what a search found."""
-    return parse(folder.path / TRIALS, lambda text: msgspec.json.decode(text, type=AutoSummary), "delete it")
+    return parse_file(folder.path / TRIALS, AutoSummary.from_json, "delete it")
 
 
 def search_lines(record: AutoSummary) -> list[str]:
@@ -235,7 +241,7 @@ def run_chosen(folder: RunFolder, watch: Watch, data: FederatedData, objects: Ob
     """Run what the search has chosen on all rows, from its last checkpoint if there is one."""
     record, config = read_choice(folder), folder.config(objects)
     with folder.naming_missing_plugins(objects), closing(AutoExperiment(config, data, record)) as running:
-        experiment.refuse_other_rows(folder, running.data.federation)
+        refuse_other_rows(folder, running.data.federation)
         if folder.checkpoint.exists():
             running.engine.state.restore(folder.checkpoint)
             folder.log(f"resumed after round {running.engine.state.round}")

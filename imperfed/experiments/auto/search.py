@@ -23,7 +23,7 @@ from imperfed.experiments.auto.search_sites import SearchSites, Settled, SiteCho
 from imperfed.experiments.auto.site_choice import added, common_option
 from imperfed.experiments.auto.trials import Progress, TrialRecord
 from imperfed.experiments.auto.work import RUNGS, SearchPlan, plan
-from imperfed.experiments.experiment import Interrupted
+from imperfed.experiments.watch import Interrupted
 
 TRAINING = 0.7
 """The share of a search, roughly, that trials take; models alone take the rest."""
@@ -65,7 +65,7 @@ class Search:
     held: FederatedData
     """The data with rows held out; they may be elsewhere."""
     make_sites: Callable[[Sequence[Candidate]], SearchSites]
-    tell: Callable[[str, float], None]
+    progress: Callable[[str, float], None]
     """Shows what is being done, and the share of the work that is done."""
     stop: Callable[[], bool]
     emergency: float = EMERGENCY
@@ -136,12 +136,14 @@ class Search:
         best = max((one.score for one in self.done.values()), default=float("nan"))
         before = max((r for r in self.plan.rungs if r < rounds), default=0)
         self.finished += self.plan.seconds * (rounds - before) / max(1, len(alive) * self.plan.rungs[-1])
-        self.tell(f"{text}, best {100 * best:.1f} % on rows held out", TRAINING * min(1.0, self.finished / self.work))
+        self.progress(
+            f"{text}, best {100 * best:.1f} % on rows held out", TRAINING * min(1.0, self.finished / self.work)
+        )
         self.heed()
 
     def fitted(self, done: int, of: int) -> None:
         """Show how many models alone are fitted."""
-        self.tell(f"models alone: {done} of {of}", TRAINING + (1 - TRAINING) * done / of)
+        self.progress(f"models alone: {done} of {of}", TRAINING + (1 - TRAINING) * done / of)
         self.heed()
 
     def heed(self) -> None:

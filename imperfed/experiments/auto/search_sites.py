@@ -35,7 +35,7 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
 
 Tell = Callable[[int, int], None]
-"""Is told how much is done, and of how much."""
+"""Takes how much is done, and of how much."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class SitesHere:
     applied: dict[int, list[Tensor]] = field(default_factory=dict)
     """What trials say about each site's rows held out, as probabilities."""
     weights: Mapping[int, float] = field(default_factory=dict)
-    """Of the trials whose consensus takes the place of the labels held out; empty: none does."""
+    """Of the trials whose consensus replaces the labels held out; empty: none does."""
     logits: list[Tensor] = field(default_factory=list)
     """Of the chosen trial's models for each site's rows held out."""
     fitted: list[OwnModels] = field(default_factory=list)
@@ -235,7 +235,7 @@ class SitesHere:
 
 
 def told_at_temperatures(labels: Labels, logits: Tensor) -> Tensor:
-    """Return the log-likelihood of all these labels at each temperature: all that a site tells of them."""
+    """Return the log-likelihood of all these labels at each temperature: all that a site says about them."""
     return torch.tensor(likelihoods(logits, labels), dtype=torch.float64)
 
 

@@ -1,4 +1,4 @@
-"""Trials in memory: each goes on from where it stopped, in whichever process is free."""
+"""Trials in memory: each continues where it stopped, in any process that is free."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from imperfed.evaluation.no_tests import NoTests
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.config import Config
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import choose_objective, network_for
+from imperfed.experiments.run_parts import choose_objective, network_for
 
 WINDOW = 5
 """A round counts with the mean score of so many rounds: of few rows, the best of many rounds is mostly a lucky one."""
 PATIENCE = 8
 """Rounds of the last rung without a better score, after which a trial ends."""
 NO_LIMIT = 1e12
-"""Megabytes that all sites may remember in memory; a number, since real sites are told the settings of a trial."""
+"""Megabytes that all sites may remember in memory; a number, since the settings of a trial are sent to real sites."""
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 

@@ -22,7 +22,7 @@ from imperfed.core.network import Network
 from imperfed.data.federate import FederatedData
 from imperfed.experiments.auto.combinations import Candidate
 from imperfed.experiments.auto.halving import kept
-from imperfed.experiments.experiment import network_for
+from imperfed.experiments.run_parts import network_for
 from imperfed.repairs.posterior import PosteriorRepair
 
 RUNGS = (3, 9, 27, 81)
@@ -99,7 +99,7 @@ def seconds_per_round(candidate: Candidate, data: FederatedData) -> float:
 @torch.no_grad()
 def products(network: Network, x: Tensor) -> int:
     """Return the multiplications of a forward pass for one row."""
-    # Some networks apply a linear layer without calling it; of convolutions, only the output tells how often they move.
+    # Some networks apply a linear layer without calling it; of convolutions, only the output shows how often they move.
     total = sum(m.weight.numel() for m in network.modules() if isinstance(m, nn.Linear))
 
     def count(module: nn.Module, inputs: Any, output: Tensor) -> None:

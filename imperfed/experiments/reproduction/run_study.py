@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import UsageError, unknown
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Interrupted, Watch
 from imperfed.experiments.parallel import Outcome, ParallelRuns, run_of
 from imperfed.experiments.public_inputs import without_unused_public
 from imperfed.experiments.reproduction.drawing import draw
@@ -21,6 +20,7 @@ from imperfed.experiments.reproduction.study_cells import StudyCell, StudyCells,
 from imperfed.experiments.reproduction.study_table import markdown
 from imperfed.experiments.study import Study, StudyColumn, StudyRow
 from imperfed.experiments.tuning import Choices, Tuning, words
+from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.results.folder import RunFolder
 
 RESULTS, TABLE, DRAWING = "results.json", "table.md", "figure.svg"
@@ -46,6 +46,18 @@ def chosen_rows(study: Study, names: Sequence[str]) -> tuple[StudyRow, ...]:
     if missing := [name for name in names if name not in by_name]:
         raise unknown(f"row of {study.name}", missing[0], by_name)
     return tuple(by_name[name] for name in names) or study.rows
+
+
+@dataclass(frozen=True)
+class SeedRuns:
+    """The runs of one column with one seed, which one process makes on the same data."""
+
+    column: StudyColumn
+    seed: int
+    rows: Sequence[StudyRow]
+    configs: Sequence[Config]
+    choices: Mapping[str, Mapping[str, Any]]
+    """The settings chosen for every row; none if rows run as the study says."""
 
 
 @dataclass
@@ -77,37 +89,30 @@ class StudyRuns:
         cells = StudyCells.read(self.study.name, self.folder / RESULTS)
         try:
             with ParallelRuns(jobs) as processes:
-                for column in self.columns:
-                    cells = self._column(column, cells, processes)
+                # All settings are checked before any run, and processes that are done with a column begin the next.
+                groups = [group for column in self.columns for group in self._groups(column, cells)]
+                outcomes = processes.outcomes([group.configs for group in groups], self.folder / "runs", self.watch)
+                for group, ended in zip(groups, outcomes, strict=True):
+                    made = [self._cell(group, *one) for one in zip(group.rows, group.configs, ended, strict=True)]
+                    cells = self._with_distances(cells.with_all(made), group.column, group.seed)
+                    self._write(cells)
         except Interrupted as error:
             first, _, _ = str(error).partition(";")
             raise Interrupted(f"{first}; the same command goes on where it was, in {self.folder}") from error
         self._write(cells)
         return cells
 
-    def _column(self, column: StudyColumn, cells: StudyCells, processes: ParallelRuns) -> StudyCells:
-        """Make the runs of one column that are missing."""
+    def _groups(self, column: StudyColumn, cells: StudyCells) -> Iterator[SeedRuns]:
+        """Yield the runs of one column that are missing, seed by seed."""
         make = self.config({**self.study.words(column), **self.words})
         choices = self._tuned(column, make)
-        wanted = {seed: self._missing(column, cells, seed) for seed in self.seeds}
-        wanted = {seed: rows for seed, rows in wanted.items() if rows}
-        if not wanted:
-            return cells
         methods = {
             row: " ".join([self.study.method(row, column), *words(choices.get(row.name, {}))])
             for row in self.study.rows
         }
-        # Check all settings before any run.
-        configs = [self._configs(make, methods, seed, rows) for seed, rows in wanted.items()]
-        finished = processes.outcomes(configs, self.folder / "runs", self.watch)
-        for (seed, rows), of_seed, outcomes in zip(wanted.items(), configs, finished, strict=True):
-            made = [
-                self._cell(row, column, seed, config, outcome, choices.get(row.name))
-                for row, config, outcome in zip(rows, of_seed, outcomes, strict=True)
-            ]
-            cells = self._with_distances(cells.with_all(made), column, seed)
-            self._write(cells)
-        return cells
+        for seed in self.seeds:
+            if rows := self._missing(column, cells, seed):
+                yield SeedRuns(column, seed, rows, self._configs(make, methods, seed, rows), choices)
 
     def _configs(
         self, make: Callable[[str, int], Config], methods: Mapping[StudyRow, str], seed: int, rows: Sequence[StudyRow]
@@ -130,18 +135,11 @@ class StudyRuns:
         methods = {row.name: self.study.method(row, column) for row in self.rows or self.study.rows}
         return Choices(path, self.tuning).of(methods, make, self.watch())
 
-    def _cell(
-        self,
-        row: StudyRow,
-        column: StudyColumn,
-        seed: int,
-        config: Config,
-        outcome: Outcome,
-        choice: Mapping[str, Any] | None,
-    ) -> StudyCell:
+    def _cell(self, group: SeedRuns, row: StudyRow, config: Config, outcome: Outcome) -> StudyCell:
         """Return what is kept of a run."""
-        tuned = None if self.tuning is None else dict(choice or {})
-        cell = StudyCell(row.name, column.name, seed, digest(self.study, row, column, self.words), tuned=tuned)
+        tuned = None if self.tuning is None else dict(group.choices.get(row.name, {}))
+        made = digest(self.study, row, group.column, self.words)
+        cell = StudyCell(row.name, group.column.name, group.seed, made, tuned=tuned)
         if isinstance(outcome, str):
             return replace(cell, diverged=outcome)
         run = run_of(config, self.folder / "runs")

@@ -9,7 +9,7 @@ from itertools import product
 from imperfed.core.errors import UsageError
 from imperfed.data.held_out import share_at_sites
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import same_data
+from imperfed.experiments.run_data import same_data
 
 HELD_OUT = 0.15
 """The share of its rows that each site holds out, if the settings do not say."""
@@ -21,15 +21,15 @@ def grid_of(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return the values to try of every setting; values that are lists themselves are separated by semicolons."""
     grid: dict[str, tuple[str, ...]] = {}
     for word in words:
-        key, equals, text = word.partition("=")
+        key, equals, text = (part.strip() for part in word.partition("="))
         values = tuple(value.strip() for value in text.split(";" if ";" in text else ",") if value.strip())
-        if not equals or not values:
+        if not (key and equals and values):
             raise UsageError(f"a sweep takes KEY=VALUE,VALUE,...; got {word!r}")
         if key in grid:
             raise UsageError(f"{key} is named twice; put all its values behind one {key}=")
         if len(set(values)) < len(values):
             raise UsageError(f"{word}: a value is named twice")
-        grid[key.strip()] = values
+        grid[key] = values
     if not grid:
         raise UsageError("name at least one setting and its values, such as lr=0.01,0.03,0.1")
     return grid

@@ -11,8 +11,9 @@ from typing import Any
 
 from imperfed.core.atomic import write_whole
 from imperfed.core.errors import DataError
-from imperfed.experiments.config import Config, resolve
-from imperfed.experiments.experiment import anywhere
+from imperfed.experiments.config import Config
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.run_data import anywhere
 from imperfed.experiments.sweep.sweep_grid import Cell, cells_of
 
 PLAN = "sweep.json"

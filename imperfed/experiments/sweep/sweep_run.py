@@ -14,15 +14,16 @@ from imperfed.core.atomic import write_whole
 from imperfed.core.errors import DataError, DiskFullError
 from imperfed.experiments.comparison_line import line
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Interrupted, Watch, is_own
 from imperfed.experiments.parallel import Outcome, ParallelRuns, run_of
+from imperfed.experiments.run_data import is_own
 from imperfed.experiments.seed_differences import SeedDifference, corrected, interval_of, paired
 from imperfed.experiments.sweep.sweep_grid import Cell, cells_of, configs_of, named
 from imperfed.experiments.sweep.sweep_plan import SweepPlan
 from imperfed.experiments.sweep.sweep_trial import SweepScore, score_of, trials_of
+from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.report.compared_runs import RESULTS, RUNS
 from imperfed.report.sweep_page import write_sweep_page
-from imperfed.results.folder import free
+from imperfed.results.folder_names import unused_path
 
 TRIALS = "trials"
 
@@ -57,7 +58,7 @@ def sweep(
     """Try every combination with every seed in a new folder below `out`; return the folder and the results."""
     configs = configs_of(cells_of(grid), seeds, make)
     plan = SweepPlan.of(method, grid, seeds, configs)
-    folder = free(out, "sweep", hashlib.sha256(repr(plan).encode()).hexdigest()[:6])
+    folder = unused_path(out, "sweep", hashlib.sha256(repr(plan).encode()).hexdigest()[:6])
     folder.mkdir(parents=True)
     plan.write(folder)
     return folder, carry_out_sweep(plan, folder, watch, processes)

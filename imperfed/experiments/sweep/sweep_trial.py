@@ -15,9 +15,12 @@ from imperfed.core.errors import DivergedError
 from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Experiment, Interrupted, Watch, anywhere
+from imperfed.experiments.experiment import Experiment
 from imperfed.experiments.parallel import DataCache, run_of
-from imperfed.results.folder import RunFolder, parse
+from imperfed.experiments.run_data import anywhere
+from imperfed.experiments.watch import Interrupted, Watch
+from imperfed.results.damaged_files import parse_file
+from imperfed.results.folder import RunFolder
 
 SCORE = "score.json"
 
@@ -41,7 +44,7 @@ class SweepScore:
     @classmethod
     def read(cls, path: Path) -> SweepScore:
         """Read the score of a trial that has ended."""
-        values = parse(path, json.loads, "delete the trial's folder and resume")
+        values = parse_file(path, json.loads, "delete the trial's folder and resume")
         return cls(**{**values, "curve": tuple(map(tuple, values["curve"]))})
 
 

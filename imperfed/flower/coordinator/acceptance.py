@@ -10,10 +10,11 @@ from imperfed.core.federation import TO_TRUST
 from imperfed.core.labels import KINDS
 from imperfed.data.files.declaration import Declaration
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import ServerFiles, SiteInfo
+from imperfed.data.site_description import SiteInfo
+from imperfed.data.site_files import ServerFiles
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import refuse_other_labels
 from imperfed.experiments.plugins import refuse_what_stays_here
+from imperfed.experiments.run_parts import refuse_other_labels
 
 
 def accepted(config: Config, declared: bool) -> Config:
@@ -23,7 +24,7 @@ def accepted(config: Config, declared: bool) -> Config:
     if config.attack is not None and declared:
         raise UsageError("attacks are simulated on named datasets; no real site is asked to attack")
     refuse_what_stays_here(config, "every real site imports the parts of its run")
-    if config.run.device == "cuda":
+    if config.run.device.startswith("cuda"):
         raise UsageError("each site chooses its own device (`imperfed join --device cuda`); leave it out here")
     return replace(config, run=replace(config.run, device="cpu"))
 

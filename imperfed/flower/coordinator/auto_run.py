@@ -21,7 +21,8 @@ from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.auto.run import TRIALS, keep_choice, read_choice, search
 from imperfed.experiments.auto.search import Search
 from imperfed.experiments.config import AUTO, Config
-from imperfed.experiments.experiment import Experiment, Watch
+from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.watch import Watch
 from imperfed.flower.coordinator.coordinator import Coordinator
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
@@ -29,8 +30,9 @@ from imperfed.flower.coordinator.remote_search import SitesElsewhere, usable
 from imperfed.flower.coordinator.search_checkpoint import SearchCheckpoint
 from imperfed.flower.messages.payload import Word
 from imperfed.flower.messages.search_figures import MixtureFigures
+from imperfed.results.auto_summary import AutoSummary, LabelCheck
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import AutoSummary, LabelCheck, Summary
+from imperfed.results.summary import Summary
 from imperfed.results.write import RunOutcome
 
 NOT_REPAIRED = "real sites repair labels only for a method that is named"

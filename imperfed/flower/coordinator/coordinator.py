@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,11 +12,15 @@ from imperfed.core.atomic import append_lines
 from imperfed.core.errors import SiteFailedError, UsageError
 from imperfed.data.federate import FederatedData
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import ServerFiles, check_alike
-from imperfed.engine.engine import MakeBackend, questions
+from imperfed.data.site_description import check_alike
+from imperfed.data.site_files import ServerFiles
+from imperfed.engine.engine import MakeBackend
 from imperfed.engine.population import Population
+from imperfed.engine.server import questions
 from imperfed.experiments.config import Config
-from imperfed.experiments.experiment import Experiment, Watch, wanted_labels
+from imperfed.experiments.experiment import Experiment
+from imperfed.experiments.run_data import wanted_labels
+from imperfed.experiments.watch import Watch
 from imperfed.flower.coordinator.acceptance import accepted
 from imperfed.flower.coordinator.flower_backend import FlowerBackend
 from imperfed.flower.coordinator.gathered_sites import GatheredSites
@@ -144,7 +147,7 @@ class Coordinator:
         self.transport.infos = read_site_infos(kept_in) if begun else {}
         opening = (*self.config.method.opening(), *questions(self.config.defence, self.central.attribute))
         all_needed = not begun or self.config.repair is not None or bool(opening)
-        quorum = max(1, math.ceil(self.config.rounds.quorum * len(self.sites)))
+        quorum = self.config.rounds.quorum_of(len(self.sites))
         infos = self.transport.gather(None if all_needed else quorum)
         check_alike(infos, self.central.classes)
         if not begun:  # and alike: what is kept decides with whom the run can be resumed

@@ -13,7 +13,8 @@ from imperfed.core.batch import Tree
 from imperfed.data.federate import FederatedData
 from imperfed.data.moments import Moments
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import ServerFiles, SiteInfo
+from imperfed.data.site_description import SiteInfo
+from imperfed.data.site_files import ServerFiles
 from imperfed.engine.population import capped
 from imperfed.experiments.config import Config
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo

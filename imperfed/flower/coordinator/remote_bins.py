@@ -9,7 +9,7 @@ from torch import Tensor
 
 from imperfed.core.errors import QuorumError
 from imperfed.data.bins import CELLS, edges_of
-from imperfed.data.site_files import SiteInfo
+from imperfed.data.site_description import SiteInfo
 from imperfed.engine.failures import Failure, Misshapen
 from imperfed.engine.population import lowering
 from imperfed.engine.validate import REFUSED

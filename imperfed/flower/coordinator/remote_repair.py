@@ -15,7 +15,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.engine.conversation import Transcript, conduct, exchanges_of, notes
 from imperfed.engine.failures import Failure
 from imperfed.engine.validate import largest_answer
-from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.model_figures import figure
 from imperfed.flower.messages.payload import REPAIR, Payload, Word
 from imperfed.flower.messages.run_info import REPAIR_SUBJECT, RunInfo
 from imperfed.flower.messages.transport import Transport

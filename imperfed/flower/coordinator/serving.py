@@ -28,8 +28,8 @@ from imperfed.label_audit.audit_summary import AuditOverview
 from imperfed.label_audit.judging import refuse_unjudgeable
 from imperfed.repairs.features import refuse_unknown
 from imperfed.repairs.posterior import PosteriorRepair
+from imperfed.results.damaged_files import parse_file
 from imperfed.results.folder import SERVED, RunFolder
-from imperfed.results.folder import parse as parse_file
 from imperfed.results.summary import Summary
 
 SERVER, SITE = "imperfed.flower.apps:server", "imperfed.flower.apps:site"
@@ -117,8 +117,9 @@ def begin(out: Path, config: Config, service: Service, request: AutoRequest | No
             raise UsageError(f"{out} holds a run with other settings; `imperfed resume {out}` continues it with those")
         return folder
     title = AUDIT if service.audit else "" if request is None else AUTO
+    here = Hardware.of(replace(config.run, device="cpu"))  # whatever GPU this machine has: the sites compute
     with private_files():
-        folder = RunFolder.create(out, config, Hardware.of(config.run).described(), title)
+        folder = RunFolder.create(out, config, here.described(), title)
         if request is not None:
             folder.write(REQUEST, json.dumps(request.plain(), indent=2))
         folder.write("federation.toml", declaration.toml())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from imperfed.core.labels.validity import Validity
-from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.model_figures import figure
 from imperfed.flower.messages.payload import Payload, Word
 from imperfed.results.summary import ValidationSummary
 

@@ -9,8 +9,9 @@ from typing import cast
 from imperfed.core.batch import Tree
 from imperfed.core.labels import KINDS
 from imperfed.data.scale import Scale
-from imperfed.data.site_files import SiteInfo
-from imperfed.experiments.config import Config, resolve
+from imperfed.data.site_description import SiteInfo
+from imperfed.experiments.config import Config
+from imperfed.experiments.resolving import resolve
 from imperfed.flower.messages.payload import Payload, RefusedError, Word
 
 NO_TRIAL = -1

@@ -10,7 +10,7 @@ from imperfed.core.atomic import write_durably
 from imperfed.core.batch import Tree
 from imperfed.core.errors import DataError
 from imperfed.core.tensor_files import CHECKSUM, checksum
-from imperfed.data.site_files import SiteInfo
+from imperfed.data.site_description import SiteInfo
 from imperfed.flower.messages.payload import Payload, Word
 from imperfed.flower.messages.run_info import info_from, info_payload
 from imperfed.flower.site.store import Store

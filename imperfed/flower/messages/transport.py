@@ -12,7 +12,7 @@ from flwr.app import Message
 from imperfed.core.errors import DataError, QuorumError, RefusedBySiteError
 from imperfed.core.foreign_text import printable
 from imperfed.data.site_claims import check_claims
-from imperfed.data.site_files import SiteInfo
+from imperfed.data.site_description import SiteInfo
 from imperfed.engine.failures import Away, Crashed, Declined, Failure, Misshapen, Silent
 from imperfed.engine.validate import LARGEST, REFUSED
 from imperfed.flower.messages.answer_times import AnswerTimes, Waiting

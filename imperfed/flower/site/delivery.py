@@ -8,7 +8,7 @@ import msgspec
 from torch import Tensor
 
 from imperfed.core.network import Net
-from imperfed.evaluation.evaluator import figure
+from imperfed.evaluation.model_figures import figure
 from imperfed.evaluation.paired import Difference
 from imperfed.evaluation.temperature import AT_REAL_SITES, Temperature
 from imperfed.experiments.auto.alone_search import site_rows
@@ -19,9 +19,9 @@ from imperfed.flower.messages.search_figures import MixtureFigures
 from imperfed.flower.site.runtime import LocalSite, RemoteSite, open_site
 from imperfed.flower.site.search_answers import read_own_choice
 from imperfed.flower.site.store import key_in
+from imperfed.results.auto_summary import AutoSummary, SiteMixture
 from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import Mixture, Predictor, read_mixture
-from imperfed.results.summary import AutoSummary, SiteMixture
 
 
 @dataclass(frozen=True)

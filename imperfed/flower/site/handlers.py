@@ -21,9 +21,9 @@ from imperfed.core.threads import one_thread
 from imperfed.data.bins import count_cells
 from imperfed.data.moments import FEWEST
 from imperfed.engine.backends.weighted_gradient import Route, weighted_gradient
-from imperfed.engine.engine import questions
 from imperfed.engine.failures import Crashed, Declined
 from imperfed.engine.schedule import RoundReport
+from imperfed.engine.server import questions
 from imperfed.engine.site import SiteUpdate, validate
 from imperfed.flower.messages.ending import NEVER
 from imperfed.flower.messages.payload import (
@@ -52,7 +52,7 @@ from imperfed.flower.site.runtime import (
     REPAIRED,
     LocalSite,
     RemoteSite,
-    device_of,
+    hardware_of,
     keyed,
     on_device,
     open_site,
@@ -109,7 +109,8 @@ def answer(place: LocalSite, payload: Payload) -> Payload:
     ended = bool(ended_with(place, run_info.run))  # what it has left here stays as it is
     if not ended:
         place.forget_trials(run_info.run, run_info.alive)  # when the run itself begins, all of them
-    remote, store = open_site(place, run_info, key_in(payload, "from")).on(device_of(place)), place.states(run_info)
+    remote = open_site(place, run_info, key_in(payload, "from")).on(hardware_of(place).device)
+    store = place.states(run_info)
     words, trees = dict[str, Word](), dict[str, Tree]()
     if payload.number("evaluate"):
         # A search chooses by the rows held out; it never sees test rows.
@@ -176,7 +177,9 @@ def rehearse(place: LocalSite, payload: Payload) -> Payload:
             f"it has imperfed {__version__}, and the coordinator {theirs}; install one version everywhere"
         )
     run_info, (round, number) = RunInfo.of(payload), (payload.number("round"), payload.number("exchange"))
-    remote = open_site(place, run_info, key_in(payload, "from")).on(device_of(place))
+    hardware = hardware_of(place)
+    place.log(f"{_now()} {place.name} computes on {hardware.described()['device']}")
+    remote = open_site(place, run_info, key_in(payload, "from")).on(hardware.device)
     local = replace(remote.runtime.spec.local, steps=1, epochs=0, min_steps=0, max_steps=0)
     remote.runtime.spec = replace(remote.runtime.spec, local=local)
     measure(remote, payload.trees.get("model") or payload.trees["down"], round - 1)

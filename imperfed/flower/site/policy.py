@@ -15,7 +15,8 @@ from imperfed.data.files.declaration import parse
 from imperfed.data.files.problems import listed, shown
 from imperfed.data.files.wildcards import declared_columns, refuse_patterns
 from imperfed.engine.local_training import Local
-from imperfed.experiments.config import Config, resolve
+from imperfed.experiments.config import Config
+from imperfed.experiments.resolving import resolve
 from imperfed.experiments.values import typed
 
 Names = tuple[str, ...]

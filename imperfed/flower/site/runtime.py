@@ -24,15 +24,16 @@ from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.data.held_out import draw, hold_out, share_at_sites
 from imperfed.data.site_files import SiteFiles
-from imperfed.engine.engine import questions
 from imperfed.engine.failures import Declined
 from imperfed.engine.local_training import Local, SiteData
 from imperfed.engine.seeds import SERVER, seeded
+from imperfed.engine.server import questions
 from imperfed.engine.site import RunSpec, Site, SiteRuntime
 from imperfed.evaluation.evaluator import Evaluator
 from imperfed.experiments.config import Config, RunConfig
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.experiment import choose_objective, make_evaluator, make_network, wanted_labels
+from imperfed.experiments.run_data import wanted_labels
+from imperfed.experiments.run_parts import choose_objective, make_evaluator, make_network
 from imperfed.flower.messages.payload import RefusedError
 from imperfed.flower.messages.run_info import NO_TRIAL, RunInfo, other_rows
 from imperfed.flower.site.policy import SitePolicy
@@ -153,9 +154,14 @@ def on_device(tree: Tree, device: torch.device) -> Tree:
     return {name: t.to(device) for name, t in tree.items()}
 
 
-def device_of(place: LocalSite) -> torch.device:
-    """Return where a site trains; raise an error if there is no such device."""
-    return Hardware.of(RunConfig(device="cuda" if place.device == "cuda" else "cpu")).device
+def hardware_of(place: LocalSite) -> Hardware:
+    """Return on what a site computes, ready for it; raise an error if there is no such device.
+
+    Products are not rounded as on the GPU of a run: the answers of sites with and without one must agree.
+    """
+    hardware = Hardware.of(RunConfig(device="cuda" if place.device == "cuda" else "cpu", precision="float32"))
+    hardware.prepare()
+    return hardware
 
 
 def own_files(place: LocalSite, run_info: RunInfo, config: Config) -> SiteFiles:

@@ -43,9 +43,9 @@ from imperfed.flower.messages.search_figures import (
 )
 from imperfed.flower.site.runtime import LocalSite, open_site, own_data
 from imperfed.flower.site.store import Store, key_in
+from imperfed.results.auto_summary import SiteMixture
 from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import Mixture, save_mixture
-from imperfed.results.summary import SiteMixture
 
 LOGITS, FAMILY, OWN, TRIAL = "search-logits", "search-family", "search-own", "search-trial"
 """What a site keeps during a search: the federated model's logits, a family's probabilities, the family chosen,

@@ -24,7 +24,7 @@ from imperfed.flower.site.store import Key
 from imperfed.report import write_report
 from imperfed.results.folder import OWN, RunFolder
 from imperfed.results.labels import write_labels
-from imperfed.results.repair import decision_table
+from imperfed.results.repaired_labels import decision_table
 from imperfed.results.summary import ValidationSummary
 from imperfed.results.write import RunOutcome, write_summary
 

@@ -4,7 +4,7 @@
     curvature        sum a a^T                            V, the directions of `axes.py`
     probe, 50 times  the gradients of 5 folds             the weights of 5 folds
 
-The coordinates a take the place of the features at the site; the rest of the method looks at nothing else.
+The coordinates a replace the features at the site; the rest of the method looks at nothing else.
 
 The fold of a row is its place at its site modulo 5, and its logits come from the fit that left its fold out: a row
 never testifies for itself. One Cholesky factor bounds the curvature of every fold's loss, so that accelerated steps

@@ -28,7 +28,7 @@ from imperfed.repairs.posterior.set_model import SetFit, SetModel, outside_mass
 
 FITS = 5
 """How often the probe is fitted."""
-TOLD_APART = 0.4
+SEPARATED = 0.4
 """The least share of sets that the first fit hits, above chance, for estimates to be trusted."""
 REASONS = (
     "the most probable class is a candidate",
@@ -56,7 +56,7 @@ class SetPosterior(PosteriorRepair):
     def exchanges(self, classes: tuple[str, ...], trusted: bool) -> tuple[Query, ...]:
         """Return all exchanges but the last."""
         fit, estimate = SetFit(self.features, len(classes)), SetModel(len(classes)).exchanges()
-        witness = Query("witness", hear, fit.send_fit, respond=testify)
+        witness = Query("witness", keep_shares, fit.send_fit, respond=count_hits)
         again = (*fit.exchanges(), *estimate) * (FITS - 1)
         return (*Axes(self.features).exchanges(), fit.opening(), *fit.exchanges(), witness, *estimate, *again)
 
@@ -78,13 +78,13 @@ class SetPosterior(PosteriorRepair):
         return tuple(REASONS[w].format(classes[c]) for w, c in zip(decision.why.tolist(), best, strict=True))
 
     def verdict(self, server: Tree, sites: Sequence[str]) -> RepairVerdict:
-        """Return whether the features tell the classes apart."""
+        """Return whether the features separate the classes."""
         agreement, chance = float(server["hit"]), float(server["chance"])
         clear = (agreement - chance) / max(1 - chance, 1e-12)
         seen = (
             f"the class that the features predict is a candidate in {agreement:.0%} of the sets, {chance:.0%} by chance"
         )
-        alone = () if clear >= TOLD_APART else tuple(sites)
+        alone = () if clear >= SEPARATED else tuple(sites)
         return RepairVerdict(alone, {"agreement": agreement, "clear": clear}, seen)
 
     def send_verdict(self, server: Tree, site: int) -> Tree:
@@ -102,14 +102,14 @@ def suited(repair: Repair, kind: type[Labels]) -> Repair:
     return SetPosterior(**asdict(repair)) if plain else repair
 
 
-def testify(site: SiteView) -> Tree:
+def count_hits(site: SiteView) -> Tree:
     """Return in how many sets the class is that the first fit predicts, and a class drawn at random would be."""
     S = site.labels.values.double()
     predicted = logits(site.memory["A"], site.down["W"]).argmax(1, keepdim=True)
     return {"hit": S.gather(1, predicted).sum(), "chance": S.mean(1).sum()}
 
 
-def hear(server: Tree, updates: Updates, context: ServerView) -> Tree:
+def keep_shares(server: Tree, updates: Updates, context: ServerView) -> Tree:
     """Keep both as shares of all sets."""
     sums = {name: total(updates, name).clamp(min=0).minimum(server["n"]) for name in ("hit", "chance")}
     return server | {name: number / server["n"] for name, number in sums.items()}

@@ -10,7 +10,7 @@
 
 Classes that overlap and labels that are wrong look alike to the noise model: what the probe cannot predict, it takes
 for noise. The first fit, on the labels as given, is a witness that does not depend on it, as none of its predictions
-comes from the row itself. Two things tell noise from overlap.
+comes from the row itself. Two things separate noise from overlap.
 
 1. Clear classes. If a share nu of the labels is wrong and the rest are right, a probe that knows the classes predicts
    1 - nu of them, and no fewer among all rows than among those where it is surest. The first is held against the
@@ -19,16 +19,16 @@ comes from the row itself. Two things tell noise from overlap.
    overlap vanish there, and those that come from outliers gather there. So the labels contradicted among the surest
    fifth of the rows are about as many as the noise: neither far fewer nor far more.
 
-Where one of them fails for all sites together, all labels stay as they are; where far fewer are contradicted at a
-site, its labels do. Noise that follows the features fails the second too: nothing in features and labels tells it from
-overlap. Clean rows do (B1): a probe contradicts right labels as often at the sites as it contradicts the clean rows,
-so that what it contradicts beyond a bound on that is noise, of whatever kind. Two probes are asked, the witness and
-the fit on the clean rows alone; neither has seen a posterior, so that clean rows and the sites' rows stand alike
-before them. (In the gate they do not: fits on posteriors have been taught the clean rows' classes.) If the noise that
-clean rows show is no less than half of the labels to be changed, over all sites and at a site, and the witness is of
-any use, the repair is borne out there, whatever else fails; if they show none, nothing is. A probe that is less sure
-of the sites' rows than of the clean ones is not asked, nor is any where the clean rows lie far outside: clean rows of
-another kind, such as other devices', say nothing about them.
+Where one of them fails for all sites together, all labels stay as they are; where far fewer are contradicted at a site,
+its labels do. Noise that follows the features fails the second too: nothing in features and labels separates it from
+overlap. Clean rows do (B1): a probe contradicts right labels as often at the sites as it contradicts the clean rows, so
+that what it contradicts beyond a bound on that is noise, of whatever kind. Two probes are asked, the witness and the
+fit on the clean rows alone; neither has seen a posterior, so that clean rows and the sites' rows stand alike before
+them. (In the gate they do not: fits on posteriors have been taught the clean rows' classes.) If the noise that clean
+rows show is no less than half of the labels to be changed, over all sites and at a site, and the witness is of any use,
+the repair is borne out there, whatever else fails; if they show none, nothing is. A probe that is less sure of the
+sites' rows than of the clean ones is not asked, nor is any where the clean rows lie far outside: clean rows of another
+kind, such as other devices', say nothing about them.
 
 The equations of the method are untouched; the constants here were chosen on the made-up and real cases of
 `studies/no_harm.py`, and looked at once on others.
@@ -55,7 +55,7 @@ CLEAR, CLEARLY = 0.7, 0.95
 """The least share of the labels held to be right that the witness predicts, above chance; and where no more is asked
 about outliers."""
 CLEAR_BESIDE_CLEAN = 0.6
-"""The same where clean rows speak for a repair: if classes are hardly told apart, a few clean rows are too few."""
+"""The same where clean rows speak for a repair: if the classes hardly separate, a few clean rows are too few."""
 LEVEL, LEVEL_OF_MANY = 0.63, 0.7
 """The least agreement of witness and labels over all rows, as a share of that over the surest rows, above chance; and
 where more than half of the labels of the surest rows are contradicted, so that the witness may be what is wrong."""
@@ -89,7 +89,7 @@ class Support:
 
     def witness(self) -> Query:
         """Return the exchange in which sites keep what the fit on the labels as given says of their rows."""
-        return Query("witness", self.hear_clean, self.fit.send_fit, respond=self.testify)
+        return Query("witness", self.fit_clean_rows, self.fit.send_fit, respond=self.keep_predictions)
 
     def claims(self) -> Query:
         """Return the exchange in which the claims of the noise model are compared with it."""
@@ -97,7 +97,7 @@ class Support:
 
     # -- a site ---------------------------------------------------------------------------------------------------
 
-    def testify(self, site: SiteView) -> Tree:
+    def keep_predictions(self, site: SiteView) -> Tree:
         """Keep the class that the probe predicts for every row, and how sure it is."""
         p = torch.softmax(logits(site.memory["A"], site.down["W"]), -1)
         site.memory["sureness"], site.memory["prediction"] = p.max(1)
@@ -128,7 +128,7 @@ class Support:
 
     # -- the server -----------------------------------------------------------------------------------------------
 
-    def hear_clean(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
+    def fit_clean_rows(self, server: Tree, updates: Updates, context: ServerView) -> Tree:
         """Fit the clean rows alone, where there are any, and keep which of them either fit contradicts."""
         fitted = self.fit.clean_alone(server, updates, context)
         if "A" not in server:
@@ -255,6 +255,6 @@ def verdict(server: Tree, sites: Sequence[str], insist: bool) -> RepairVerdict:
 
 
 def own_verdict(server: Tree, site: int) -> Tree:
-    """Return the part of the server's memory from which `verdict` tells one site about itself."""
+    """Return the part of the server's memory from which one site puts its own verdict into words."""
     of_all = {name: server[name] for name in (*FIGURES, "shown", "T", "pi") if name in server}
     return of_all | {name: server[name][site : site + 1] for name in ("borne out", "quiet")}

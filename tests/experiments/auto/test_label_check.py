@@ -18,7 +18,7 @@ from imperfed.experiments.auto import work
 from imperfed.experiments.auto.label_check import CheckedLabels, check_labels
 from imperfed.experiments.auto.reference import alone_predictors, as_given
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.results.summary import AutoSummary, Gain, LabelCheck, SiteMixture
+from imperfed.results.auto_summary import AutoSummary, Gain, LabelCheck, SiteMixture
 from tests.experiments.auto.conftest import federation
 
 ROWS = 150

@@ -12,9 +12,9 @@ from imperfed.experiments.alone_reference import AloneReference
 from imperfed.experiments.auto import reference as alone_reference
 from imperfed.experiments.auto.alone_search import OwnModel, OwnModels, families, judged_together
 from imperfed.experiments.auto.reference import alone_scores
-from imperfed.experiments.config import resolve
-from imperfed.experiments.experiment import load_data
 from imperfed.experiments.federating_gain import ALONE
+from imperfed.experiments.resolving import resolve
+from imperfed.experiments.run_data import load_data
 from tests.experiments.auto.conftest import federation
 
 

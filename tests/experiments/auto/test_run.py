@@ -17,10 +17,11 @@ from imperfed.core.labels import Candidates
 from imperfed.experiments.auto import run as auto_run
 from imperfed.experiments.auto import work
 from imperfed.experiments.auto.request import AutoRequest
-from imperfed.experiments.experiment import Interrupted, Watch, load_data
+from imperfed.experiments.run_data import load_data
+from imperfed.experiments.watch import Interrupted, Watch
+from imperfed.results.auto_summary import AutoSummary, Gain, SiteMixture
 from imperfed.results.folder import RunFolder
 from imperfed.results.mixture import read_mixture, save_mixture
-from imperfed.results.summary import AutoSummary, Gain, SiteMixture
 from tests.experiments.auto.conftest import federation
 from tests.support.terminal import write
 

@@ -17,8 +17,9 @@ from imperfed.core.context import LocalResult
 from imperfed.core.exchange import Exchange, Train
 from imperfed.engine.backends.base import Reply
 from imperfed.engine.backends.cuda.batch_schedule import Assignment, Staged
+from imperfed.engine.backends.cuda.capturable import NotCapturable
 from imperfed.engine.backends.cuda.capture import Capturer
-from imperfed.engine.backends.cuda.program import CapturedProgram, NotCapturable, capture
+from imperfed.engine.backends.cuda.program import CapturedProgram, capture
 from imperfed.engine.backends.cuda.server_steps import ServerSteps
 from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.failures import Failure
@@ -72,7 +73,7 @@ class CudaGraphBackend(SequentialBackend):
             return None
         try:
             done = self.server_steps.train(plan, down, lr)
-            self.notes += self.server_steps.told()
+            self.notes += self.server_steps.new_notes()
             return done
         except NotCapturable as reason:
             self.server_steps.not_captured = str(reason)

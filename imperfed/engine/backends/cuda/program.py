@@ -23,21 +23,19 @@ from imperfed.core.context import LocalResult, LocalStep
 from imperfed.core.network import Net
 from imperfed.core.objective import Objective
 from imperfed.core.rates import Rate
-from imperfed.core.step_layers import MaskedNorm, StepLayer
 from imperfed.engine.backends.cuda.batch_schedule import Assignment, BatchSchedule, Staged
+from imperfed.engine.backends.cuda.capturable import NotCapturable, generators, obstacle, padded
 from imperfed.engine.backends.cuda.capture import Capturer
+from imperfed.engine.backends.cuda.site_rows import fill_rows, matrix, stacked, unstacked
 from imperfed.engine.backends.stacked import StackedNet, stackable
 from imperfed.engine.population import Population
 from imperfed.nn.augment import augment, separate
 
 CAPTURED = 400
 """The most steps in one graph: a longer one takes longer to capture than it saves."""
-ALIGNED = 64
-"""The alignment of rows at which any kernel can start, in numbers: 256 bytes."""
-
-
-class NotCapturable(Exception):
-    """A local step that cannot be captured, and why."""
+LAYERS = 8000
+"""The most layers with weights in one graph, over all its steps: a graph of very many kernels takes long to capture,
+and the steps of a deep network keep the GPU busy for longer than the host needs to launch the next graph."""
 
 
 def capture(
@@ -53,45 +51,6 @@ def capture(
     except Exception as error:
         # Whatever the reason, running the step site by site either works or shows what is wrong with it.
         raise NotCapturable(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
-
-
-def obstacle(population: Population) -> str | None:
-    """Return why the local steps of a run cannot be captured, as far as that is known without trying."""
-    modules = list(population.runtime.net.module.modules())
-    if drawing := next((m for m in modules if draws(m)), None):
-        return f"{type(drawing).__name__} draws random numbers of its own, unlike nn.Dropout"
-    if not padded(population):
-        return None
-    norm = next((m for m in modules if counts_padding(m)), None)
-    if norm is None:
-        return None
-    kind = "nn.BatchNorm with momentum=None" if isinstance(norm, MaskedNorm) else type(norm).__name__
-    batch = population.spec.local.batch
-    return f"{kind} would count the rows that pad a batch to {batch}, unlike nn.BatchNorm with a momentum"
-
-
-def padded(population: Population) -> bool:
-    """Return whether some batch has fewer rows than the largest."""
-    return any(n % population.spec.local.batch for n in population.sizes)
-
-
-def draws(layer: nn.Module) -> bool:
-    """Return whether a layer is known to draw random numbers in training that do not follow from the plan."""
-    if isinstance(layer, nn.RNNBase | nn.MultiheadAttention):
-        return layer.dropout > 0
-    return isinstance(layer, nn.modules.dropout._DropoutNd | nn.RReLU) and not isinstance(layer, StepLayer)
-
-
-def counts_padding(layer: nn.Module) -> bool:
-    """Return whether a layer takes statistics of all rows of a batch, and not of the real ones alone."""
-    if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-        return not isinstance(layer, StepLayer) or layer.momentum is None  # a mean over all steps needs their number
-    return isinstance(layer, nn.modules.instancenorm._InstanceNorm) and layer.track_running_stats
-
-
-def generators(device: torch.device) -> list[Tensor]:
-    """Return the states of torch's own generators, whose numbers a captured step would repeat."""
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
 
 
 def step_loss(algorithm: Algorithm, objective: Objective, step: LocalStep) -> tuple[Tensor, Any]:
@@ -146,7 +105,7 @@ class CapturedProgram:
         spec, network, device = population.spec, population.runtime.net.module, population.runtime.net.row.device
         stacks = M > 1 and stackable(spec, network)
         steps = {spec.local.steps_of(n) for n in population.sizes}
-        size = block_size(max(steps), 1 if stacks else M)
+        size = block_size(max(steps), 1 if stacks else M, depth(network))
         self.ragged = len(steps) > 1 or max(steps) % size > 0
         self.padded = padded(population)
         self.table = BatchSchedule(size, work, device, keyed=bool(population.runtime.net.step_layers))
@@ -163,10 +122,10 @@ class CapturedProgram:
         self.memory = {name: t.repeat(M, *[1] * t.ndim).to(device) for name, t in state.kept_at(0)[1].items()}
         self.site_stats = stacked([population.site(0).data.site_stats] * M)
         nets = [SiteNet(copy.deepcopy(network), spec.layout, *row) for row in zip(self.W, self.G, strict=True)]
-        starts = zip(nets, each(self.down, M), each(self.memory, M), strict=True)
+        starts = zip(nets, unstacked(self.down, M), unstacked(self.memory, M), strict=True)
         self.opt_state = stacked([spec.local.init_optimizer(spec.algorithm, net.w, *trees) for net, *trees in starts])
         trees = (self.down, self.memory, self.site_stats, self.opt_state)
-        parts = enumerate(zip(nets, *(each(t, M) for t in trees), strict=True))
+        parts = enumerate(zip(nets, *(unstacked(t, M) for t in trees), strict=True))
         self.slots = [SiteSlot(m, 1, *one) for m, one in parts]
         self.at_work = self.slots
         if stacks:  # a stack can replace a net: it has everything that a plain step uses
@@ -266,7 +225,7 @@ class CapturedProgram:
         """Copy what the sites start from to its fixed addresses."""
         state, layout = self.population.state, self.population.spec.layout
         for name, t in self.down.items():
-            lay(t, [down[name] for down in downs])
+            fill_rows(t, [down[name] for down in downs])
         w, buffers, cut = self.down["w"], self.down["buffers"], layout.trainable - layout.shared
         kept = [state.kept_at(k) for k in sites]
         if layout.size > layout.shared:  # there are personal numbers or buffers
@@ -277,7 +236,7 @@ class CapturedProgram:
         for name, t in self.memory.items():
             t.copy_(torch.stack([memory[name] for _, memory in kept]))
         for name, t in self.site_stats.items():
-            lay(t, [self.population.site(k).data.site_stats[name] for k in sites])
+            fill_rows(t, [self.population.site(k).data.site_stats[name] for k in sites])
         for k in sites:
             for name, t in self.rows_of(k).items():
                 t.copy_(self.population.state.rows[name][slice(*self.population.federation.starts[k : k + 2])])
@@ -292,7 +251,7 @@ class CapturedProgram:
             return
         fresh = [spec.local.init_optimizer(spec.algorithm, s.net.w, s.down, s.memory) for s in self.slots]
         for name, t in self.opt_state.items():
-            lay(t, [one[name] for one in fresh])
+            fill_rows(t, [one[name] for one in fresh])
 
     def results(self, work: Sequence[Assignment], lr: float) -> list[LocalResult]:
         """Return every site after its last step; `lr`: the learning rate of the round."""
@@ -319,31 +278,12 @@ class CapturedProgram:
         return sound
 
 
-def block_size(steps: int, sites: int) -> int:
+def depth(network: nn.Module) -> int:
+    """Return the number of layers with weights."""
+    return sum(any(True for _ in module.parameters(recurse=False)) for module in network.modules())
+
+
+def block_size(steps: int, sites: int, depth: int) -> int:
     """Return the number of steps in one graph: a whole round, or a part of it where the graph would grow too large."""
-    most = max(1, min(steps, CAPTURED // sites))
+    most = max(1, min(steps, min(CAPTURED, LAYERS // max(1, depth)) // sites))
     return next((size for size in range(most, most // 4, -1) if steps % size == 0), most)
-
-
-def matrix(rows: int, columns: int, device: torch.device) -> Tensor:
-    """Return a matrix of zeros whose rows begin at addresses from which the fastest kernels can read."""
-    wide = -(-columns // ALIGNED) * ALIGNED
-    return torch.zeros(rows, wide, device=device)[:, :columns]
-
-
-def stacked(trees: Sequence[Tree]) -> Tree:
-    """Stack the trees' tensors, one row per tree."""
-    return {name: torch.stack([tree[name] for tree in trees]) for name in trees[0]}
-
-
-def each(tree: Tree, count: int) -> list[Tree]:
-    """Return the rows of stacked trees, as views."""
-    return [{name: t[m] for name, t in tree.items()} for m in range(count)]
-
-
-def lay(rows: Tensor, parts: list[Tensor]) -> None:
-    """Fill one row per part; with one copy where all parts are the same tensor."""
-    if all(part is parts[0] for part in parts):
-        rows.copy_(parts[0])
-    else:
-        torch.stack(parts, out=rows)

@@ -44,10 +44,10 @@ class ServerSteps:
         """Why these steps are not captured; None as long as they are."""
         self.notes: list[str] = []
 
-    def told(self) -> list[str]:
+    def new_notes(self) -> list[str]:
         """Return sentences for the log that were not returned before."""
-        told, self.notes = self.notes, []
-        return told
+        notes, self.notes = self.notes, []
+        return notes
 
     def train(self, plan: Plan, down: Tree, lr: float) -> LocalResult:
         """Make the steps of a plan from what the server hands over, or raise `NotCapturable`."""

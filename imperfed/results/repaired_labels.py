@@ -9,9 +9,10 @@ from torch import Tensor
 
 from imperfed.core.components import LabelDecision, RepairResult
 from imperfed.core.federation import Federation
-from imperfed.evaluation.evaluator import Evaluator, figure
+from imperfed.evaluation.evaluator import Evaluator
+from imperfed.evaluation.model_figures import figure
 from imperfed.results.folder import RunFolder
-from imperfed.results.summary import MixUp, RepairedSite, RepairSummary, Traffic
+from imperfed.results.repair_summary import MixUp, RepairedSite, RepairSummary, Traffic
 
 TINY = 1e-12
 """Added to probabilities before their logarithm is taken."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from imperfed.core.context import SiteVerdict
-from imperfed.results.defence import figures, sentences, summarise, table
-from imperfed.results.summary import DefenceSummary, LeftOut
+from imperfed.results.defence_summary import DefenceSummary, LeftOut
+from imperfed.results.site_verdicts import figures, sentences, summarise, table
 
 SITES = ("a", "b", "c")
 ROUNDS = [

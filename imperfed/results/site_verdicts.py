@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from imperfed.core.context import SiteVerdict
+from imperfed.results.defence_summary import DefenceSummary, LeftOut
 from imperfed.results.folder import Record, RunFolder
-from imperfed.results.summary import DefenceSummary, LeftOut
 
 SCORE, CONFIDENCE, OUT = "defence/score", "defence/confidence", "defence/out"
 

@@ -1,0 +1,16 @@
+"""The names of new folders."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+
+def unused_path(out: Path, name: str, digest: str) -> Path:
+    """Return a path below `out` that does not exist yet."""
+    stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{digest}"
+    path, number = out / stem, 1
+    while path.exists():
+        number += 1
+        path = out / f"{stem}-{number}"
+    return path

@@ -1,0 +1,137 @@
+"""What is guessed of columns that are no labels: inputs, ids, patients, and what is left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from imperfed.census.guess import guess
+from imperfed.data.files.declaration import Inputs
+from tests.support.guessed import read_back, write
+
+
+def test_what_no_model_can_be_given_is_left_out_and_said(tmp_path: Path) -> None:
+    rows = "w,note,weight,label\n" + "".join(f"{i},text {i},{'' if i == 2 else i},{i % 2}\n" for i in range(6))
+    found = guess(write(tmp_path, a=rows, b=rows.replace("text", "words")))
+    assert found.declaration.inputs == Inputs(("w", "weight"), fill={"weight": "median"})
+    assert "left out: note; neither numbers nor a few words" in found.why
+    assert any("weight has 2 blanks (16.67" in sentence for sentence in found.why)
+
+
+def test_a_column_that_a_site_lacks_is_left_out_and_the_site_is_named(tmp_path: Path) -> None:
+    rows = "w,pulse,label\n1,60,a\n2,70,b\n3,80,a\n4,90,b\n"
+    bare = "w,only,label\n1,5,a\n2,6,b\n3,7,a\n4,8,b\n"
+    found = guess(write(tmp_path, east__rows=bare, north__rows=rows, south__rows=rows))
+    assert found.declaration.inputs == Inputs(("w",))
+    assert "left out: pulse; site east has no such column" in found.why
+    assert "left out: only; sites north, south have no such column" in found.why
+
+
+def ages(first: int, rows: int = 40, **others: str) -> str:
+    """Ages, in which no two rows agree; `l5="x"` is what stands in line 5 instead."""
+    cells = [others.get(f"l{line}", str(first + line)) for line in range(2, rows + 2)]
+    return "w,age,label\n" + "".join(f"{i}.5,{age},{'ab'[i % 2]}\n" for i, age in enumerate(cells))
+
+
+def test_the_cells_that_spoil_a_column_of_numbers_are_named(tmp_path: Path) -> None:
+    found = guess(write(tmp_path, north=ages(0, l5="old"), south=ages(100)))
+    assert found.declaration.inputs == Inputs(("w",))
+    blame = "numbers except for 'old' (north.csv, line 5); fix the cell, or leave it blank"
+    assert f"left out: age; {blame}" in found.why
+    found = guess(write(tmp_path, north=ages(0, l5="old"), south=ages(100, l2="young", l9="12 years")))
+    blame = "'old' (north.csv, line 5), 'young' (south.csv, line 2), '12 years' (south.csv, line 9)"
+    assert f"left out: age; numbers except for {blame}; fix the cells, or leave them blank" in found.why
+
+
+def test_words_for_blanks_are_found_and_their_column_is_filled(tmp_path: Path) -> None:
+    found = read_back(guess(write(tmp_path, north=ages(0, l5="n/a", l7="-"), south=ages(100)))).declaration
+    assert found.inputs == Inputs(("w", "age"), missing=("-", "n/a"), fill={"age": "median"})
+
+
+def test_a_word_for_a_blank_is_a_category_among_words(tmp_path: Path) -> None:
+    rows = "w,drinks,label\n" + "".join(f"{i}.5,{('none', 'daily')[i % 2]},{'ab'[i // 2 % 2]}\n" for i in range(8))
+    found = guess(write(tmp_path, a=rows, b=rows.replace("daily", "none"))).declaration
+    assert found.inputs.categorical == {"drinks": ("daily", "none")}
+    assert not found.inputs.missing
+
+
+def test_numbers_at_one_site_and_words_at_another_are_no_input(tmp_path: Path) -> None:
+    numbers = "w,dose,label\n" + "".join(f"{i}.5,{i},{'ab'[i % 2]}\n" for i in range(9))
+    words = "w,dose,label\n" + "".join(f"{i}.5,{('low', 'high')[i % 2]},{'ab'[i % 2]}\n" for i in range(9))
+    found = guess(write(tmp_path, a=numbers, b=words))
+    assert found.declaration.inputs == Inputs(("w",))
+    assert "left out: dose; numbers in a.csv, but words in b.csv ('high', 'low'): not one kind of value" in found.why
+
+
+def test_the_cells_of_a_large_site_are_named_all_the_same(tmp_path: Path) -> None:
+    found = guess(write(tmp_path, north=ages(0, l5="old"), south=ages(100, 2000)))
+    assert any("'old' (north.csv, line 5)" in sentence for sentence in found.why)
+
+
+def test_numbers_that_are_taken_for_words_by_a_few_cells_are_said(tmp_path: Path) -> None:
+    found = guess(write(tmp_path, north=ages(0, l5="old"), south=ages(0), east=ages(0)))
+    assert "old" in found.declaration.inputs.categorical["age"]
+    blame = "numbers except for 'old' (north.csv, line 5); fix the cell, or leave it blank"
+    assert f"taken as words: age; {blame}" in found.why
+
+
+def test_words_among_which_there_are_numbers_are_nobodys_fault(tmp_path: Path) -> None:
+    many = {f"l{line}": f"about {line}" for line in range(2, 8)}
+    found = guess(write(tmp_path, north=ages(0, **many), south=ages(100, **many)))
+    assert "left out: age; neither numbers nor a few words" in found.why
+
+
+def test_of_columns_with_one_name_no_cell_is_named(tmp_path: Path) -> None:
+    twice = ages(0, l5="old").replace("w,age", "age,age")
+    found = guess(write(tmp_path, north=twice, south=ages(100).replace("w,age", "age,age")))
+    assert "left out: age; neither numbers nor a few words" in found.why
+
+
+def test_pairs_of_index_and_value_are_sparse_features(tmp_path: Path) -> None:
+    rows = "words,label\n0:1 7:0.5,a\n3:2,b\n2:1 5:-1e3,a\n1:1,b\n"
+    found = read_back(guess(write(tmp_path, a=rows, b=rows))).declaration
+    assert found.inputs == Inputs(sparse="words", features=8)
+
+
+def test_rows_of_one_patient_belong_together(tmp_path: Path) -> None:
+    rows = "patient,w,label\n" + "".join(f"{i // 2},{i}.5,{i % 2}\n" for i in range(6))
+    found = read_back(guess(write(tmp_path, a=rows, b=rows))).declaration
+    assert found.group == "patient"
+    assert found.inputs == Inputs(("w",))
+
+
+def test_an_id_that_comes_twice_is_no_input_and_its_lines_are_named(tmp_path: Path) -> None:
+    rows = "id,w,label\n" + "".join(f"{i},{i}.5,{i % 2}\n" for i in range(6))
+    found = guess(write(tmp_path, a=rows, b=rows.replace("\n4,", "\n1,"))).declaration, guess(tmp_path).why
+    assert (found[0].id, found[0].inputs) == ("", Inputs(("w",)))
+    assert "left out: id, an id by its name; '1' occurs twice (b.csv, line 3 and line 6)" in found[1]
+
+
+def test_ids_of_one_file_for_all_count_anew_at_every_site(tmp_path: Path) -> None:
+    rows = "site,id,w,label\n" + "".join(f"{'ab'[i // 4]},{i % 4},{i}.5,{i % 2}\n" for i in range(8))
+    found = read_back(guess(write(tmp_path, all=rows))).declaration
+    assert (found.id, found.inputs) == ("id", Inputs(("w",)))
+
+
+def test_patients_of_one_row_each_are_ids(tmp_path: Path) -> None:
+    rows = "patient_weight,patient,label\n" + "".join(f"{i}.5,{i},{i % 2}\n" for i in range(6))
+    found = guess(write(tmp_path, a=rows, b=rows)).declaration
+    assert (found.id, found.inputs) == ("patient", Inputs(("patient_weight",)))
+
+
+def test_what_other_annotators_said_is_no_input(tmp_path: Path) -> None:
+    rows = "w,smoker,first,annotator2,annotator3\n" + "".join(
+        f"{i}.5,{'yn'[i % 2]},{'abc'[i % 3]},{'abc'[i // 2 % 3]},{'abc'[i % 3]}\n" for i in range(8)
+    )
+    found = guess(write(tmp_path, a=rows, b=rows))
+    assert found.declaration.labels.column == "annotator3"
+    assert found.declaration.inputs == Inputs(("w",), {"smoker": ("n", "y")})
+    for name in ("first", "annotator2"):
+        assert f"left out: {name}; its values are the classes, as if it were another label" in found.why
+
+
+def test_inputs_of_yes_and_no_stay_where_the_label_is_one_too(tmp_path: Path) -> None:
+    rows = "smoker,label,label_2\n" + "".join(f"{i % 2},{i // 2 % 2},{i // 3 % 2}\n" for i in range(8))
+    found = guess(write(tmp_path, a=rows, b=rows))
+    assert found.declaration.labels.column == "label"
+    assert found.declaration.inputs == Inputs(("smoker",))
+    assert "inputs with the values of the label: smoker; remove those derived from it" in found.why
