@@ -64,6 +64,7 @@ def content(run: RunFiles) -> dict[str, Any]:
         "learning": learning,
         "metric": named(run.metric),
         "sites": (listed := listed_of(run.sites)),
+        "tested": any(row.test or row.value is not None for row in run.sites),
         "folded": which_of(len(listed), len(run.sites)) if len(run.sites) > FOLDED else "",
         "spread": spread(run),
         "resolved": resolved(run),
