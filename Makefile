@@ -69,8 +69,10 @@ serve: docs
 	$(BIN)/mkdocs serve
 
 $(READY): pyproject.toml constraints.txt
+	@echo "Installing into $(VENV). Most of the time goes into the download of PyTorch; pip says nothing meanwhile."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "imperfed needs Python 3.11 or later; this is $(PYTHON) " + sys.version.split()[0] + ". Name another: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	$(BIN)/python -m compileall -q -q -j 0 $(VENV)/lib || true  # as pip does, but on all cores
 	touch $@
 

@@ -31,9 +31,11 @@ def complete(entries: Entries, tables: Mapping[str, MemoryTable]) -> tuple[Entri
     look, stated = _look(tables), entries["inputs"]
     if "array" in stated:
         return {**entries, "labels": _array_labels(look, entries["labels"], tables)}, tuple(look.why)
+    site = entries.get("site_column", "")
+    if not all(site in table.columns for table in tables.values()):
+        site = ""  # reading will say so, with all else that is wrong
     for name in _declared(entries):
         look.columns.pop(name, None)
-    site = entries.get("site_column", "")
     known = {**entries, "labels": _labels(look, entries["labels"], site)}
     if "attribute" in entries:
         known["attribute"] = _attribute(look, entries["attribute"])

@@ -11,8 +11,10 @@ from imperfed.core.errors import DataError
 from imperfed.data.files.memory import MemoryTable, Source
 from imperfed.data.files.reading import places
 from imperfed.data.files.table import IMAGES
+from imperfed.data.files.text import SAVE_AS_CSV
 
 TABLES = (".csv", ".tsv", ".parquet", ".npz")
+WORKBOOKS = (".xlsx", ".xls", ".ods")
 BESIDES = ("test", "public", "trusted")
 """Keys of a declaration, and the prefixes of names of files or folders that belong to them."""
 
@@ -66,6 +68,7 @@ class MemoryLayout(FolderLayout):
 def find_layout(path: Path) -> FolderLayout:
     """Return the layout of a folder, or of one file that holds all sites."""
     if path.is_file():
+        _refuse_spreadsheet(path)
         if path.suffix.lower() not in TABLES:
             raise DataError(f"{path}: not a table; expected a file ending in {', '.join(TABLES)}, or a folder")
         return FolderLayout(path.parent, path.name, False, (path,), {}, False)
@@ -76,6 +79,8 @@ def find_layout(path: Path) -> FolderLayout:
     special = {thing: key for thing in things if (key := _besides(thing.relative_to(path)))}
     sites = [thing for thing in things if thing not in special]
     if not sites:
+        for file in every:
+            _refuse_spreadsheet(file)
         raise DataError(
             f"{path}: found no sites; expected one CSV, Parquet or NPZ file per site, one file for all sites, or "
             "folders <site>/<class>/ of images"
@@ -87,6 +92,11 @@ def find_layout(path: Path) -> FolderLayout:
     }
     others = "*" in pattern and (pattern == "*" or set(path.glob(pattern)) != set(files))
     return FolderLayout(path, pattern, others, files, besides, not tables)
+
+
+def _refuse_spreadsheet(path: Path) -> None:
+    if path.suffix.lower() in WORKBOOKS:
+        raise DataError(f"{path}: found a spreadsheet, expected a CSV, Parquet or NPZ file; {SAVE_AS_CSV}")
 
 
 def _besides(path: Path) -> str | None:

@@ -15,6 +15,8 @@ MOST_LINES = 36
 MOST_COLUMNS = 60
 """The most columns of inputs that are listed."""
 FIGURES = ("blank", "distinct", "min", "q1", "median", "q3", "max")
+OF_A_SITE = ("blank", "distinct", "min", "median", "max")
+"""The figures of a line per column and site, which then fits 80 columns."""
 
 
 def print_values(sites: Sequence[SiteValues], console: Console) -> None:
@@ -29,21 +31,23 @@ def print_values(sites: Sequence[SiteValues], console: Console) -> None:
             rows += [["" if k else name, site.site, *_figures(every[k])] for k, site in enumerate(sites)]
         else:
             rows.append([name, *_overall(every)])
-    headings = ["column", *(["site"] if by_site else []), *FIGURES]
+    headings = ["column", "site", *OF_A_SITE] if by_site else ["column", *FIGURES]
     cells = zip(headings, zip(*rows, strict=True), strict=True)
     columns = [TableColumn(heading, column, heading in ("column", "site")) for heading, column in cells]
     print_table(console, columns, title, framed=False)
-    if not by_site:
+    if by_site:
+        print_wrapped(console, "quartiles: imperfed inspect --json", "  ")
+    else:
         more = f"; {len(names) - MOST_COLUMNS} more columns" if len(names) > MOST_COLUMNS else ""
         note = f"quartiles: the lowest to the highest of a site{more}. Every site: imperfed inspect --json"
         print_wrapped(console, note, "  ")
-        console.print()
+    console.print()
 
 
 def _figures(column: ColumnValues) -> list[str]:
     if not column.known:
-        return [count(column.blanks), "0", *[""] * 5]
-    figures = (column.low.value, *column.quartiles, column.high.value)
+        return [count(column.blanks), "0", *[""] * 3]
+    figures = (column.low.value, column.quartiles[1], column.high.value)
     return [count(column.blanks), count(column.distinct), *map(_short, figures)]
 
 

@@ -21,13 +21,16 @@ from imperfed.cli import (
     sweep_command,
     training_commands,
 )
+from imperfed.cli.command_groups import GroupedCommands
 from imperfed.cli.options import SETTINGS
 from imperfed.core.errors import ImperfedError
 
 typer.core.HAS_RICH = False  # help is plain text; typer would otherwise escape its brackets for rich
 app = typer.Typer(
     name="imperfed",
+    cls=GroupedCommands,
     help="Federated learning from imperfect labels: any method, on your data, one report.",
+    epilog="Begin with: imperfed run (a demo), or imperfed example (files to try everything on).",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -52,30 +55,34 @@ def _options(
     pass
 
 
-app.command(epilog=SETTINGS)(training_commands.run)
-app.command(epilog=SETTINGS)(training_commands.compare)
-app.command(epilog=SETTINGS)(sweep_command.sweep)
-app.command(epilog=SETTINGS)(training_commands.reproduce)
-app.command(epilog=benchmark_command.HELP)(benchmark_command.benchmark)
-app.command()(training_commands.resume)
-app.command()(folder_commands.evaluate)
-app.command()(folder_commands.predict)
-app.command()(folder_commands.export)
-app.command()(folder_commands.report)
-app.command()(folder_commands.status)
-app.command()(folder_commands.watch)
-app.command()(data_commands.example)
-app.command()(data_commands.inspect)
-app.command(epilog=SETTINGS)(label_commands.audit)
-app.command(epilog=SETTINGS)(label_commands.repair)
-app.command(epilog=SETTINGS)(leak_command.leak)
-app.command(name="list")(catalogue_commands.list_)
-app.command()(catalogue_commands.show)
-app.command(epilog=SETTINGS)(catalogue_commands.schema)
-app.command()(site_commands.keys)
-app.command(epilog=SETTINGS)(site_commands.serve)
-app.command()(site_commands.join)
-app.command()(site_commands.policy)
+app.command(epilog=SETTINGS, short_help="Train one method, or search for the best model.")(training_commands.run)
+app.command(epilog=SETTINGS, short_help="Train several methods on the same splits; one table.")(
+    training_commands.compare
+)
+app.command(epilog=SETTINGS, short_help="Try every combination of some settings.")(sweep_command.sweep)
+app.command(epilog=SETTINGS, short_help="Reproduce a paper's table or figure.")(training_commands.reproduce)
+app.command(epilog=benchmark_command.HELP, short_help="Compare all methods for a kind of labels, tuned alike.")(
+    benchmark_command.benchmark
+)
+app.command(short_help="Continue what was interrupted.")(training_commands.resume)
+app.command(short_help="Compute a run's figures again from its models.")(folder_commands.evaluate)
+app.command(short_help="Apply a run's models to new rows.")(folder_commands.predict)
+app.command(short_help="Write a model that runs without imperfed.")(folder_commands.export)
+app.command(short_help="Write report.html again.")(folder_commands.report)
+app.command(short_help="Say how far a run is.")(folder_commands.status)
+app.command(short_help="Show a run in progress as a page.")(folder_commands.watch)
+app.command(short_help="Write example files of several sites.")(data_commands.example)
+app.command(short_help="Show what files hold, and which methods fit.")(data_commands.inspect)
+app.command(epilog=SETTINGS, short_help="Find labels that are probably wrong.")(label_commands.audit)
+app.command(epilog=SETTINGS, short_help="Write your files again with corrected labels.")(label_commands.repair)
+app.command(epilog=SETTINGS, short_help="Say what a curious coordinator could reconstruct.")(leak_command.leak)
+app.command(name="list", short_help="List methods, datasets, models and more.")(catalogue_commands.list_)
+app.command(short_help="Show one of them: paper, settings, source file.")(catalogue_commands.show)
+app.command(epilog=SETTINGS, short_help="Print a JSON schema of experiment files.")(catalogue_commands.schema)
+app.command(short_help="Make the certificates and keys of all sites.")(site_commands.keys)
+app.command(epilog=SETTINGS, short_help="Coordinate a run with real sites.")(site_commands.serve)
+app.command(short_help="Take part in a run as a site.")(site_commands.join)
+app.command(short_help="Write what a site allows, to begin with.")(site_commands.policy)
 app.add_typer(new_project.app, name="new")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -15,11 +15,13 @@ from imperfed.core.errors import UsageError, unknown
 from imperfed.data.stored_files import data_folder, differing
 
 COLUMNS = {
+    "algorithms": ("name", "learns from", "about"),
     "datasets": ("name", "present", "about"),
     "examples": ("name", "labels", "about"),
     "studies": ("name", "about", "columns"),
 }
 """The columns of the lists whose entries hold more than a table can show."""
+METHODS = {"algorithm": "algorithms", "objective": "objectives: local losses, as NAME (under fedavg) or ALGORITHM+NAME"}
 
 
 def listing(what: str, as_json: bool, console: Console) -> None:
@@ -36,8 +38,9 @@ def listing(what: str, as_json: bool, console: Console) -> None:
         return
     for reason in unusable.values():
         print(f"warning: {reason}", file=sys.stderr)
-    columns = COLUMNS.get(what) or tuple(entries[0] if entries else ("name", "about"))
-    print_table(console, [TableColumn(name, [str(entry[name]) for entry in entries], words=True) for name in columns])
+    for title, part in parts_of(what, entries):
+        columns = COLUMNS.get(what) or tuple(part[0] if part else ("name", "about"))
+        print_table(console, [TableColumn(x, [str(entry[x]) for entry in part], words=True) for x in columns], title)
     if what == "datasets":
         console.print(f"Looked for in {data_folder()} (set IMPERFED_DATA to look elsewhere).")
         for entry in entries:
@@ -45,6 +48,15 @@ def listing(what: str, as_json: bool, console: Console) -> None:
                 console.print(
                     f"\n{entry['name']} is missing. It comes from {entry['origin']}\n{checksums(entry['files'])}"
                 )
+
+
+def parts_of(what: str, entries: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
+    """Yield what is listed together: of methods, algorithms and objectives."""
+    if what != "algorithms":
+        yield "", entries
+        return
+    for kind, title in METHODS.items():
+        yield title, [entry for entry in entries if entry["is"] == kind]
 
 
 def with_presence(dataset: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,8 +36,8 @@ def sweep_table(console: Console, results: Mapping[str, Any], folder: Path) -> N
     print_wrapped(console, f"chosen: {in_words(results['chosen']['settings'])}", style="bold")
     chosen = results["chosen"]
     if chosen["values"]:
-        interval = interval_in_words(chosen["interval"])
-        print_wrapped(console, f"on test rows: {chosen['figure']} {per_cent(fmean(chosen['values']))} ({interval})")
+        over = interval_in_words(chosen["interval"]) or many(len(chosen["values"]), "seed")
+        print_wrapped(console, f"on test rows: {chosen['figure']} {per_cent(fmean(chosen['values']))} ({over})")
     console.print("Written:")
     for name in (PAGE, RESULTS):
         console.print(f"  {folder / name}")

@@ -56,8 +56,8 @@ def run_table(console: Console, summary: Summary, folder: Path) -> None:
         predictions_table(console, summary.predictions)
     for line in sentences_of(summary):
         print_wrapped(console, line)
-    took = "" if summary.seconds is None else f"{summary.seconds:.1f} s. "
-    console.print(f"{took}Written:")
+    took = "" if summary.seconds is None else f", after {summary.seconds:.1f} s of training"
+    console.print(f"Written{took}:")
     written(console, folder)
 
 
@@ -253,9 +253,19 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
         print_wrapped(console, f"diverged: {reason}")
     for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
         print_wrapped(console, f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
+    compared_written(console, folder)
+
+
+def compared_written(console: Console, folder: Path) -> None:
+    """Print the paths of a comparison's results, its page first, and the folders of its runs."""
     console.print("Written:")
+    for name in ("report.html", "table.md", "results.json"):
+        if (folder / name).exists():
+            console.print(f"  {folder / name}")
+    console.print("and a folder for each run, with its report.html and models:")
     for path in sorted(folder.iterdir()):
-        console.print(f"  {path / 'report.html' if path.is_dir() else path}")
+        if path.is_dir():
+            console.print(f"  {path}")
 
 
 def figures_table(console: Console, figures: dict[str, Scores], as_json: bool, one_test: bool = False) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 
 
 class ImperfedError(Exception):
@@ -74,6 +75,18 @@ LISTED_BY = {
     "section": "imperfed schema",
 }
 """The command that lists all names of a kind, by what messages call the kind."""
+ELSEWHERE = {
+    "learning_rate": "lr",
+    "batch_size": "batch",
+    "wd": "weight_decay",
+    "num_rounds": "rounds",
+    "clients": "sites",
+    "num_clients": "sites",
+    "local_epochs": "epochs",
+    "local_steps": "steps",
+    "random_state": "seed",
+}
+"""What other libraries call some settings, and their names here."""
 
 
 def unknown(what: str, name: str, known: Iterable[str], command: str = "") -> UsageError:
@@ -83,7 +96,7 @@ def unknown(what: str, name: str, known: Iterable[str], command: str = "") -> Us
     """
     names, command = sorted(known), command or LISTED_BY.get(what, "")
     few = len(names) <= SHORT
-    near = [repr(one) for one in difflib.get_close_matches(name, names, n=1 if few else 3, cutoff=0.5)]
+    near = [repr(one) for one in _near(name, names, 1 if few else 3)]
     message = f"unknown {what} {name!r}."
     if near:
         message += f" Did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?"
@@ -94,6 +107,15 @@ def unknown(what: str, name: str, known: Iterable[str], command: str = "") -> Us
     elif not near:
         message += f" Known: {', '.join(names[:SHORT])} and {len(names) - SHORT} more"
     return UsageError(message)
+
+
+def _near(name: str, names: Sequence[str], most: int) -> Sequence[str]:
+    """Return the names spelt most alike, and then those of which the name is one word (`rate`: `noise_rate`)."""
+    elsewhere = ELSEWHERE.get(name.rpartition(".")[2], "")
+    same = [one for one in names if elsewhere and one.rpartition(".")[2] == elsewhere]
+    alike = difflib.get_close_matches(name, names, n=most)
+    longer = [one for one in names if name in re.split("[-_.]", one)]
+    return (*dict.fromkeys((*same, *alike, *longer)),)[:most]
 
 
 def positive(section: str, **settings: float) -> None:

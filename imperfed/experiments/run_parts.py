@@ -31,7 +31,7 @@ def choose_objective(config: Config, data: FederatedData) -> Objective:
         raise UsageError(
             f"{config.run.method}: its objective {objective.name!r} learns from {objective.labels.kind} labels, but "
             f"{data.federation.name} comes with {kind.kind} labels here. Objectives that learn from those: "
-            f"{', '.join(able)}"
+            f"{', '.join(able)}; methods: imperfed list algorithms"
         )
     return objective
 

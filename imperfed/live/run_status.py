@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from imperfed.data.files.declaration import called
@@ -21,6 +21,10 @@ from imperfed.results.prediction_figures import listed
 ROUND = re.compile(r"(\d{4}-\d\d-\d\dT[\d:]+) round (\d+): \d+ of \d+ sites answered")
 QUIET = 120.0
 """Seconds without a new line after which a page says so, or three times a round if that is more."""
+RECENT = 20
+"""The rounds by whose time the time left is estimated."""
+PAUSE = 5
+"""How many times as long as most a step must take to be taken for a pause."""
 SHOWN = 8
 """The number of events that are shown."""
 Point = tuple[int, float]
@@ -135,9 +139,15 @@ def round_times(log: Path) -> list[float]:
 
 
 def pace_of(stamps: Sequence[float]) -> float | None:
-    """Return the seconds of a round: the median of the last ten, so that a pause in between does not count."""
-    steps = sorted(later - earlier for earlier, later in pairwise(stamps[-11:]))
-    return steps[len(steps) // 2] if steps else None
+    """Return the seconds of a round: the mean over the last ones, without a pause such as that before a resume.
+
+    Times are whole seconds, so that a mean of many is needed where rounds are shorter than that.
+    """
+    steps = [later - earlier for earlier, later in pairwise(stamps[-1 - RECENT :])]
+    if not steps:
+        return None
+    usual = PAUSE * (median(steps) + 1)
+    return fmean(step for step in steps if step <= usual)
 
 
 def last_news(path: Path) -> float:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from imperfed.report.run_files import RunFiles
-from imperfed.report.sections import Section
+from imperfed.report.sections import Section, ShownTable
 from imperfed.report.words import many, per_cent
-from imperfed.results.auto_summary import AutoSummary, SiteMixture, TrialSummary
+from imperfed.results.auto_summary import AutoSummary
+
+MOST_OPEN = 30
+"""Sites above which their table is folded."""
 
 
 def section(run: RunFiles) -> Section | None:
@@ -13,16 +16,14 @@ def section(run: RunFiles) -> Section | None:
     auto = run.summary.auto if run.summary else None
     if auto is None:
         return None
-    trials = sorted(auto.trials, key=lambda trial: -1.0 if trial.score is None else trial.score, reverse=True)
-    points = [*(site_in_words(site, auto) for site in auto.sites), *map(trial_in_words, trials)]
-    return Section("The search", text(auto), (), "Sites, then trials from the best to the worst", points)
+    return Section("The search", text(auto), tables=[table for table in (shares(auto), tried(auto)) if table])
 
 
 def text(auto: AutoSummary) -> str:
     """Say how the search went and what it chose."""
     parts = [
         f"Of {auto.combinations} combinations of a method, a model and a recipe, {len(auto.trials)} were tried within "
-        f"{auto.budget:g} minutes. Each site held out {per_cent(auto.held_out)} of its rows; after "
+        f"a budget of {auto.budget:g} min. Each site held out {100 * auto.held_out:g} % of its rows; after "
         f"{', '.join(map(str, auto.rungs))} rounds a third of the trials went on. Chosen: {auto.method}, model "
         f"{auto.model}, {many(auto.rounds, 'round')}, trained again on all rows."
     ]
@@ -41,20 +42,38 @@ def text(auto: AutoSummary) -> str:
     return " ".join(parts)
 
 
-def site_in_words(site: SiteMixture, auto: AutoSummary) -> str:
-    """Say what one site predicts with."""
-    if not site.alone:
-        return f"{site.site}: {auto.method}"
-    reached = "" if site.value is None else f" (alone {per_cent(site.value)} on its test rows)"
-    return (
-        f"{site.site}: {100 * site.weight:.0f} % {auto.method}, {100 - 100 * site.weight:.0f} % {site.alone}{reached}"
-    )
+def shares(auto: AutoSummary) -> ShownTable | None:
+    """Show what each site predicts with; None if it is the federated model everywhere."""
+    if not any(site.alone for site in auto.sites):
+        return None
+    rows = [
+        (
+            site.site,
+            f"{100 * site.weight:.0f}\N{NO-BREAK SPACE}%",
+            f"{100 - 100 * site.weight:.0f}\N{NO-BREAK SPACE}%",
+            site.alone or "none",
+            per_cent(site.value),
+        )
+        for site in auto.sites
+    ]
+    columns = ("site", auto.method, "own model", "which", "own model on test rows")
+    folded = f"What {len(rows)} sites predict with" if len(rows) > MOST_OPEN else ""
+    return ShownTable("Table of what each site predicts with", columns, rows, folded, "What each site predicts with.")
 
 
-def trial_in_words(trial: TrialSummary) -> str:
-    """Describe a trial and its score on the rows held out."""
-    settings = ", ".join(f"{name.partition('.')[2]} {value}" for name, value in trial.settings.items())
-    what = f"{trial.method}, {trial.model}, {settings}"
-    if trial.score is None:
-        return f"{what}: {trial.failure or 'no score'}"
-    return f"{what}: {per_cent(trial.score)}, best of {many(trial.rounds, 'round')}: round {trial.best_round}"
+def tried(auto: AutoSummary) -> ShownTable:
+    """Show the trials, from the best to the worst."""
+    trials = sorted(auto.trials, key=lambda trial: -1.0 if trial.score is None else trial.score, reverse=True)
+    rows = [
+        (
+            trial.method,
+            trial.model,
+            ", ".join(f"{name.partition('.')[2]}={value}" for name, value in trial.settings.items()) or "defaults",
+            trial.failure or per_cent(trial.score),
+            str(trial.rounds),
+            str(trial.best_round),
+        )
+        for trial in trials
+    ]
+    columns = ("method", "model", "settings", "rows held out", "rounds", "best round")
+    return ShownTable("Table of trials", columns, rows, f"{many(len(rows), 'trial')}, the best first", said=(1, 2))

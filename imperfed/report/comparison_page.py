@@ -112,7 +112,7 @@ def methods(compared: ComparedRuns) -> Section:
         caption=f"{over[:1].upper()}{over[1:]}, on test rows. 95 % intervals over seeds; over test rows for one seed.",
         best=0,
     )
-    return Section("Methods", "", [drawn(compared)], table=table)
+    return Section("Methods", "", [drawn(compared)], tables=[table])
 
 
 def method_row(method: ComparedMethod) -> dict[str, str]:
@@ -178,9 +178,9 @@ def differences(compared: ComparedRuns) -> Section | None:
     text += f"Clearly worse: {', '.join(clear)}. " if clear else f"No method is clearly worse than {best}. "
     text += "The best is the best of these runs, so its lead is rather too large than too small."
     rows = [[one["method"], points(one["mean"]), ends(one), better(one), one["sentence"]] for one in found]
-    columns = (f"less {best}", "difference", "95 % interval", "seeds in which it is better", "what it means")
+    columns = (f"against {best}", "difference", "95 % interval", "seeds in which it is better", "what it means")
     table = ShownTable("Table of differences", columns, rows, said=(4,))
-    return Section("Differences", text, [gaps(found, best)], table=table)
+    return Section("Differences", text, [gaps(found, best)], tables=[table])
 
 
 def ends(one: Mapping[str, Any]) -> str:

@@ -95,7 +95,7 @@ def by_method(
     cells = [[name, *(per_cent(one.get(name)) for one in found)] for name in names]
     folded = f"All {len(names)}, one by one" if len(names) > FOLDED else ""
     table = ShownTable(f"{title} by method", [rows, *(method.title for method in ran)], cells, folded)
-    return Section(title, text, table=table)
+    return Section(title, text, tables=[table])
 
 
 def cost(ran: Sequence[ComparedMethod]) -> Section:
@@ -106,7 +106,7 @@ def cost(ran: Sequence[ComparedMethod]) -> Section:
         "One run, mean over the seeds: time on this machine with evaluation, and bytes of the model and what goes "
         "with it, before encryption and framing. Times of runs side by side say little."
     )
-    return Section("Cost", text, table=table)
+    return Section("Cost", text, tables=[table])
 
 
 def cost_row(method: ComparedMethod) -> list[str]:

@@ -40,7 +40,6 @@ class Tile:
 
 def content(run: RunFiles) -> dict[str, Any]:
     """Return everything that the page shows, in order."""
-    settings = run.config.run
     own = (missing.missing_labels(run), repair.section(run), fairness(run), suspicions(run), privacy(run))
     later = (
         auto.section(run),
@@ -56,7 +55,7 @@ def content(run: RunFiles) -> dict[str, Any]:
     learning, shown = sections.learning(run), [section for section in later if section]
     return {
         "contents": contents([learning, *shown], bool(run.sites)),
-        "title": f"{settings.method} on {run.summary.data if run.summary else called(settings.data)}",
+        "title": title(run),
         "about": about(run),
         "unfinished": "" if run.summary else f"not finished: round {run.round} of {run.config.rounds.rounds}",
         "brought": run.summary.auto.sentence() if run.summary and run.summary.auto else "",
@@ -65,6 +64,7 @@ def content(run: RunFiles) -> dict[str, Any]:
         "learning": learning,
         "metric": named(run.metric),
         "sites": (listed := listed_of(run.sites)),
+        "tested": any(row.test or row.value is not None for row in run.sites),
         "folded": which_of(len(listed), len(run.sites)) if len(run.sites) > FOLDED else "",
         "spread": spread(run),
         "resolved": resolved(run),
@@ -79,6 +79,14 @@ def content(run: RunFiles) -> dict[str, Any]:
         "per_cent": per_cent,
         "count": count,
     }
+
+
+def title(run: RunFiles) -> str:
+    """Return the heading of the page: which method was run on which data."""
+    settings, summary = run.config.run, run.summary
+    if summary is None:
+        return f"{settings.method} on {called(settings.data)}"
+    return f"{f'auto: {summary.title}' if summary.auto else settings.method} on {summary.data}"
 
 
 def contents(shown: Sequence[sections.Section], sites: bool) -> list[str]:

@@ -27,7 +27,7 @@ def reconstruction(run: RunFiles) -> Section | None:
     text = " ".join((f"Tried on {leak.setting()}." if leak.sites else "", *leak.sentences())).strip()
     pictures = [drawn(leak)] if drawable(leak) else []
     title = "What a curious coordinator could reconstruct"
-    return Section(title, text, pictures, "What this does not show", LIMITS, by_site(leak) if leak.sites else None)
+    return Section(title, text, pictures, "What this does not show", LIMITS, [by_site(leak)] if leak.sites else [])
 
 
 def by_site(leak: LeakSummary) -> ShownTable:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from imperfed.report import plots
 from imperfed.report.run_files import RunFiles
-from imperfed.report.sections import Picture, Section
+from imperfed.report.sections import Picture, Section, ShownTable
 from imperfed.report.words import count, many, per_cent
 from imperfed.results.data_facts import DataFacts
 from imperfed.results.label_summary import FilledLabels
+from imperfed.results.many_sites import listed_of, which_of
 from imperfed.results.summary import ClassSummary, SiteSummary
 
 if TYPE_CHECKING:
@@ -36,9 +37,7 @@ def missing_labels(run: RunFiles) -> Section | None:
     elif unannotated:
         text += f" Nobody annotates {', '.join(unannotated)}, left out of every mean."
     pictures = [_annotations(classes, sites, facts), _aurocs(classes)]
-    points = [_class_sentence(row, "not annotated here" if alone else "annotated nowhere") for row in classes[:SHOWN]]
-    points += [_site_sentence(row) for row in sites[:SHOWN]]
-    return Section("Missing labels", text, pictures, "By class and by site", points)
+    return Section("Missing labels", text, pictures, tables=[_by_class(classes, alone), _by_site(sites)])
 
 
 def filled_sentence(labels: FilledLabels) -> str:
@@ -86,14 +85,30 @@ def _aurocs(classes: Sequence[ClassSummary]) -> Picture:
     return Picture(svg, "Test AUROC of every class, mean over the sites' models; the dashed line marks guessing.")
 
 
-def _site_sentence(row: SiteSummary) -> str:
-    return (
-        f"{row.site}: AUROC {per_cent(row.auroc_annotated)} over the classes it annotates, "
-        f"{per_cent(row.auroc_never_annotated)} over those that only others annotate"
-    )
+def _by_class(classes: Sequence[ClassSummary], alone: bool) -> ShownTable:
+    """Return the figures of every class; `alone`: what other sites annotate is not known."""
+    nowhere = "not here" if alone else "nowhere"
+    rows = [
+        (
+            row.name,
+            ", ".join(row.annotated_at) or nowhere,
+            count(row.positives),
+            per_cent(row.auroc),
+            per_cent(row.auroc_annotated),
+            per_cent(row.auroc_never_annotated),
+        )
+        for row in classes
+    ]
+    columns = ("class", "annotated at", "positives", "AUROC", "where annotated", "where never annotated")
+    caption = "AUROC of every class, mean over the sites' models; none where test rows are all alike."
+    folded = f"{many(len(rows), 'class', 'classes')}" if len(rows) > SHOWN else ""
+    return ShownTable("Table of classes", columns, rows, folded, caption, said=(1,))
 
 
-def _class_sentence(row: ClassSummary, nowhere: str) -> str:
-    where = f"annotated at {', '.join(row.annotated_at)}" if row.annotated_at else nowhere
-    figures = f"AUROC {per_cent(row.auroc)}" if row.auroc is not None else "no AUROC: its test rows are all alike"
-    return f"{row.name}: {where}, {many(row.positives, 'positive')}; {figures}"
+def _by_site(sites: Sequence[SiteSummary]) -> ShownTable:
+    """Return what each site's model reaches on the classes that the site annotates, and on the others."""
+    shown = listed_of(sites)
+    rows = [(row.site, per_cent(row.auroc_annotated), per_cent(row.auroc_never_annotated)) for row in shown]
+    columns = ("site", "classes it annotates", "classes that only others annotate")
+    folded = which_of(len(rows), len(sites)) if len(sites) > SHOWN else ""
+    return ShownTable("Table of sites", columns, rows, folded, "AUROC of each site's model, mean over classes.")

@@ -38,7 +38,7 @@ def by_class(run: RunFiles) -> Section | None:
         ("predicted", names),
     )
     caption = f"Confusion matrix: test rows by true class and predicted class, n = {count(predictions.n)}; blank: none."
-    return Section("Class by class", text, [Picture(svg, caption)], table=_table(predictions))
+    return Section("Class by class", text, [Picture(svg, caption)], tables=[_table(predictions)])
 
 
 def _table(predictions: PredictionSummary) -> ShownTable:
@@ -84,7 +84,7 @@ def _reliability(test: Reliability) -> Picture:
         ax.plot([0, 100], [0, 100], color=plots.QUIET, linewidth=0.8, linestyle=(0, (4, 2)), label="as sure as right")
         ax.plot(sure, right, color=plots.ACCENT, linewidth=1.0)
         sizes = [8 + LARGEST * b.n / test.n for b in test.bins]
-        ax.scatter(sure, right, s=sizes, color=plots.ACCENT, label="predictions, by number")
+        ax.scatter(sure, right, s=sizes, color=plots.ACCENT, label="predictions, by number", clip_on=False)
         ax.set(xlabel="confidence, %", ylabel="right, %", xlim=(0, 103), ylim=(-3, 103))
         ax.grid(color=plots.QUIET, alpha=0.2, linewidth=0.6)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, borderpad=0, columnspacing=1.2)

@@ -52,7 +52,7 @@ class ShownTable:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with text, figures, a list and a table."""
+    """A heading with text, figures, a list and tables."""
 
     title: str
     text: str
@@ -60,7 +60,7 @@ class Section:
     lead: str = ""
     """The heading of the list."""
     points: Sequence[str] = ()
-    table: ShownTable | None = None
+    tables: Sequence[ShownTable] = ()
 
 
 def learning(run: RunFiles) -> Section:

@@ -94,7 +94,7 @@ def tried(results: Results, ranked: Sequence[Results]) -> Section:
     """Show all combinations, the best first."""
     keys, several = list(results["grid"]), len(results["seeds"]) > 1
     spread = ("\N{PLUS-MINUS SIGN} over seeds",) if several else ()
-    columns = ("number", *keys, named(results["figure"]), *spread, "best round", "less the chosen", "95 % interval")
+    columns = ("number", *keys, named(results["figure"]), *spread, "best round", "against the chosen", "95 % interval")
     more = ("what it means", "seconds", "up, all sites")
     rows = [row(number, cell, several) for number, cell in enumerate(ranked, 1)]
     last = len(columns)
@@ -105,7 +105,7 @@ def tried(results: Results, ranked: Sequence[Results]) -> Section:
         "rows were not looked at for any but the chosen one. The chosen one is the best of these, so its "
         "score here is rather too high than too low; its test figure is not."
     )
-    return Section("Combinations", text, [drawn(results, ranked)], table=table)
+    return Section("Combinations", text, [drawn(results, ranked)], tables=[table])
 
 
 def folded(rows: Sequence[object]) -> str:
@@ -159,7 +159,7 @@ def effects(results: Results) -> Section | None:
             rows.append([f"{key}={value}", per_cent(fmean(known)) if known else "", best, str(len(known))])
     columns = ("value", "mean over all else", "best with it", "combinations")
     text = "A setting whose best values lie at an end of the grid may be better still beyond it."
-    return Section("One setting at a time", text, table=ShownTable("Table of settings", columns, rows))
+    return Section("One setting at a time", text, tables=[ShownTable("Table of settings", columns, rows)])
 
 
 def courses(results: Results, ranked: Sequence[Results]) -> Section | None:

@@ -68,7 +68,9 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Open the folder of an existing run."""
         if not (path / "config.toml").is_file():
-            raise UsageError(f"{path} is not a run's folder: it has no config.toml")
+            runs = sorted((run.parent for run in path.glob("*/config.toml")), key=lambda run: run.stat().st_mtime)
+            within = f"; name one of the {len(runs)} runs in it, such as the newest: {runs[-1]}" if runs else ""
+            raise UsageError(f"{path} is not a run's folder: it has no config.toml{within}")
         return cls(path)
 
     @property

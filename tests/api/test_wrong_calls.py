@@ -25,6 +25,10 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": f, **TOLD, "label": "bred"}, "label='bred': data has no such column; did you mean 'breed'?"),
     (lambda f: {"data": f, **TOLD, "label": ["cat"]}, "label='cat': data has no such column; known: age, weight"),
     (lambda f: {"data": f, **TOLD, "site": "klinic"}, "data, column klinic: found no such column"),
+    (
+        lambda f: {"data": f.assign(breed=np.where(np.arange(len(f)) % 2, "cat", "dog")), **TOLD, "site": "klinic"},
+        "data, column klinic: found no such column, expected one of this name; did you mean 'clinic'?",
+    ),
     (lambda f: {"data": f, **TOLD, "inputs": ["agee"]}, "inputs='agee': data has no such column; did you mean 'age'?"),
     (lambda f: {"data": f, **TOLD, "attribute": "race"}, "attribute='race': data has no such column"),
     (lambda f: {"data": f, **TOLD, "id": "patient"}, "data, column patient: found no such column"),

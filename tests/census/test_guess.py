@@ -148,3 +148,13 @@ def test_the_truth_of_a_label_is_not_the_label_though_it_comes_last(tmp_path: Pa
 def test_a_column_called_the_truth_may_be_all_the_labels_there_are(tmp_path: Path) -> None:
     rows = "ink,true_digit\n" + "".join(f"{i}.5,{i % 3}\n" for i in range(12))
     assert guess(write(tmp_path, sites__a=rows, sites__b=rows)).declaration.labels.column == "true_digit"
+
+
+@pytest.mark.parametrize("name", ["north.xlsx", "old/south.xls"])
+def test_spreadsheets_are_named_with_what_to_do(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"PK")
+    for given in (tmp_path, path):
+        with pytest.raises(DataError, match=rf"{name}: found a spreadsheet.*save each sheet as CSV"):
+            guess(given)

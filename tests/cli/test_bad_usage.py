@@ -38,6 +38,8 @@ def refused(said: Said, out: Path, *parts: str, code: int = 2) -> None:
         (["cc", "--set", "partition=dirichlett", *FLIP], ["partition 'dirichlett'", "Did you mean 'dirichlet'"]),
         (["cc", "--set", "labels.candidates=flipp"], ["'flipp'", "Did you mean 'flip'"]),
         (["cc", "--set", "stepz=3"], ["setting 'stepz'", "Did you mean 'steps'"]),
+        (["cc", "--set", "learning_rate=3"], ["setting 'learning_rate'", "Did you mean 'lr'?"]),
+        (["cc", "--set", "local.batch_size=3"], ["setting 'local.batch_size'", "Did you mean 'local.batch'"]),
         (["cc", "--set", "local.stepz=3"], ["setting 'local.stepz'", "Did you mean 'local.steps'"]),
         (["lw", "--set", "beta=0.3"], ["'beta' could be", "partition.beta", "objective.beta"]),
         (["pfedmo", *FLIP], ["pfedmo needs labelled rows at the server", "split.trusted"]),

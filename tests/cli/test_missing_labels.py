@@ -108,6 +108,8 @@ def test_the_report_tells_it(said: Said) -> None:
         "144 missing labels were",
     ):
         assert words in page
+    assert '<th scope="col">where never annotated</th>' in page
+    assert '<th scope="col">classes that only others annotate</th>' in page
     assert "labels filled in, AUROC" in page
 
 

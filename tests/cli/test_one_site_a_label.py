@@ -54,6 +54,8 @@ def test_a_run_leads_with_the_common_figure(own: Path, tmp_path: Path, way: str)
     assert "on the common test set" in page
     assert "Always predicting the most frequent labels: P@1" in page
     assert "Settings are chosen on 24 further rows." in page
+    assert '<th scope="col">training rows</th>' in page
+    assert '<th scope="col">test rows</th>' not in page  # no site has any
     figures = json.loads(done("evaluate", folder, "--json").out)
     assert figures["common test set"]["p@1"]["value"] == pytest.approx(made["global"]["p@1"]["value"])
 

@@ -10,9 +10,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console
 
 from imperfed import __version__
+from imperfed.cli.app import app
+from imperfed.cli.command_groups import GROUPS
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.progress import Show
 from imperfed.experiments.watch import Interrupted
@@ -59,6 +62,15 @@ def test_every_verb_has_help() -> None:
     assert "[WHAT] A method's name, or an experiment file (.toml)." in run
     assert "[default: runs]" in run
     assert "\\" not in run
+
+
+def test_every_verb_stands_in_one_group_and_none_of_the_lines_is_cut() -> None:
+    shown = done("--help").out
+    listed = re.findall(r"^  ([a-z]+)  +\S", shown.partition("See what you have:")[2], re.MULTILINE)
+    grouped = [name for names in GROUPS.values() for name in names]
+    assert listed == grouped
+    assert set(grouped) == set(typer.main.get_command(app).list_commands(None))  # type: ignore[attr-defined,arg-type]
+    assert "..." not in shown.partition("Options:")[2]
 
 
 @pytest.mark.parametrize("verb", ["run", "compare", "reproduce", "serve", "schema"])

@@ -16,6 +16,7 @@ from imperfed.census.console import print_inspection
 from imperfed.census.inspect import inspect
 from imperfed.cli.catalogue_cache import read_catalogue
 from imperfed.cli.listing import listing
+from imperfed.cli.sweep_table import sweep_table
 from imperfed.cli.tables import compare_table, figures_table, run_table
 from imperfed.cli.terminal_table import TableColumn, print_table
 from imperfed.evaluation.label_figures import SuspectFigures
@@ -113,9 +114,23 @@ def test_a_comparison(tmp_path: Path) -> None:
         )
         for k in range(3)
     ]
+    (tmp_path / "cc-digits").mkdir()
+    for name in ("results.json", "report.html", "runs.json"):
+        (tmp_path / name).touch()
     text = printed(lambda console: compare_table(console, lines, [0, 1], tmp_path))
     assert_fits(text, "accuracy,%", "labelsresolved,%", "diverged", "1of3", "75.00", "1234.5")
+    listed = text.partition("Written:\n")[2].replace(f"{tmp_path}/", "").splitlines()
+    assert listed == ["  report.html", "  results.json", listed[2], "  cc-digits"]
     assert "test accuracy, mean over sites, 2 seeds" in text
+
+
+def test_a_sweep_says_over_how_many_seeds_where_there_is_no_interval(tmp_path: Path) -> None:
+    cell = {"settings": {"lr": "0.1"}, "mean": 0.75, "trials": [], "difference": None}
+    chosen = {"settings": {"lr": "0.1"}, "values": [0.8], "figure": "accuracy, mean over sites", "interval": None}
+    results = {"cells": [cell], "grid": {"lr": ["0.1"]}, "figure": "accuracy", "method": "cc", "seeds": [0]}
+    text = printed(lambda console: sweep_table(console, {**results, "chosen": chosen}, tmp_path))
+    assert "on test rows: accuracy, mean over sites 80.00\N{NO-BREAK SPACE}% (1 seed)" in text
+    assert_fits(text, "lr", "chosen")
 
 
 def test_figures_computed_again() -> None:

@@ -34,6 +34,12 @@ def test_the_message(what: str, name: str, known: list[str], message: str) -> No
     assert message in str(unknown(what, name, known))
 
 
+def test_a_word_of_a_name_names_it_and_what_is_spelt_otherwise_does_not() -> None:
+    names = [*MANY, "noise_rate", "italian"]
+    assert "Did you mean 'noise_rate'? List" in str(unknown("dataset", "rate", names))
+    assert "Did you mean" not in str(unknown("dataset", "hospital", names))
+
+
 def test_many_names_are_told_by_the_three_nearest() -> None:
     error = str(unknown("site", "name-", MANY))
     assert error.count("'name-") == 1 + 3  # the unknown one and three

@@ -117,6 +117,8 @@ def test_encodings(tmp_path: Path) -> None:
     )
     path.write_bytes(text.encode("utf-16"))
     first("sites/north.csv: found UTF-16, expected UTF-8 text", tmp_path)
+    path.write_bytes(b"PK\x03\x04\x14\x00\x06\x00, and what else a spreadsheet holds")
+    first("sites/north.csv: found a spreadsheet, expected text; in the spreadsheet, save each sheet as CSV", tmp_path)
 
 
 def test_columns_that_are_not_there_or_twice(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import imperfed
 from imperfed.core.errors import UsageError
 from imperfed.live import LivePage, RunStatus
 from imperfed.live.live_server import is_local
-from imperfed.live.run_status import SiteStatus
+from imperfed.live.run_status import SiteStatus, pace_of
 
 ROUNDS = 4
 
@@ -61,6 +61,14 @@ def test_a_run_under_way_knows_its_pace_and_what_went_wrong(under_way: Path) -> 
     assert status.events == ("round 2: <b>site-1</b> failed: no answer",)
     assert status.sentences()[0].endswith("running, round 2 of 4, about 20 s left")
     assert status.mean == pytest.approx(status.figure[-1][1])
+
+
+def test_the_time_left_of_short_rounds_comes_from_several_and_a_pause_is_none_of_them() -> None:
+    short = [100.0 + k // 4 for k in range(41)]  # four rounds in a second, stamped in whole seconds
+    assert pace_of(short) == pytest.approx(0.25)
+    assert pace_of([*short[:30], *(stamp + 3600 for stamp in short[30:])]) == pytest.approx(0.25, abs=0.02)
+    assert pace_of([0.0, 30.0, 60.0, 7000.0, 7030.0]) == 30
+    assert pace_of([3.0]) is None
 
 
 def test_where_no_site_sends_its_loss_nobody_is_said_to_be_missing(under_way: Path) -> None:

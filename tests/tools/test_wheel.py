@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import venv
 import zipfile
 from importlib.metadata import distribution
 from pathlib import Path
@@ -52,22 +55,55 @@ def test_the_source_archive_has_docs_examples_tests_and_the_changelog(built: dic
     assert wanted <= names
 
 
-def test_the_installed_wheel_runs_from_another_folder(built: dict[str, Path], tmp_path: Path) -> None:
-    """Without the network: what it depends on is that of this environment."""
-    place = tmp_path / "place"
+@pytest.fixture(scope="module")
+def installed(built: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the command of the wheel in a new environment, which takes only what it depends on from this one."""
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place, symlinks=True)
+    (packages,) = place.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--quiet", str(built["wheel"])], check=True, capture_output=True)
+    return place / "bin" / "imperfed"
+
+
+def used(command: Path, folder: Path, *words: object) -> str:
+    """Return what a command of the installed wheel prints, in this folder, without a trace of the checkout."""
+    settings = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "IMPERFED_DATA")}
+    line = [str(command), *map(str, words)]
+    done = subprocess.run(line, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_installed_wheel_is_the_one_that_runs(installed: Path, tmp_path: Path) -> None:
+    assert used(installed, tmp_path, "--version") == f"imperfed {imperfed.__version__}\n"
+    source = used(installed, tmp_path, "show", "pfedpll").partition("\nsource\n")[2].splitlines()[0]
+    assert Path(source).is_relative_to(installed.parents[1])
+
+
+def test_the_installed_wheel_does_from_another_folder_what_the_first_page_says(installed: Path, tmp_path: Path) -> None:
+    assert "report.html" in used(installed, tmp_path, "run", "--rounds", 1)  # the demo
+    assert "Next:" in used(installed, tmp_path, "example", "labs")
+    assert "exact labels" in used(installed, tmp_path, "inspect", "labs")
+    assert "audit.html" in used(installed, tmp_path, "audit", "labs")
+    used(installed, tmp_path, "run", "fedper", "--data", "labs", "--rounds", 1, "--workers", 1, "--out", "out")
+    (folder,) = (tmp_path / "out").iterdir()
+    site = ("--site", "hasty")
+    used(installed, tmp_path, "predict", folder, "labs/test/hasty.parquet", *site)
+    assert (tmp_path / "predictions.csv").read_text().startswith("id,0,1,")
+    for kind in ("onnx", "pt2", "safetensors"):
+        used(installed, tmp_path, "export", folder, *site, "--format", kind, "--out", kind)
+        assert {"MODEL_CARD.md", f"model.{kind}", "model.json"} == {p.name for p in (tmp_path / kind).iterdir()}
+
+
+def test_what_an_index_shows_has_no_link_that_leads_nowhere(built: dict[str, Path]) -> None:
     with zipfile.ZipFile(built["wheel"]) as wheel:
-        wheel.extractall(place)
-    settings = {**os.environ, "PYTHONPATH": str(place)}
-    run = [sys.executable, "-m", "imperfed"]
-    asked = "import imperfed; print(imperfed.__file__)"
-    where = subprocess.run(
-        [sys.executable, "-c", asked], cwd=tmp_path, env=settings, capture_output=True, text=True, check=True
-    )
-    assert where.stdout.startswith(str(place))
-    subprocess.run([*run, "example", "post-offices"], cwd=tmp_path, env=settings, check=True, capture_output=True)
-    words = ["run", "fedavg", "--data", "post-offices", "--rounds", "1", "--workers", "1"]
-    done = subprocess.run([*run, *words], cwd=tmp_path, env=settings, capture_output=True, text=True, check=True)
-    assert "report.html" in done.stdout
+        (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+        shown = wheel.read(name).decode()
+    assert "\n# imperfed\n" in shown
+    assert "Start to finish" in shown
+    assert not re.findall(r"\]\((?!https?://)[^)]*\)", shown)
 
 
 def test_the_version_stands_in_one_place() -> None:

@@ -18,6 +18,9 @@ from imperfed.data.files.problems import Problems, shown
 from imperfed.data.files.table import FileTable, Role, Wanted, no_rows, note_absent
 
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
+WORKBOOK = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+"""How files of a spreadsheet begin, new and old, whatever their names end in."""
+SAVE_AS_CSV = "in the spreadsheet, save each sheet as CSV (UTF-8)"
 LONGEST_CELL = (1 << 31) - 1
 
 
@@ -26,9 +29,13 @@ def read_text(
 ) -> FileTable | None:
     """Return the wanted columns of a CSV file, read the fast way if possible, unless `slowly`."""
     with path.open("rb") as file:
-        if file.read(2) in UTF16:
-            problems.add(path, None, None, "UTF-16", "UTF-8 text", "save the file as UTF-8")
-            return None
+        begins = file.read(4)
+    if begins[:2] in UTF16:
+        problems.add(path, None, None, "UTF-16", "UTF-8 text", "save the file as UTF-8")
+        return None
+    if begins in WORKBOOK:
+        problems.add(path, None, None, "a spreadsheet", "text", SAVE_AS_CSV)
+        return None
     header, delimiter = read_header(path, dialect.delimiter, wanted, problems)
     if header is None or _has_other_delimiter(path, header, wanted, delimiter, problems):
         return None

@@ -53,7 +53,8 @@ def load(name_or_path: str) -> Dataset:
         )
     if len(path.parts) > 1:
         raise DataError(f"{path}: no such file or folder")
-    raise UsageError(f"{path}: no such file or folder here, and {unknown('dataset', name_or_path, known)}")
+    here = (declared.parent.name for declared in Path().glob("*/federation.toml"))
+    raise UsageError(f"{path}: no such file or folder here, and {unknown('dataset', name_or_path, (*known, *here))}")
 
 
 def _families() -> list[tuple[Source, ...]]:

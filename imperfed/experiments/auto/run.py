@@ -224,7 +224,7 @@ def read_choice(folder: RunFolder) -> AutoSummary:
 def search_lines(record: AutoSummary) -> list[str]:
     """Return the search in sentences, for the log."""
     lines = [
-        f"auto: {len(record.trials)} of {record.combinations} combinations tried within {record.budget:g} minutes; "
+        f"auto: {len(record.trials)} of {record.combinations} combinations tried, budget {record.budget:g} min; "
         f"chosen: {record.method} with model {record.model}, {record.rounds} rounds, "
         + ", ".join(f"{name} = {value}" for name, value in record.settings.items())
     ]
