@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": {
         "algorithms",
         "census",
+        "cli",
         "core",
         "data",
         "engine",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imperfed.api.arguments import as_path
 from imperfed.api.call_rows import Rows, guessed, loaded, prepared
 from imperfed.api.parts import split_objects, title_of
+from imperfed.api.printing import printed
 from imperfed.api.watching import watching
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import DivergedError, UsageError
@@ -17,7 +19,7 @@ from imperfed.core.federation import Federation
 from imperfed.core.objective import Objective
 from imperfed.data.federate import FederatedData
 from imperfed.experiments import comparison, starting
-from imperfed.experiments.comparison_line import Line
+from imperfed.experiments.comparison_line import Line, measured
 from imperfed.experiments.config import Config
 from imperfed.experiments.federating_gain import brought
 from imperfed.experiments.parallel import Outcome, ParallelRuns
@@ -32,12 +34,13 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Several methods on the same splits and seeds."""
 
     folder: Path
     lines: tuple[Line, ...]
+    seeds: tuple[int, ...]
 
     @property
     def brought(self) -> str:
@@ -52,6 +55,31 @@ class Comparison:
         rows = [{"method": line.method, "mean": line.mean, "spread": line.spread} for line in self.lines]
         seconds = [line.seconds for line in self.lines]
         return pyarrow.Table.from_pylist(rows).append_column("seconds", pyarrow.array(seconds))
+
+    @property
+    def report(self) -> Path:
+        """The page about the comparison."""
+        return self.folder / "report.html"
+
+    def __repr__(self) -> str:
+        """Return what was compared and where it lies, in one line."""
+        return f"<Comparison of {', '.join(line.method for line in self.lines)}; {self.folder}>"
+
+    def __str__(self) -> str:
+        """Return the table and sentences that `imperfed compare` prints at its end."""
+        from imperfed.cli.tables import compare_table
+
+        return printed(lambda console: compare_table(console, self.lines, self.seeds, self.folder))
+
+    def _repr_html_(self) -> str:
+        """Return the figures of all methods as a table for notebooks."""
+        rows = "".join(
+            f"<tr><td>{escape(line.method)}</td><td>{100 * line.mean:.1f}</td><td>{100 * line.spread:.1f}</td></tr>"
+            for line in self.lines
+            if line.values
+        )
+        columns = f"<tr><th>method</th><th>{escape(measured(self.lines).metric)}, %</th><th>±</th></tr>"
+        return f"<p><b>{escape(self.brought)}</b></p><table>{columns}{rows}</table><p>{escape(str(self.report))}</p>"
 
 
 def compare(
@@ -98,7 +126,7 @@ def compare(
             alone=alone,
             load=lambda config: loaded(rows, config)[0] or load_data(config),
         )
-    return Comparison(folder, tuple(lines))
+    return Comparison(folder, tuple(lines), tuple(seeds))
 
 
 def _titled(methods: Sequence[Any]) -> Mapping[str, Any]:

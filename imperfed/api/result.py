@@ -13,6 +13,7 @@ from torch import Tensor
 
 from imperfed.api.declared import refuse
 from imperfed.api.handed_over import as_memory_table, is_table
+from imperfed.api.printing import printed
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.core.network import Network
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from imperfed.results.leak_summary import LeakSummary
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """A run that has ended: its folder and its figures, and on request its models and labels."""
 
@@ -133,6 +134,18 @@ class RunResult:
         folder = RunFolder(self.folder)
         federated = None if data is None else again(folder, data, {}, folder.config(self.objects))
         return leak_of_folder(folder, LeakOptions(**options), federated, self.objects)
+
+    def __repr__(self) -> str:
+        """Return what was run, its leading figure and its folder, in one line."""
+        summary = self.summary
+        figure = "" if (mean := summary.personal.mean) is None else f": {summary.metric} {_per_cent(mean)}"
+        return f"<RunResult {summary.method} on {summary.data}, {len(summary.sites)} sites{figure}; {self.folder}>"
+
+    def __str__(self) -> str:
+        """Return the tables and sentences that `imperfed run` prints at its end."""
+        from imperfed.cli.tables import run_table
+
+        return printed(lambda console: run_table(console, self.summary, self.folder))
 
     def _repr_html_(self) -> str:
         """Return the figures of the run as a table for notebooks."""

@@ -103,6 +103,18 @@ def test_the_figures_are_tables_and_pages(result: imperfed.RunResult) -> None:
     assert "<td>north</td>" in result._repr_html_()
 
 
+def test_results_print_what_the_command_line_prints(frame: pandas.DataFrame, result: imperfed.RunResult) -> None:
+    mean = 100 * (result.summary.personal.mean or 0)
+    assert repr(result) == f"<RunResult pfedpll on data, 2 sites: accuracy {mean:.1f} %; {result.folder}>"
+    assert f"{mean:.2f}" in str(result)
+    assert str(result.folder / "summary.json") in str(result)
+    compared = imperfed.compare(["pfedpll", "fedavg+cc"], frame, (0, 1), result.folder.parent, alone=False, **FEW)
+    assert repr(compared) == f"<Comparison of pfedpll, fedavg+cc; {compared.folder}>"
+    spreads = [f"{100 * line.spread:.2f}" for line in compared.lines]
+    assert all(spread in str(compared) for spread in spreads)
+    assert f"<td>{100 * compared.lines[0].mean:.1f}</td>" in compared._repr_html_()
+
+
 def test_a_callback_sees_every_round_and_can_end_the_run(frame: pandas.DataFrame, tmp_path: Path) -> None:
     seen: list[int] = []
 
