@@ -95,7 +95,14 @@ def compare_methods(group: RankGroup) -> list[dict[str, Any]]:
         engine = start(case, make_backend=lambda *given: DistributedBackend(*given, group, place)).go()
         apart = everything(engine)
         farthest = max(gap(t, apart[name]) for name, t in alone.items())
-        lines.append({"method": str(case), "one by one": sorted(engine.backend.gathers), "gap": farthest})
+        lines.append(
+            {
+                "method": case.algorithm.name,
+                "objective": case.objective.name,
+                "one by one": sorted(engine.backend.gathers),
+                "gap": farthest,
+            }
+        )
     return lines
 
 
@@ -150,5 +157,5 @@ def methods() -> list[dict[str, Any]]:
     found = compare_methods(start_ranks(2))
     stop_ranks()
     for one in found:
-        print(f"{one['method']:40} {one['gap']:.1e}  {', '.join(one['one by one'])}")
+        print(f"{one['method'] + ' ' + one['objective']:40} {one['gap']:.1e}  {', '.join(one['one by one'])}")
     return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 
 import pytest
 import torch
 
 from imperfed.engine.backends.distributed import dealing
-from imperfed.engine.backends.distributed.dealing import ANY, balanced, deal, place_the_rest
+from imperfed.engine.backends.distributed.dealing import ANY, balanced, deal, place_the_rest, site_costs
 from imperfed.testing.cases import cases
 from imperfed.testing.clauses import start
+from imperfed.testing.toy import LOCAL
 
 
 def test_sites_of_unequal_cost_are_dealt_as_evenly_as_they_can_be() -> None:
@@ -48,4 +50,18 @@ def test_every_site_has_one_rank_and_the_first_is_at_rank_0(cells: int, monkeypa
     assert sorted(k for home in sites for k in home) == [0, 1, 2, 3]
     assert all(sites)
     assert longer >= 1
+    engine.close()
+
+
+def test_steps_are_measured_only_where_they_have_unequally_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = next(case for case in cases() if case.trains and "prepare" not in case.algorithm.overridden)
+    measured = {12: 1.0, 31: 3.0}  # seconds, by the rows of the site
+    monkeypatch.setattr(dealing, "_seconds_per_step", lambda whole, k: measured.pop(whole.sizes[k]))
+    engine = start(case)  # 12, 20, 31 and 26 rows
+    assert site_costs(engine.population) == [5.0] * 4
+    assert len(measured) == 2
+    engine.close()
+    engine = start(case, local=replace(LOCAL, batch=31))
+    assert site_costs(engine.population) == pytest.approx([5.0, 5 * (1 + 2 * 8 / 19), 15.0, 5 * (1 + 2 * 14 / 19)])
+    assert not measured
     engine.close()

@@ -94,15 +94,23 @@ def _moving(work: Tensor, load: Tensor, k: int, home: int) -> Tensor:
 
 
 def site_costs(population: Population) -> list[float]:
-    """Return what each site's local steps cost: measured at the smallest and the largest site, in between by rows."""
-    local, sizes = population.spec.local, population.sizes
-    steps = [float(local.steps_of(n)) for n in sizes]
-    small, large = min(sizes), max(sizes)
-    if small == large or not isinstance(population.spec.exchange(0, -1), Train):
-        return steps if small == large else [float(n) for n in sizes]
-    ends = [_seconds_per_step(population, sizes.index(n)) for n in (large, small)]
+    """Return what each site's local steps cost: their number, if all steps have equally many rows.
+
+    Otherwise a step is measured where it has the fewest and the most rows, and in between it costs accordingly. Nothing
+    is measured that need not be: another dealing changes the last bits of a result.
+    """
+    spec, sizes = population.spec, population.sizes
+    if not isinstance(spec.exchange(0, -1), Train):
+        return [float(n) for n in sizes]
+    steps = [float(spec.local.steps_of(n)) for n in sizes]
+    of_all = "prepare" in spec.algorithm.overridden  # which may pass over all rows of the site
+    rows = sizes if of_all else [min(n, spec.local.batch) for n in sizes]
+    small, large = min(rows), max(rows)
+    if small == large:
+        return steps
+    ends = [_seconds_per_step(population, rows.index(n)) for n in (large, small)]
     slope = (ends[0] - ends[1]) / (large - small)
-    return [s * max(ends[1] + slope * (n - small), 1e-9) for s, n in zip(steps, sizes, strict=True)]
+    return [s * max(ends[1] + slope * (n - small), 1e-9) for s, n in zip(steps, rows, strict=True)]
 
 
 def _seconds_per_step(population: Population, k: int) -> float:
