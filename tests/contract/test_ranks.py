@@ -58,7 +58,7 @@ def test_ranks_make_no_difference(case: Case, ranks: MakeBackend, tmp_path: Path
 
 def test_a_rank_that_cannot_begin_says_why_and_is_there_for_the_next_run(group: RankGroup, ranks: MakeBackend) -> None:
     case = next(case for case in cases() if case.trains)
-    with pytest.raises(ImperfedError, match="^rank 1: there is no device for this rank$"):
+    with pytest.raises(ImperfedError, match=r"^rank 1: there is no device for this rank$"):
         start(case, make_backend=lambda *given: DistributedBackend(*given, group, BrokenPlace()))
     assert start(case, make_backend=ranks).go().state.round == 2
 
