@@ -192,7 +192,8 @@ def _places(rank: int, size: int) -> dict[str, str]:
 
 def _started(rank: int, size: int, port: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "imperfed.experiments.ranks", str(rank), str(size), str(port)]
-    return subprocess.Popen(command, env=os.environ | _places(rank, size), stdin=subprocess.DEVNULL)
+    threads = {"OMP_NUM_THREADS": str(max(1, cores() // size))}  # as torchrun does: ranks share the cores
+    return subprocess.Popen(command, env=threads | os.environ | _places(rank, size), stdin=subprocess.DEVNULL)
 
 
 def _as_child(rank: int, size: int, port: int) -> None:
