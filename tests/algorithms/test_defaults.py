@@ -140,3 +140,9 @@ def test_defaults(name: str) -> None:
     values = {field.name: getattr(component, field.name) for field in fields(component)}
     plain = {setting: value for setting, value in values.items() if isinstance(value, bool | int | float | str)}
     assert plain == DEFAULTS.get(name, {})
+
+
+def test_methods_that_mix_or_shake_inputs_say_so() -> None:
+    """They cannot have sparse features, which are stored by their numbers."""
+    names = {"fedcorr", "fedlsr", "fedmatch", "fedmatch-plus", "fedssp", "fixmatch", "laar", "mixup-pme"}
+    assert {name for name in OURS if name in catalogue() and COMPONENTS[name].changes_inputs} == names

@@ -76,6 +76,11 @@ def test_multi_krum_keeps_n_f_2_unless_told_otherwise():
     assert kept(MultiKrum(adversaries=1, m=6), SEVEN) == [0, 1, 2, 3, 4, 5]
 
 
+def test_the_sizes_that_kept_sites_claim_are_not_used():
+    answers = Updates(tuple(range(7)), torch.arange(1.0, 8), {"w": SEVEN})
+    assert MultiKrum(adversaries=1).rule(answers).n.tolist() == [1, 1, 1, 1]
+
+
 def test_ties_go_to_the_lowest_index():
     line = torch.arange(5.0).unsqueeze(1)
     assert scores(line, 5 - 1 - 2).tolist() == [5, 2, 2, 2, 5]
