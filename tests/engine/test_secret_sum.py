@@ -15,7 +15,9 @@ from imperfed.core.errors import UsageError
 from imperfed.core.exchange import Updates
 from imperfed.core.mechanism import Summed, more_than_weights
 from imperfed.defences.krum import Krum
+from imperfed.engine.failures import Crashed
 from imperfed.engine.population import capped
+from imperfed.engine.private_run import mean_of
 from imperfed.privacy.keyed_noise import gaussian
 from imperfed.privacy.secret_sum import SecretSum
 from imperfed.testing.cases import Case, cases
@@ -82,6 +84,20 @@ def test_a_sum_that_no_clipped_updates_have_is_refused() -> None:
         assert mechanism.unfold((fits * (0.99 * longest)).long()) is not None
         assert mechanism.unfold((fits * (1.01 * longest)).long()) is None
         assert mechanism.unfold(torch.randint(-(2**62), 2**62, (2,))) is None
+
+
+def test_one_share_missing_and_there_is_no_mean() -> None:
+    sent = {"w": SENT, "buffers": torch.tensor([7.0])}
+    w = [SENT + k * torch.tensor([0.3, -0.1, 0.5]) for k in range(4)]
+    arrived: dict[int, Any] = {k: PLAIN.share(SENT, w[k], U.weights[k], U, bytes([k])) for k in range(4)}
+    mean, _ = mean_of(PLAIN, sent, arrived)
+    assert mean is not None
+    by_hand = sum(p * one for p, one in zip(U.weights, w, strict=True))
+    torch.testing.assert_close(mean["w"], by_hand[None])  # type: ignore[index]
+    assert mean["buffers"].tolist() == [[7]]
+    mean, why = mean_of(PLAIN, sent, arrived | {2: Crashed("lost")})
+    assert mean is None
+    assert "some are missing" in why
 
 
 @pytest.mark.parametrize(
