@@ -83,6 +83,16 @@ def test_methods_are_compared_with_the_best_one_seed_by_seed() -> None:
     assert far.sentence().startswith("worse, p")
 
 
+def test_a_mean_over_several_seeds_has_the_interval_over_seeds() -> None:
+    assert interval_of(line("a", (0.5, 0.6, 0.7))) == over_seeds((0.5, 0.6, 0.7))
+
+
+def test_a_method_without_a_figure_is_not_compared() -> None:
+    diverged, ours, theirs = line("lost", ()), line("a", (0.1, 0.2, 0.3)), line("b", (0.2, 0.4, 0.6))
+    assert [one.method for one in differences([diverged, ours, theirs])] == ["a"]
+    assert differences([diverged, ours]) == []
+
+
 def test_only_seeds_that_both_have_are_compared() -> None:
     diverged_once = line("a", (0.5, 0.7), (0, 2))
     (found,) = differences([diverged_once, line("b", (0.6, 0.1, 0.9))])
