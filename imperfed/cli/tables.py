@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +15,7 @@ from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
 from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
 from imperfed.cli.unmeasured import why_blank
+from imperfed.core.errors import UsageError
 from imperfed.evaluation.evaluator import VALIDATION, Scores
 from imperfed.evaluation.fairness import FAIR
 from imperfed.evaluation.model_figures import figure
@@ -32,6 +35,8 @@ NAMED = 3  # most sites listed by name in a table cell; more are counted
 MOST_CLASSES = 12  # most classes that are listed; of more, the worst
 WORST = 8
 ROUNDING = 1e-9  # rounding error of a mean over sites
+NAMES = re.compile(r"(?:^|\+)([^\s(+]+)")
+"""A method and its objective in the title of a line, such as `fedprox mu=1` or `pfedpll(kl=False)+lcp(lambda1=2)`."""
 APART = ("annotated, %", "never, %")
 """Titles of the figures over the classes that a site annotates and over those that it never annotates."""
 
@@ -251,9 +256,21 @@ def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int],
         print_wrapped(console, sentence)
     for reason in dict.fromkeys(reason for line in lines for reason in line.diverged):
         print_wrapped(console, f"diverged: {reason}")
-    for part in dict.fromkeys(part for line in lines for part in line.method.split()[0].split("+")):
-        print_wrapped(console, f"{part}: {ABOUT_ALONE if part == ALONE else about(catalogue()[part])}")
+    for name in dict.fromkeys(name for line in lines for name in NAMES.findall(line.method)):
+        if meaning := meaning_of(name):
+            print_wrapped(console, f"{name}: {meaning}")
     compared_written(console, folder)
+
+
+def meaning_of(name: str) -> str:
+    """Return what a method or an objective of a comparison is; empty for a class that only its caller has."""
+    if name == ALONE:
+        return ABOUT_ALONE
+    if name not in catalogue() and ":" not in name:
+        return ""
+    with suppress(UsageError):  # a class that no import finds
+        return about(catalogue()[name])
+    return ""
 
 
 def compared_written(console: Console, folder: Path) -> None:
