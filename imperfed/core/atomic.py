@@ -47,7 +47,7 @@ def saying_if_full(path: Path) -> Iterator[None]:
 
 
 def write_durably(path: Path, write: Callable[[Path], object]) -> None:
-    """Write as `whole` does, and flush to disk first, so that the file also survives if the machine stops."""
+    """Write as `write_whole` does, and flush to disk first, so that the file also survives if the machine stops."""
 
     def flushed(partial: Path) -> None:
         write(partial)
