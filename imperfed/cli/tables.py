@@ -14,9 +14,10 @@ from rich.console import Console
 from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
 from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
-from imperfed.cli.unmeasured import why_blank
+from imperfed.cli.unmeasured import APART, apart, why_blank
 from imperfed.core.errors import UsageError
-from imperfed.evaluation.evaluator import VALIDATION, Scores
+from imperfed.engine.population import Scores
+from imperfed.evaluation.evaluator import VALIDATION
 from imperfed.evaluation.fairness import FAIR
 from imperfed.evaluation.model_figures import figure
 from imperfed.experiments.blank_cells import reasons, with_figures
@@ -29,7 +30,7 @@ from imperfed.results.label_summary import FilledLabels, ResolvedLabels
 from imperfed.results.many_sites import listed_of
 from imperfed.results.prediction_figures import PredictionSummary
 from imperfed.results.site_verdicts import sentences
-from imperfed.results.summary import ClassSummary, OverSites, SiteSummary, Summary
+from imperfed.results.summary import ClassSummary, OverSites, Summary
 
 NAMED = 3  # most sites listed by name in a table cell; more are counted
 MOST_CLASSES = 12  # most classes that are listed; of more, the worst
@@ -37,8 +38,6 @@ WORST = 8
 ROUNDING = 1e-9  # rounding error of a mean over sites
 NAMES = re.compile(r"(?:^|\+)([^\s(+]+)")
 """A method and its objective in the title of a line, such as `fedprox mu=1` or `pfedpll(kl=False)+lcp(lambda1=2)`."""
-APART = ("annotated, %", "never, %")
-"""Titles of the figures over the classes that a site annotates and over those that it never annotates."""
 
 
 def per_cent(fraction: float | None) -> str:
@@ -105,7 +104,7 @@ def sites_table(console: Console, summary: Summary) -> None:
     means = [summary.personal.mean]
     for title, values in apart(summary.sites).items():
         figure_of = {row.site: value for row, value in zip(summary.sites, values, strict=True)}
-        columns[title] = [figure_of[row.site] for row in sites]
+        columns[f"{title}, %"] = [figure_of[row.site] for row in sites]
         means.append(mean(values))
     if title := labels_column(summary):  # a sentence below the table has the share of all rows
         columns[title] = [row.labels for row in sites]
@@ -120,12 +119,6 @@ def sites_table(console: Console, summary: Summary) -> None:
     for (name, values), average in zip(columns.items(), means, strict=True):
         table.append(TableColumn(name, [per_cent(value) for value in (*values, average)]))
     print_table(console, table, heading(summary), total=True)
-
-
-def apart(sites: Sequence[SiteSummary]) -> dict[str, list[float | None]]:
-    """Return the figures over the classes that a site annotates and over those it never does, where they exist."""
-    columns = ([row.auroc_annotated for row in sites], [row.auroc_never_annotated for row in sites])
-    return {title: values for title, values in zip(APART, columns, strict=True) if any(v is not None for v in values)}
 
 
 def labels_column(summary: Summary) -> str:
@@ -156,7 +149,7 @@ def class_table(console: Console, classes: Sequence[ClassSummary], sites: int) -
         TableColumn("auroc, %", [per_cent(row.auroc) for row in classes]),
     ]
     if differ:
-        table += [TableColumn(name, [per_cent(pair[i]) for pair in pairs]) for i, name in enumerate(APART)]
+        table += [TableColumn(f"{name}, %", [per_cent(pair[i]) for pair in pairs]) for i, name in enumerate(APART)]
     print_table(console, table, "auroc, class by class, mean over sites")
 
 
