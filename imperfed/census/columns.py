@@ -17,6 +17,7 @@ SPOILT = 0.05
 """The largest share of cells without a number that are taken as mistakes."""
 MARKS = (-1.0, 0.0, 1.0)
 PAIRS = re.compile(r"\d+:[-+.\deE]+(\s+\d+:[-+.\deE]+)*")
+DATE = re.compile(r"(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3(\d{4}|\d\d))(?!\d)")
 BLANK_WORDS = frozenset(
     ("n/a", "na", "#n/a", "nan", "null", "none", "nil", "-", "--", "---", "?", ".", "missing", "unknown", "k.a.")
 )
@@ -98,9 +99,19 @@ class Column:
         return bool(self.values) and all(PAIRS.fullmatch(value) for value in self.values or ())
 
     @property
+    def dates(self) -> bool:
+        """Whether the values are dates, with or without a time."""
+        return bool(self.values) and all(DATE.match(value) for value in self.values or ())
+
+    @property
     def marks(self) -> bool:
         """Whether the values are only yes, no and in doubt."""
         return bool(self.values) and self.numeric and {*map(float, self.values or ())} <= {*MARKS}
+
+    @property
+    def yes_no_or_blank(self) -> bool:
+        """Whether the values are only 1 and 0, and some cells are blank."""
+        return self.marks and bool(self.blanks) and {*map(float, self.values or ())} <= {0.0, 1.0}
 
     def separator(self) -> str:
         """Return the mark between the names of a set; empty if cells hold no sets."""

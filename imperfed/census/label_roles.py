@@ -27,6 +27,8 @@ def guess_labels(look: Look, site: str) -> LabelColumns:
     last = [c for c in _last(look, marked) if c.few and not c.blanks and not (lacking and c in marked)]
     if len(gaps) == 1 and not lacking and any(c not in marked for c in last):
         gaps = []  # blanks of a single input, beside labels in words
+    if by_name and by_name[0].yes_no_or_blank:
+        return guess_one_column_per_class(look, by_name[:1])
     if by_name or (not gaps and (sets or last)):
         return guess_one_column(look, (by_name or sets or last)[0], site, bool(by_name))
     if gaps or len(marked) > 1:
@@ -132,7 +134,8 @@ def guess_one_column_per_class(look: Look, marked: Sequence[Column]) -> LabelCol
     doubtful = sorted({value for c in marked for value in c.values or () if _is_in_doubt(value)})
     lacking = [name for name in names if name in look.scattered]
     blank = "a blank, or no such column at a site," if lacking else "a blank"
-    look.why.append(f"labels: {len(names)} columns hold only 1, 0 and blanks; {blank} is read as not annotated")
+    columns = f"{len(names)} columns hold" if len(names) > 1 else f"{names[0]} holds"
+    look.why.append(f"labels: {columns} only 1, 0 and blanks; {blank} is read as not annotated")
     for name in names:
         (look.scattered if name in lacking else look.columns).pop(name)
     if doubtful:
