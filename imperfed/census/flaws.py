@@ -22,7 +22,8 @@ def absent(layout: FolderLayout, files: Sequence[dict[str, Column]], scattered: 
     Columns whose names differ only in case, or by a typo, come first: they are probably one column.
     """
     sites = {path: name for name, path in layout.named().items()}
-    sentences, renamed = [], dict[str, str]()
+    sentences: list[str] = []
+    renamed: dict[str, str] = {}
     for column in [*scattered]:
         if column in renamed.values():
             continue
