@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Index = Mapping[str, Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditResult:
     """The findings of an audit, and on request the judgement of every label."""
 
@@ -71,6 +71,12 @@ class AuditResult:
                 table = table.add_column(0, "index", pyarrow.array(own))
             tables.append(table)
         return pyarrow.concat_tables(tables)
+
+    def __repr__(self) -> str:
+        """Return what was audited, how much seems to be wrong, and where the details lie, in one line."""
+        summary = self.summary
+        labels = f"{summary.rows:,} {'candidate sets' if summary.sets else 'labels'}"
+        return f"<AuditResult {summary.data}: {per_cent(summary.noise)} of {labels} wrong, estimated; {self.folder}>"
 
     def __str__(self) -> str:
         """Return the findings in sentences."""

@@ -150,7 +150,9 @@ class RunResult:
     def _repr_html_(self) -> str:
         """Return the figures of the run as a table for notebooks."""
         summary = self.summary
-        head = f"{summary.method} on {summary.data}, {summary.rounds} rounds"
+        head = f"{summary.method} on {summary.data}, {summary.rounds} round{'' if summary.rounds == 1 else 's'}"
+        if summary.auto:
+            head = summary.auto.sentence()
         rows = "".join(
             f"<tr><td>{escape(row.site)}</td><td>{row.train}</td><td>{_per_cent(row.value)}</td></tr>"
             for row in summary.sites

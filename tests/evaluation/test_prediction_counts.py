@@ -170,6 +170,6 @@ def test_what_a_confidence_is_worth_in_words() -> None:
         "error 33.0 points); not adjusted, since no rows are held out (split.validation)"
     )
     assert CalibrationSummary.of(Temperature(2.0, 40), None).sentence() == (
-        "confidence of the models: adjusted on the labels of 40 rows held out (temperature 2); how often they are right "
-        "was not measured"
+        "confidence of the models: adjusted on the labels of 40 rows held out (temperature 2); how often they are "
+        "right was not measured"
     )
