@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,8 +175,6 @@ class RunResult:
         declaration = read_declaration(path) if path.exists() else None
         if declaration is None or declaration.inputs.array:
             raise UsageError("predict: the data of this run have no named columns; hand over an array [n, ...]")
-        if declaration.id not in table.columns:  # new rows need no ids
-            declaration = replace(declaration, id="")
         problems = Problems()
         new = read_rows(table, declaration, NEW, problems)
         refuse(problems)

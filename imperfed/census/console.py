@@ -49,10 +49,10 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
     _print_advice(inspection, console)
     console.print("")
     for what, path in pictures.items():
-        console.print(f"{what} as a picture: {path}")
+        console.print(f"{what} as a picture: {path}", soft_wrap=True)
     console.print("next:", style="bold")
     for step in inspection.steps:
-        console.print(f"  {step.command}")
+        console.print(f"  {step.command}", soft_wrap=True)
         print_wrapped(console, step.why, "      ")
 
 

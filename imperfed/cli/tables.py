@@ -11,7 +11,7 @@ from rich.console import Console
 
 from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
-from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
+from imperfed.cli.terminal_table import TableColumn, print_path, print_table, print_wrapped
 from imperfed.cli.unmeasured import why_blank
 from imperfed.evaluation.evaluator import VALIDATION, Scores
 from imperfed.evaluation.fairness import FAIR
@@ -221,7 +221,7 @@ def written(console: Console, folder: Path) -> None:
         "suspicions.parquet",
     ):
         if (folder / name).exists():
-            console.print(f"  {folder / name}")
+            print_path(console, folder / name)
 
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
@@ -263,11 +263,11 @@ def compared_written(console: Console, folder: Path) -> None:
     console.print("Written:")
     for name in ("report.html", "table.md", "results.json"):
         if (folder / name).exists():
-            console.print(f"  {folder / name}")
+            print_path(console, folder / name)
     console.print("and a folder for each run, with its report.html and models:")
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            console.print(f"  {path}")
+            print_path(console, path)
 
 
 def figures_table(console: Console, figures: dict[str, Scores], as_json: bool, one_test: bool = False) -> None:
