@@ -20,6 +20,8 @@ IN_DOUBT = -1.0
 def guess_labels(look: Look, site: str) -> LabelColumns:
     """Guess the columns of the labels, and their kind."""
     by_name = [c for c in look.named(LABELS) if c.lists or c.few]
+    if not by_name and (numbers := [c for c in look.named(LABELS) if c.measured and c.name.lower() != "y"]):
+        _refuse_measurements(look, numbers[0])
     marked = _marked(look)
     gaps = [c for c in marked if c.blanks or IN_DOUBT in map(float, c.values or ())]
     lacking = [c for c in marked if c.name in look.scattered]
@@ -90,6 +92,7 @@ def _ending(look: Look, known: Collection[str]) -> Column | None:
 
 def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> LabelColumns:
     """Guess the kind and the classes of labels in one column, and the column of their truth."""
+    _refuse_measurements(look, column)
     name, mark, classes = column.name, column.separator(), column.names()
     how = "by its name" if by_name else "cells hold sets" if mark or column.lists else "the last column, few values"
     if (mark or column.lists) and _tested_on_several(look, name, mark):
@@ -113,6 +116,16 @@ def guess_one_column(look: Look, column: Column, site: str, by_name: bool) -> La
         return LabelColumns(kind, classes, name)
     look.take(true.name, f"truth: {true.name}, by its name; for evaluation only")
     return LabelColumns(kind, classes, name, truth=true.name)
+
+
+def _refuse_measurements(look: Look, column: Column) -> None:
+    """Refuse a column of measurements as labels."""
+    if column.measured:
+        number = f"{len(column.values):,}" if column.values else "many"
+        raise DataError(
+            f"{look.layout.files[0]}, column {column.name}: found {number} different numbers, expected classes: models "
+            "learn classes, not quantities; cut the numbers into a few classes, such as with pandas.cut"
+        )
 
 
 def _tested_on_several(look: Look, name: str, mark: str) -> bool:

@@ -182,3 +182,14 @@ def test_columns_that_differ_in_case_are_said_to_be_one(tmp_path: Path) -> None:
 def test_two_columns_of_one_file_are_two_however_alike_their_names(tmp_path: Path) -> None:
     north, south = "t1,t2,label\n3,1,a\n4,2,b\n5,3,a\n7,3,b\n", "t1,label\n3,a\n4,b\n6,b\n7,b\n"
     assert "left out: t2; site south has no such column" in guess(write(tmp_path, north=north, south=south)).why
+
+
+def test_measurements_are_no_labels(tmp_path: Path) -> None:
+    rows = "age,smoker,target\n" + "".join(f"{30 + i},{i % 2},{i / 7:.3f}\n" for i in range(40))
+    with pytest.raises(DataError, match=r"a.csv, column target: found 40 different numbers, expected classes: "):
+        guess(write(tmp_path, a=rows, b=rows))
+
+
+def test_grades_are_labels(tmp_path: Path) -> None:
+    rows = "age,target\n" + "".join(f"{30 + i},{1 + i % 4 / 3:.1f}\n" for i in range(40))
+    assert guess(write(tmp_path, a=rows, b=rows)).declaration.labels.classes == ("1.0", "1.3", "1.7", "2.0")
