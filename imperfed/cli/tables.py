@@ -93,6 +93,8 @@ def sentences_of(summary: Summary) -> Iterator[str]:
 
 def heading(summary: Summary) -> str:
     """Return which method was run on which data, and for how many rounds."""
+    if summary.auto and summary.auto.alone_only:
+        return f"auto: models of single sites on {summary.data}"
     title = f"auto: {summary.title}" if summary.auto else summary.title
     return f"{title} on {summary.data}, {many(summary.rounds, 'round')}"
 

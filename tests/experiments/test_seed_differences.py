@@ -112,7 +112,7 @@ def test_one_seed_is_judged_by_test_rows_and_says_so() -> None:
     found = {one.method: one for one in differences([best, worse, close])}
     assert found["worse"].is_clear
     assert not found["close"].is_clear
-    assert found["worse"].sentence() == "worse on these test rows; one seed says nothing about others"
+    assert found["worse"].sentence() == "worse on these test rows; with one seed only, another seed may differ"
     alone = interval_of(best)
     assert alone is not None
     assert (alone.over, alone.n) == ("test rows", 200)
