@@ -19,6 +19,7 @@ from imperfed.data.federate import FederatedData
 from imperfed.engine.schedule import RoundReport
 from imperfed.experiments.config import Config
 from imperfed.experiments.watch import Interrupted, Watch
+from imperfed.report.words import many
 from imperfed.results.data_facts import DataFacts
 
 FORWARDED = 2.0
@@ -167,7 +168,8 @@ def describe(data: FederatedData) -> str:
     """Describe a federation in one line."""
     federation, facts = data.federation, DataFacts.of(data.facts)
     sizes = federation.sizes()
-    text = f"{federation.name}: {len(sizes)} sites of {min(sizes)} to {max(sizes)} rows, {federation.labels.kind}"
+    rows = many(max(sizes), "row") if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)} rows"
+    text = f"{federation.name}: {many(len(sizes), 'site')} of {rows}, {federation.labels.kind}"
     if facts.mean_size is not None:
         text += f" of mean size {facts.mean_size:.2f} among {len(federation.classes)} classes"
     if facts.instead_of is not None:
