@@ -18,6 +18,7 @@ from imperfed.core.exchange import Exchange, Query, Train, Updates
 from imperfed.core.labels import Exact
 from imperfed.core.network import Network
 from imperfed.engine.backends.base import Reply
+from imperfed.engine.backends.sequential import SequentialBackend
 from imperfed.engine.population import Scores
 from imperfed.engine.site import OPENING
 from imperfed.testing.toy import LOCAL, SIZES, Plain, differences, engine, everything, network, world
@@ -261,3 +262,28 @@ def test_exchanges_before_round_0_are_seeded_by_site_as_real_sites_are() -> None
     draws = [reply.up["r"].tolist() for reply in first.values() if isinstance(reply, Reply)]
     assert draws == [reply.up["r"].tolist() for reply in again.values() if isinstance(reply, Reply)]
     assert len({tuple(draw) for draw in draws}) == 4
+
+
+@dataclass(frozen=True)
+class Unanswerable(Algorithm):
+    """Asks something before round 0 that no site can answer."""
+
+    name: ClassVar[str] = "unanswerable"
+
+    def opening(self) -> tuple[Query, ...]:
+        return (Query("riddle", lambda server, updates, context: server, respond=self.despair),)
+
+    def despair(self, site: SiteContext) -> Tree:
+        raise RuntimeError("nobody knows")
+
+
+def test_a_run_that_cannot_begin_shuts_its_backend_down() -> None:
+    closed = []
+
+    class Closing(SequentialBackend):
+        def close(self) -> None:
+            closed.append(self)
+
+    with pytest.raises(RuntimeError, match="nobody knows"):
+        engine(Unanswerable(), Plain(), SCENE, make_backend=lambda population, on_duty, workers: Closing(population))
+    assert len(closed) == 1
