@@ -13,7 +13,7 @@ from torch import Tensor
 
 from imperfed.api.declared import refuse
 from imperfed.api.handed_over import as_memory_table, is_table
-from imperfed.api.printing import printed
+from imperfed.cli.screen import printed
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.core.network import Network
