@@ -59,6 +59,8 @@ class Careless(Algorithm):
                 new["more"] = torch.zeros(1)
             case "missing":
                 del new["buffers"]
+            case "nothing":
+                return None  # type: ignore[return-value]  # as when a method forgets its return
         return new
 
 
@@ -139,11 +141,15 @@ def test_gathering_makes_one_site_of_all_with_the_steps_of_all() -> None:
     assert not differences(e.model(0), e.model(3))
 
 
-@pytest.mark.parametrize("how", ["nan", "shape", "undeclared", "missing"])
+@pytest.mark.parametrize("how", ["nan", "shape", "undeclared", "missing", "nothing"])
 def test_a_server_that_diverges_ends_the_run(how: str) -> None:
     with pytest.raises(ImperfedError) as caught:
         engine(Careless(how=how), Plain(), SCENE, rounds=1).go()
-    told = {"undeclared": "names in the server's memory have changed: more", "missing": "memory have changed: buffers"}
+    told = {
+        "undeclared": "Careless: the names in the server's memory have changed: more; every name is there",
+        "missing": "memory have changed: buffers",
+        "nothing": "Careless: after an exchange the server's memory is a NoneType; return its new memory",
+    }
     assert told.get(how, "the merged 'w'") in str(caught.value)
     assert engine(Careless(), Plain(), SCENE).go().state.round == 2
 
