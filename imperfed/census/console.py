@@ -48,10 +48,10 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
     _print_advice(inspection, console)
     console.print("")
     for what, path in pictures.items():
-        console.print(f"{what} as a picture: {path}")
+        console.print(f"{what} as a picture: {path}", soft_wrap=True)
     console.print("next:", style="bold")
     for step in inspection.steps:
-        console.print(f"  {step.command}")
+        console.print(f"  {step.command}", soft_wrap=True)
         print_wrapped(console, step.why, "      ")
 
 
@@ -175,7 +175,10 @@ def _further(census: Census) -> list[str]:
     if groups:
         members = ", ".join(f"{name} {count(rows)}" for name, rows in groups.items())
         several = sum(site.ambiguous for site in census.sites)
-        lines.append(f"rows that may belong to each group: {members}; to several: {count(several)}")
+        if several:
+            lines.append(f"rows that may belong to each group: {members}; to several: {count(several)}")
+        else:
+            lines.append(f"rows of each group: {members}")
     return lines
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from imperfed.algorithms import catalogue
 from imperfed.cli.catalogue import about
-from imperfed.cli.terminal_table import TableColumn, print_table, print_wrapped
+from imperfed.cli.terminal_table import TableColumn, print_path, print_table, print_wrapped
 from imperfed.cli.unmeasured import APART, apart, why_blank
 from imperfed.core.errors import UsageError
 from imperfed.engine.population import Scores
@@ -93,6 +93,8 @@ def sentences_of(summary: Summary) -> Iterator[str]:
 
 def heading(summary: Summary) -> str:
     """Return which method was run on which data, and for how many rounds."""
+    if summary.auto and summary.auto.alone_only:
+        return f"auto: models of single sites on {summary.data}"
     title = f"auto: {summary.title}" if summary.auto else summary.title
     return f"{title} on {summary.data}, {many(summary.rounds, 'round')}"
 
@@ -217,7 +219,7 @@ def written(console: Console, folder: Path) -> None:
         "suspicions.parquet",
     ):
         if (folder / name).exists():
-            console.print(f"  {folder / name}")
+            print_path(console, folder / name)
 
 
 def compare_table(console: Console, lines: Sequence[Line], seeds: Sequence[int], folder: Path) -> None:
@@ -271,11 +273,11 @@ def compared_written(console: Console, folder: Path) -> None:
     console.print("Written:")
     for name in ("report.html", "table.md", "results.json"):
         if (folder / name).exists():
-            console.print(f"  {folder / name}")
+            print_path(console, folder / name)
     console.print("and a folder for each run, with its report.html and models:")
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            console.print(f"  {path}")
+            print_path(console, path)
 
 
 def figures_table(console: Console, figures: dict[str, Scores], as_json: bool, one_test: bool = False) -> None:

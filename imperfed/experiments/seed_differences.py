@@ -69,7 +69,7 @@ class SeedDifference:
         if self.p is None and self.interval is None:
             return "one seed, and no test rows to compare on: nothing can be said"
         if self.p is None:
-            return f"{self._found} on these test rows; one seed says nothing about others"
+            return f"{self._found} on these test rows; with one seed only, another seed may differ"
         p = "p < 0.001" if self.p < 0.001 else f"p = {self.p:.3f}"
         return f"{self._found}, {p}"
 

@@ -27,4 +27,5 @@ def test_components_that_overlap_are_told_apart() -> None:
 def test_one_component_has_no_higher_one() -> None:
     assert not higher_of_two(torch.ones(5)).any()
     assert not higher_of_two(torch.ones(1)).any()
+    assert higher_of_two(torch.tensor([4.0, 1.0])).tolist() == [True, False]  # two points are enough
     assert best_split(torch.tensor([3.0, 0.0, 1.0])).tolist() == [True, False, False]

@@ -65,6 +65,8 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": {1: (X, Y), "1": (X, Y)}}, "data: two sites are called '1'; rename one of them"),
     (lambda f: {"data": {"a": Ragged()}}, "data['a']: inputs of different shapes, such as (1, 4, 4), (1, 5, 4)"),
     (lambda f: {"data": "digits", "label": "breed"}, "label=...: describes data in memory; for a dataset or files"),
+    (lambda f: {"data": f, "label": f["breed"], "site": "clinic"}, "label=...: found a value of type Series, expected"),
+    (lambda f: {"data": f, "label": "age", "site": "clinic"}, "data, column age: found 80 different numbers, expected"),
     (lambda f: {"data": f, **TOLD, "test": "test.csv"}, "test: cannot read a value of type str; hand over a table"),
     (lambda f: {"data": f, **TOLD, "out": 3}, "out: expected a path; got a value of type int"),
     (lambda f: {"method": torch.nn.Linear(1, 1), "data": f, **TOLD}, "method: expected the name of a method"),

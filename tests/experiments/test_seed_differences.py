@@ -83,6 +83,16 @@ def test_methods_are_compared_with_the_best_one_seed_by_seed() -> None:
     assert far.sentence().startswith("worse, p")
 
 
+def test_a_mean_over_several_seeds_has_the_interval_over_seeds() -> None:
+    assert interval_of(line("a", (0.5, 0.6, 0.7))) == over_seeds((0.5, 0.6, 0.7))
+
+
+def test_a_method_without_a_figure_is_not_compared() -> None:
+    diverged, ours, theirs = line("lost", ()), line("a", (0.1, 0.2, 0.3)), line("b", (0.2, 0.4, 0.6))
+    assert [one.method for one in differences([diverged, ours, theirs])] == ["a"]
+    assert differences([diverged, ours]) == []
+
+
 def test_only_seeds_that_both_have_are_compared() -> None:
     diverged_once = line("a", (0.5, 0.7), (0, 2))
     (found,) = differences([diverged_once, line("b", (0.6, 0.1, 0.9))])
@@ -102,7 +112,7 @@ def test_one_seed_is_judged_by_test_rows_and_says_so() -> None:
     found = {one.method: one for one in differences([best, worse, close])}
     assert found["worse"].is_clear
     assert not found["close"].is_clear
-    assert found["worse"].sentence() == "worse on these test rows; one seed says nothing about others"
+    assert found["worse"].sentence() == "worse on these test rows; with one seed only, another seed may differ"
     alone = interval_of(best)
     assert alone is not None
     assert (alone.over, alone.n) == ("test rows", 200)

@@ -91,7 +91,7 @@ def test_the_installed_wheel_does_from_another_folder_what_the_first_page_says(i
     (folder,) = (tmp_path / "out").iterdir()
     site = ("--site", "hasty")
     used(installed, tmp_path, "predict", folder, "labs/test/hasty.parquet", *site)
-    assert (tmp_path / "predictions.csv").read_text().startswith("id,0,1,")
+    assert (tmp_path / "predictions.csv").read_text().startswith('"id","0","1",')
     for kind in ("onnx", "pt2", "safetensors"):
         used(installed, tmp_path, "export", folder, *site, "--format", kind, "--out", kind)
         assert {"MODEL_CARD.md", f"model.{kind}", "model.json"} == {p.name for p in (tmp_path / kind).iterdir()}
