@@ -69,6 +69,28 @@ def test_in_a_batch_a_unit_that_one_row_reaches_gives_it_away_and_where_units_ag
     assert min(float((row - x[1]).norm()) for row in made) < 1e-5
 
 
+def seen_by_units(g_w: list[list[float]], g_b: list[float]) -> Tensor:
+    """The rows that follow from the gradients of three units."""
+    net = a_net(nn.Linear(2, 3), nn.ReLU())
+    given = torch.zeros_like(net.w)
+    net.layout.view(given, "rep.0.weight").copy_(torch.tensor(g_w))
+    net.layout.view(given, "rep.0.bias").copy_(torch.tensor(g_b))
+    return quotients(net, given, "rep.0.weight", "rep.0.bias")
+
+
+def test_a_unit_tells_as_much_whichever_way_its_bias_moves():
+    near(seen_by_units([[-1.0, -2], [0, 0], [0, 0]], [-0.5, 0.0, 0.0]), [[2, 4]])
+    near(seen_by_units([[-1.0, -2], [1e-5, 0], [0, 0]], [-0.5, 1e-4, 0.0]), [[2, 4]])  # the second says too little
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_quotients_agree_up_to_a_hundredth_of_their_length(unit: float):
+    """Two units that agree count as one row, their mean by strength; a third row is another."""
+    made = seen_by_units([[3 * unit, 4 * unit], [6.03 * unit, 8 * unit], [4 * unit, -3 * unit]], [1.0, 2.0, 1.0])
+    near(made / unit, [[3.01, 4], [4, -3]], tolerance=1e-5)
+    assert len(seen_by_units([[3 * unit, 4 * unit], [6.2 * unit, 8 * unit], [0, 0]], [1.0, 2.0, 0.0])) == 2
+
+
 def test_a_gradient_of_zero_gives_no_rows():
     net = a_net()
     assert quotients(net, torch.zeros_like(net.w), "head.weight", "head.bias").shape == (0, 4)
