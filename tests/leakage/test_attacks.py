@@ -18,6 +18,7 @@ from imperfed.leakage.first_layer import input_layers, quotients
 from imperfed.leakage.label_shares import estimated_shares, head_bias, mean_prediction, whole_numbers, wrong_share
 from imperfed.leakage.matching import by_chance, match, recovered_by_chance
 from imperfed.leakage.observed import SeenExchange, attacked
+from imperfed.nn.inversion import Reconstruction
 from imperfed.results.leak_summary import LeakSummary, SiteLeak
 from tests.support.transcription import near
 
@@ -223,6 +224,22 @@ def test_what_a_search_finds_lies_between_the_smallest_and_the_largest_input():
     )
     grey, _ = replace(images, net=flat).by_search(torch.ones_like(flat.w), None, 0)
     near(grey, (0.4 + 0.04 * start.x.view(5, 1, 2, 2)).clamp(0.2, 0.6))  # images start near grey
+
+
+def test_how_a_search_goes(monkeypatch: pytest.MonkeyPatch):
+    """Labels that follow from the bias are kept; only images are made smooth, since a table's columns have no order."""
+    asked = []
+
+    def found(net, w, buffers, v, start, steps, lr, mu, known, several):
+        asked.append((steps, lr, mu, known, several))
+        return Reconstruction(start.x[None], start.z[None], torch.zeros(1))
+
+    monkeypatch.setattr("imperfed.leakage.curious.invert", found)
+    net = a_net()
+    table, images = coordinator(net, {}), coordinator(net, {}, several=True)
+    table.by_search(net.w, torch.tensor([1.0, 0, 0]), 7)
+    replace(images, shape=torch.Size([1, 2, 2])).by_search(net.w, None, 8)
+    assert asked == [(7, 0.05, 0.0, True, False), (8, 0.05, 1e-3, False, True)]
 
 
 def test_no_more_rows_follow_than_were_visited():
