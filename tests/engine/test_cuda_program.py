@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
+from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
+from imperfed.algorithms.fedlsr import FedLSR
 from imperfed.algorithms.fednag import FedNAG
 from imperfed.algorithms.mime import Mime
 from imperfed.algorithms.pfedmo import PFedMo
@@ -236,6 +238,19 @@ def test_a_server_whose_steps_cannot_be_captured_makes_them_in_the_loop() -> Non
 def test_every_round_of_the_server_starts_from_fresh_memory_of_its_rows() -> None:
     graphs, loop = program_and_loop(algorithm=PFedMo(), objective=Reminded(), rounds=3)
     assert not differences(everything(graphs), everything(loop), 1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_round_in_several_blocks_is_that_of_the_loop(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five steps and fewer, with random numbers of the method and of a layer: every block has its own part of them."""
+    monkeypatch.setattr("imperfed.engine.backends.cuda.program.block_size", lambda steps, sites, depth: size)
+    local = replace(LOCAL, epochs=1, batch=7)  # 2, 3, 5 and 4 steps
+    parts: dict[str, Any] = {"algorithm": FedLSR(), "objective": CROSS_ENTROPY, "local": local}
+    graphs, loop = program_and_loop(nn.Dropout(0.3), **parts)
+    assert not differences(everything(graphs), everything(loop), 1e-5)
+    assert [report.losses for report in graphs.reports] == [
+        pytest.approx(report.losses, abs=1e-5) for report in loop.reports
+    ]
 
 
 def test_the_deeper_a_network_the_fewer_steps_are_in_one_graph() -> None:

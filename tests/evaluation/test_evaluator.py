@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,3 +205,18 @@ def test_figures_are_what_their_names_say() -> None:
     assert SEVERAL_CLASSES["p@1"](swapped, y) == 0
     assert highest(logits, 2).tolist() == [[0, 1]]
     assert logits.isfinite().all()  # the logits that are ranked stay as they are
+
+
+def test_two_models_on_common_rows_are_compared_on_the_same_ones() -> None:
+    """Without test rows of their own, sites share the common ones: these are drawn once for all sites' models."""
+    y = torch.arange(40) % 2
+    x = torch.nn.functional.one_hot(y, 3).float()
+    evaluator = Evaluator(Oracle(None, (), (), x, y))
+    right_on = [lambda x: x, lambda x: x.flip(1)]  # on all rows, and on those of class 1
+
+    def net(number: int) -> Any:
+        return lambda x: right_on[number](x)
+
+    found = evaluator.compare([net(0), net(1)], [net(1), net(0)], seed=0)
+    assert found is not None
+    assert (found.low, found.high, found.n) == (0, 0, 40)  # what one gains the other loses, row by row
