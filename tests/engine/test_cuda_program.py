@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
+from imperfed.algorithms.fedcorr import CorrectedCE
 from imperfed.algorithms.fedlsr import FedLSR
 from imperfed.algorithms.fednag import FedNAG
 from imperfed.algorithms.mime import Mime
@@ -19,9 +20,11 @@ from imperfed.algorithms.pfedmo import PFedMo
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.batch import Batch
 from imperfed.core.labels import Exact
+from imperfed.core.objective import Objective
 from imperfed.engine.backends.cuda.capturable import counts_padding, draws
 from imperfed.engine.backends.cuda.graph_backend import CudaGraphBackend
 from imperfed.engine.backends.cuda.program import block_size, depth
+from imperfed.engine.failures import NotFinite
 from imperfed.testing.toy import (
     LOCAL,
     Plain,
@@ -251,6 +254,17 @@ def test_a_round_in_several_blocks_is_that_of_the_loop(size: int, monkeypatch: p
     assert [report.losses for report in graphs.reports] == [
         pytest.approx(report.losses, abs=1e-5) for report in loop.reports
     ]
+
+
+@pytest.mark.parametrize("objective", [CROSS_ENTROPY, CorrectedCE()], ids=lambda objective: objective.name)
+def test_a_site_whose_weights_are_not_finite_fails_alone(objective: Objective) -> None:
+    """Also where nothing is remembered about its rows, or whole numbers, which are always finite."""
+    data = world(Exact)
+    x = data[0].x.clone()
+    x[12:32] = torch.inf  # site 1
+    e = engine(Algorithm(), objective, (replace(data[0], x=x), data[1]), make_backend=step_by_step, rounds=1).go()
+    assert {k: type(failure) for k, failure in e.reports[0].failures.items()} == {1: NotFinite}
+    assert e.state.server["w"].isfinite().all()
 
 
 def test_the_deeper_a_network_the_fewer_steps_are_in_one_graph() -> None:
