@@ -177,16 +177,21 @@ def _of_dataset(value: Any, name: str) -> MemoryTable:
         raise UsageError(f"{name}: its examples are not pairs; let the dataset return (x, label)")
     if not examples:
         raise UsageError(f"{name}: a dataset without examples; add some, or leave the site out")
-    x = np.stack([_example(x) for x, _ in examples])
+    x = _stacked([x for x, _ in examples], "inputs", name)
     labels = [label for _, label in examples]
     if all(isinstance(label, Tensor | np.ndarray) and label.ndim for label in labels):
-        return _of_arrays((x, np.stack([np.asarray(label) for label in labels])), name)
+        return _of_arrays((x, _stacked(labels, "labels", name)), name)
     plain = [label.item() if isinstance(label, Tensor | np.generic) else label for label in labels]
     return _of_arrays((x, plain), name)
 
 
-def _example(x: Any) -> Any:
-    return x.numpy(force=True) if isinstance(x, Tensor) else np.asarray(x)
+def _stacked(values: Sequence[Any], what: str, name: str) -> Any:
+    """Return what a dataset holds for every example as one array; refuse values of different shapes."""
+    arrays = [value.numpy(force=True) if isinstance(value, Tensor) else np.asarray(value) for value in values]
+    if len(shapes := {array.shape for array in arrays}) > 1:
+        few = ", ".join(map(str, sorted(shapes)[:3]))
+        raise UsageError(f"{name}: {what} of different shapes, such as {few}; let the dataset return one shape")
+    return np.stack(arrays)
 
 
 def by_site(value: Any, argument: str) -> dict[str, MemoryTable]:

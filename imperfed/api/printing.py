@@ -6,6 +6,8 @@ from collections.abc import Callable
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from imperfed.cli.screen import console
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -14,8 +16,6 @@ WIDTH = 100
 
 def printed(show: Callable[[Console], None]) -> str:
     """Return as text, without colours, what is shown on a console."""
-    from rich.console import Console
-
     text = StringIO()
-    show(Console(file=text, width=WIDTH, no_color=True, highlight=False))
+    show(console(file=text, width=WIDTH, no_color=True))
     return text.getvalue().rstrip()

@@ -139,7 +139,8 @@ class RunResult:
         """Return what was run, its leading figure and its folder, in one line."""
         summary = self.summary
         figure = "" if (mean := summary.personal.mean) is None else f": {summary.metric} {_per_cent(mean)}"
-        return f"<RunResult {summary.method} on {summary.data}, {len(summary.sites)} sites{figure}; {self.folder}>"
+        sites = "1 site" if len(summary.sites) == 1 else f"{len(summary.sites)} sites"
+        return f"<RunResult {summary.method} on {summary.data}, {sites}{figure}; {self.folder}>"
 
     def __str__(self) -> str:
         """Return the tables and sentences that `imperfed run` prints at its end."""
@@ -150,7 +151,9 @@ class RunResult:
     def _repr_html_(self) -> str:
         """Return the figures of the run as a table for notebooks."""
         summary = self.summary
-        head = f"{summary.method} on {summary.data}, {summary.rounds} rounds"
+        head = f"{summary.method} on {summary.data}, {summary.rounds} round{'' if summary.rounds == 1 else 's'}"
+        if summary.auto:
+            head = summary.auto.sentence()
         rows = "".join(
             f"<tr><td>{escape(row.site)}</td><td>{row.train}</td><td>{_per_cent(row.value)}</td></tr>"
             for row in summary.sites

@@ -183,7 +183,10 @@ def _further(census: Census) -> list[str]:
     if groups:
         members = ", ".join(f"{name} {count(rows)}" for name, rows in groups.items())
         several = sum(site.ambiguous for site in census.sites)
-        lines.append(f"rows that may belong to each group: {members}; to several: {count(several)}")
+        if several:
+            lines.append(f"rows that may belong to each group: {members}; to several: {count(several)}")
+        else:
+            lines.append(f"rows of each group: {members}")
     return lines
 
 

@@ -83,6 +83,9 @@ def _labels(look: Look, stated: Entries, site: str) -> Entries:
 def _one_column(look: Look, column: Column, stated: Entries, site: str) -> Entries:
     if stated.get("kind") == "positives":
         return _sets_of_positives(look, column, stated)
+    if column.yes_no_or_blank and not {"kind", "classes", "separator"} & stated.keys():
+        rest = {key: value for key, value in stated.items() if key != "column"}
+        return {**non_defaults(guess_one_column_per_class(look, [column])), **rest}
     guessed = non_defaults(guess_one_column(look, column, site, by_name=True))
     if "separator" in stated:
         names = {item.strip() for value in column.values or () for item in value.split(stated["separator"])}

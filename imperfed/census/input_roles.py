@@ -78,4 +78,6 @@ def _flaw(look: Look, column: Column) -> str:
     if kinds := mixed_kinds(look.layout, look.files, column):
         return kinds
     cells = spoilt(look.layout, look.files, column.name) if column.nearly_numeric else ""
+    if not cells and column.dates:
+        return "dates; to use them, write them as numbers, such as an age or days since an event"
     return cells or "neither numbers nor a few words"

@@ -9,6 +9,7 @@ import secrets
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from imperfed.core.labels.counts import one_class_each
 from imperfed.core.threads import one_thread
 from imperfed.data.files.declaration import FILE, Declaration, parse, read_declaration
 from imperfed.data.files.reading import Reading, read_sites
+from imperfed.report.words import many
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class NextStep:
     why: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
     """Everything reported about the data of a federation before training."""
 
@@ -58,11 +60,21 @@ class Inspection:
         """What to type next, without the reasons."""
         return tuple(step.command for step in self.steps)
 
+    def __repr__(self) -> str:
+        """Return what was inspected, in one line."""
+        census = self.census
+        sites, rows = many(len(census.sites), "site"), many(census.rows, "row")
+        return f"<Inspection of {census.name}: {sites}, {rows}, {census.kind.title}; print it to read it>"
+
     def __str__(self) -> str:
         """Return what `imperfed inspect` prints."""
         from imperfed.census.console import printed
 
         return printed(self)
+
+    def _repr_html_(self) -> str:
+        """Return the same text for notebooks."""
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def inspect(path: Path) -> Inspection:

@@ -222,7 +222,7 @@ def _note_encoding(path: Path, problems: Problems) -> None:
         text.decode()
     except UnicodeDecodeError as error:
         line, wrong = text[: error.start].count(b"\n") + 1, shown(text[error.start : error.end])
-        problems.add(path, line, None, wrong, "UTF-8 text", "save the file as UTF-8")
+        problems.add(path, line, None, wrong, "UTF-8 text", "save the file as UTF-8; in Excel: CSV UTF-8")
 
 
 def values_by_site(files: Sequence[Source], columns: Sequence[dict[str, Column]], name: str, site: str) -> list[int]:

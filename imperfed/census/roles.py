@@ -51,7 +51,10 @@ class Look:
         files: list[dict[str, Column]],
         why: list[str],
     ) -> Look:
-        """Begin with all columns."""
+        """Begin with all columns that have a name."""
+        if "" in every:
+            every = {name: c for name, c in every.items() if name}
+            why = [*why, "left out: the column without a name; pandas writes row numbers so, unless index=False"]
         common = {name: c for name, c in every.items() if all(name in columns for columns in files)}
         scattered = {name: c for name, c in every.items() if name not in common}
         return cls(layout, common, files, why, scattered)

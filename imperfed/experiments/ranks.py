@@ -74,6 +74,11 @@ def backend_of(hardware: Hardware) -> MakeBackend:
     return lambda population, on_duty, workers: DistributedBackend(population, on_duty, workers, ranks, place)
 
 
+def over_ranks(hardware: Hardware) -> bool:
+    """Return whether every run on this hardware is spread over several ranks."""
+    return _joined is not None or len(hardware.gpus) > 1
+
+
 def several() -> bool:
     """Return whether torchrun has started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "LOCAL_RANK" in os.environ

@@ -113,7 +113,7 @@ def why(kind: type[Labels]) -> str:
     """Return why labels of a kind cannot be judged."""
     if kind.several:
         return (
-            "Class by class it could be tried, but the rows of which features are surest are then nearly all without "
-            "the class, and tell nothing about wrong marks where it is present"
+            "It compares the rows of a class with those of all other classes, and here a row may have several classes, "
+            "or none. There is no audit for such labels yet"
         )
     return "The method weighs how often each class is taken for each other one, which needs one class per row"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import imperfed
-from imperfed.core.errors import UsageError
+from imperfed.core.errors import DataError, UsageError
 from imperfed.results.folder import RunFolder
 from tests.support.terminal import products
 
@@ -185,3 +185,17 @@ def test_a_federation_is_handed_over_again_to_resume(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="hand them over again"):
         imperfed.resume(result.folder)
     assert products(imperfed.resume(result.folder, data=federation()).folder) == expected
+
+
+def test_sites_of_a_federation_are_files_and_need_names_that_files_can_have(tmp_path: Path) -> None:
+    """Two sites of one name would write over each other's models, and `../b` outside of the run's folder."""
+    with pytest.raises(DataError, match=r"mine, sites: found '../b', which cannot be the name of a file"):
+        imperfed.run("local-only", replace(federation(), sites=("a", "../b")), tmp_path, **FEW)
+    with pytest.raises(DataError, match="mine: two sites are called 'a'; rename one of them"):
+        imperfed.run("local-only", replace(federation(), sites=("a", "a")), tmp_path, **FEW)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_inputs_of_a_federation_are_those_that_networks_take(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"mine: the inputs are torch\.float64; networks take torch\.float32"):
+        imperfed.run("fedavg", replace(federation(), x=federation().x.double()), tmp_path, **FEW)

@@ -87,6 +87,8 @@ def test_command_and_call_find_the_same(folder: Path, audited: imperfed.AuditRes
 def test_rows_in_memory_keep_their_index(audited: imperfed.AuditResult, tmp_path: Path) -> None:
     table = frame()
     result = imperfed.audit(table, tmp_path / "out", label="bird", site="where", id="ring", truth="true")
+    assert repr(result).startswith("<AuditResult data: ")
+    assert f"of {len(table):,} labels wrong, estimated; {result.folder}>" in repr(result)
     labels = result.labels().to_pandas().set_index("index")
     joined = table.join(labels)
     assert (joined["given"] == joined["bird"]).all()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from imperfed.census.guess import guess
 from imperfed.data.files.declaration import Inputs
 from tests.support.guessed import read_back, write
@@ -135,3 +137,17 @@ def test_inputs_of_yes_and_no_stay_where_the_label_is_one_too(tmp_path: Path) ->
     assert found.declaration.labels.column == "label"
     assert found.declaration.inputs == Inputs(("smoker",))
     assert "inputs with the values of the label: smoker; remove those derived from it" in found.why
+
+
+def test_row_numbers_in_a_column_without_a_name_are_left_out(tmp_path: Path) -> None:
+    rows = ",age,label\n0,30,a\n1,40,b\n2,50,a\n3,60,b\n"
+    found = guess(write(tmp_path, a=rows, b=rows))
+    assert found.declaration.inputs == Inputs(("age",))
+    assert "left out: the column without a name; pandas writes row numbers so, unless index=False" in found.why
+
+
+@pytest.mark.parametrize("first", ["2021-03-01", "1.3.2021", "03/01/21", "2021-03-01 10:00"])
+def test_dates_are_left_out_with_what_to_do(tmp_path: Path, first: str) -> None:
+    rows = f"age,visit,label\n30,{first},a\n40,{first.replace('1', '2')},b\n50,{first.replace('3', '4')},a\n60,,b\n"
+    found = guess(write(tmp_path, a=rows, b=rows.replace("2", "1")))
+    assert any(why.startswith("left out: visit; dates; to use them") for why in found.why)

@@ -112,10 +112,29 @@ def test_one_seed_is_judged_by_test_rows_and_says_so() -> None:
     found = {one.method: one for one in differences([best, worse, close])}
     assert found["worse"].is_clear
     assert not found["close"].is_clear
-    assert found["worse"].sentence() == "worse on these test rows; one seed says nothing about others"
+    assert found["worse"].sentence() == "worse on these test rows; with one seed only, another seed may differ"
     alone = interval_of(best)
     assert alone is not None
     assert (alone.over, alone.n) == ("test rows", 200)
     assert alone.low < 0.9 < alone.high
     assert alone.high - alone.low == pytest.approx(2 * 1.96 * (0.9 * 0.1 / 200) ** 0.5, rel=0.2)
     assert interval_of(line("no rows", (0.5,), (4,))) is None
+
+
+def test_the_one_seed_that_both_have_is_the_one_whose_rows_are_compared() -> None:
+    """The best method diverged with the other method's first seed."""
+
+    def of(method: str, right: dict[int, int]) -> Line:
+        hits = {seed: (torch.arange(200) < n).double() for seed, n in right.items()}
+        figures = {
+            seed: RowFigures(((200, lambda rows, of_seed=of_seed: float(of_seed[rows].mean())),), False)
+            for seed, of_seed in hits.items()
+        }
+        values = tuple(n / 200 for n in right.values())
+        by_row = {seed: lambda one=one: one for seed, one in figures.items()}
+        return replace(line(method, values, tuple(right)), by_row=by_row)
+
+    (found,) = differences([of("best", {1: 180}), of("other", {0: 90, 1: 100})])
+    assert found.interval is not None
+    assert (found.seeds, found.interval.over) == ((1,), "test rows")
+    assert found.sentence() == "worse on these test rows; one seed says nothing about others"

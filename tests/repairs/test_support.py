@@ -63,8 +63,11 @@ def test_a_careful_site_is_left_alone_where_the_others_are_not() -> None:
     assert found["borne out"].tolist() == [False, True]
     words = verdict(found, NAMES, insist=False)
     assert words.alone == ("careful",)
-    assert words.words.endswith("they do not bear that out at careful, and labels there stay as they are")
-    assert "predict 72 % of the labels and contradict 18 % where they are surest, and 20 % are wrong" in words.words
+    assert words.words.endswith("do not support the estimate at careful, and labels there stay as they are")
+    assert (
+        "20 % of the labels are wrong; a model of the features predicts 72 % of the labels, and contradicts 18 %"
+        in words.words
+    )
 
 
 def test_a_few_surest_rows_of_a_site_do_not_condemn_it() -> None:
@@ -272,7 +275,7 @@ def test_features_of_pure_chance_change_nothing(clean: bool) -> None:
     assert found.verdict.alone == NAMES
     assert "the classes overlap in these features, and all labels stay as they are" in found.notes[1]
     suspected = any("is more probable" in reason for reason in found.reason)
-    assert suspected == any(reason.endswith("the features do not bear it out") for reason in found.reason)
+    assert suspected == any(reason.endswith("the features do not support it") for reason in found.reason)
 
 
 def test_who_insists_is_obeyed() -> None:
@@ -315,4 +318,4 @@ def test_clear_classes_are_repaired() -> None:
     assert (given != y).double().mean() > 0.15
     assert (found.decided != y).double().mean() < 0.01
     assert found.verdict is not None
-    assert found.verdict.words.endswith("they tell the classes apart")
+    assert found.verdict.words.endswith("the features tell the classes apart")

@@ -63,6 +63,11 @@ def test_a_search_shows_what_each_site_predicts_with_and_its_trials_from_the_bes
     assert "<h1>auto: " in source(folder)
 
 
+def test_where_sites_do_best_alone_the_title_names_no_federated_method(tmp_path: Path) -> None:
+    alone = [{"site": name, "weight": 0.0, "alone": "forest"} for name in ("north", "south")]
+    assert "<h1>auto: models of single sites on " in source(make(tmp_path, lambda told: searched(told, alone)))
+
+
 def test_where_all_sites_predict_with_one_model_no_table_says_so(tmp_path: Path) -> None:
     alike = [{"site": name, "weight": 1.0} for name in ("north", "south")]
     assert "own model" not in text(make(tmp_path, lambda told: searched(told, alike)))

@@ -96,7 +96,7 @@ def test_a_fit_brings_confidence_and_truth_together(runs: dict[float, RunResult]
     assert cooled.test is not None
     assert cooled.test.error < plain.test.error
     assert plain.temperature is None
-    assert plain.sentence().startswith("confidence not fitted, since no rows are held out (split.validation): ")
+    assert plain.sentence().endswith("; not adjusted, since no rows are held out (split.validation)")
 
 
 def test_labels_say_what_a_confidence_is_worth(runs: dict[float, RunResult]) -> None:

@@ -15,7 +15,6 @@ from imperfed.core.labels import Labels
 from imperfed.core.objective import Objective
 from imperfed.data.bins import with_bins
 from imperfed.data.federate import FederatedData
-from imperfed.evaluation.evaluator import annotators
 from imperfed.experiments.auto.request import AutoRequest
 from imperfed.experiments.config import Config
 from imperfed.experiments.run_parts import network_for
@@ -91,7 +90,7 @@ def _add(
 
 def missing_somewhere(federation: Federation) -> bool:
     """Return whether some site annotates fewer classes than all sites together."""
-    marks = annotators(federation)
+    marks = federation.annotated_by_site()
     return marks is not None and bool((marks != marks.any(0)).any())
 
 

@@ -84,6 +84,8 @@ def gain_of(difference: Difference | None, name: str, rows: str, labels: str = "
 class AutoExperiment(Experiment):
     """The run of what a search has chosen, whose results are those of the mixtures."""
 
+    keeps_inputs = True  # labels are inferred by models that sites fit alone as well
+
     def __init__(self, config: Config, data: FederatedData, record: AutoSummary) -> None:
         super().__init__(config, data)
         self.given, self.record = data, record
