@@ -137,4 +137,4 @@ def test_the_one_seed_that_both_have_is_the_one_whose_rows_are_compared() -> Non
     (found,) = differences([of("best", {1: 180}), of("other", {0: 90, 1: 100})])
     assert found.interval is not None
     assert (found.seeds, found.interval.over) == ((1,), "test rows")
-    assert found.sentence() == "worse on these test rows; one seed says nothing about others"
+    assert found.sentence() == "worse on these test rows; with one seed only, another seed may differ"
