@@ -39,3 +39,19 @@ def test_one_component_has_no_higher_one() -> None:
     assert not higher_of_two(torch.ones(1)).any()
     assert higher_of_two(torch.tensor([4.0, 1.0])).tolist() == [True, False]  # two points are enough
     assert best_split(torch.tensor([3.0, 0.0, 1.0])).tolist() == [True, False, False]
+
+
+def test_the_split_is_the_best_of_all() -> None:
+    rng = np.random.default_rng(0)
+    for n in (2, 3, 7, 40):
+        for x in (rng.normal(size=n), rng.exponential(size=n), rng.normal(size=n) + 5.0 * (rng.random(n) < 0.2)):
+            ordered = np.sort(x)
+            within = [ordered[:k].var() * k + ordered[k:].var() * (n - k) for k in range(1, n)]
+            cut = ordered[int(np.argmin(within)) + 1]
+            assert best_split(torch.from_numpy(x)).tolist() == (x >= cut).tolist()
+
+
+def test_as_many_points_as_a_large_site_has_take_no_time() -> None:
+    noise = 0.01 * torch.randn(200_000, generator=torch.Generator().manual_seed(0))
+    x = torch.cat([torch.zeros(150_000), torch.ones(50_000)]) + noise
+    assert int(best_split(x).sum()) == 50_000
