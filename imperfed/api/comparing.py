@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from imperfed.api.arguments import as_path
 from imperfed.api.call_rows import Rows, guessed, loaded, prepared
 from imperfed.api.parts import split_objects, title_of
-from imperfed.api.printing import printed
 from imperfed.api.watching import watching
+from imperfed.cli.screen import printed
 from imperfed.core.algorithm import Algorithm
 from imperfed.core.errors import DivergedError, UsageError
 from imperfed.core.federation import Federation

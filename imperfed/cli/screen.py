@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +21,13 @@ def console(stderr: bool = False, **options: Any) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False, **options)
+
+
+def printed(show: Callable[[Console], None], width: int = 100) -> str:
+    """Return as text, without colours, what is shown on a console of this width."""
+    text = StringIO()
+    show(console(file=text, width=width, no_color=True))
+    return text.getvalue().rstrip()
 
 
 def progress(json: bool = False) -> Show:

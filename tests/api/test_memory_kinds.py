@@ -156,6 +156,15 @@ def test_images_of_bytes_and_of_numbers_are_the_same(shape: tuple[int, ...], tmp
     assert torch.equal(result.predict(of_bytes["a"][0], "a"), result.predict(of_numbers["a"][0], "a"))
 
 
+def test_tensors_of_half_precision_are_numbers_too(tmp_path: Path) -> None:
+    """NumPy has no bfloat16."""
+    x, y = torch.rand(20, 3, generator=torch.Generator().manual_seed(0)).bfloat16(), torch.arange(20) % 2
+    result = imperfed.run("fedavg", {"a": (x, y), "b": (x, y)}, tmp_path, **FEW)
+    expected = imperfed.run("fedavg", {"a": (x.float(), y), "b": (x.float(), y)}, tmp_path, **FEW)
+    assert products(result.folder) == products(expected.folder)
+    assert torch.equal(result.predict(x), expected.predict(x.float()))
+
+
 def test_matrices_of_labels_may_have_blanks(tmp_path: Path) -> None:
     marks = np.array([[1, 0, np.nan], [0, np.nan, 1], [np.nan, 1, 0], [1, 1, 0]] * 10)
     x = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)

@@ -62,6 +62,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda f: {"data": {"a": (X, Y)}, "label": "y"}, "label=...: arrays have no columns; leave it out"),
     (lambda f: {"data": {"a": (X, Y[:3])}}, "data['a']: 4 rows of x, 3 rows of labels; hand over as many of each"),
     (lambda f: {"data": {"a": (X[0], Y)}}, "data['a'], x: found float32 of shape (2,), expected numbers"),
+    (lambda f: {"data": {1: (X, Y), "1": (X, Y)}}, "data: two sites are called '1'; rename one of them"),
     (lambda f: {"data": {"a": Ragged()}}, "data['a']: inputs of different shapes, such as (1, 4, 4), (1, 5, 4)"),
     (lambda f: {"data": "digits", "label": "breed"}, "label=...: describes data in memory; for a dataset or files"),
     (lambda f: {"data": f, "label": f["breed"], "site": "clinic"}, "label=...: found a value of type Series, expected"),
