@@ -157,6 +157,8 @@ def filled(page: str) -> str:
 
     def block(found: re.Match[str]) -> str:
         path, written = PARTS[found[2]]
+        if not path.exists():  # not measured yet
+            return found[0]
         return f"{found[1]}\n{written(json.loads(path.read_text()))}\n\n{found[3]}"
 
     return BLOCK.sub(block, page)

@@ -96,7 +96,7 @@ def _print_sites(census: Census, console: Console) -> None:
         (TableColumn("which is", [which for _, which in chosen], words=True), len(census.sites) > MOST_SITES),
     ]
     print_table(console, [*columns, *(column for column, shown in more if shown)])
-    skew = "skew: distance of a site's class shares to those of all sites, 0 alike .. 1 nothing in common"
+    skew = "skew: how far a site's class shares are from those of all sites, 0 to 1 (1: no class in common)"
     print_wrapped(console, skew)
     if unlabelled := [site.name for site in sites if site.skew is None]:
         print_wrapped(console, f"no largest class and no skew at {listed(unlabelled)}: it labels no row")

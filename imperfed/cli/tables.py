@@ -68,6 +68,8 @@ def run_table(console: Console, summary: Summary, folder: Path) -> None:
 def sentences_of(summary: Summary) -> Iterator[str]:
     """Yield what concerns no site in particular, first why figures are blank."""
     yield from why_blank(summary)
+    if {*apart(summary.sites)} == {*APART}:
+        yield f"annotated, never: {summary.metric} over the classes that a site annotates, and over those it never does"
     for name, common in summary.common.items():
         where = "validation rows" if name.startswith(VALIDATION) else "common test set"
         value = f"{name.removeprefix(VALIDATION)} {per_cent(common.value)} %"

@@ -86,6 +86,7 @@ def curves(
         ax.set(xlabel="round", ylabel=ylabel)
         ax.margins(x=0.02)
         whole_rounds(ax, rounds)
+        up_to_all(ax, ylabel)
         ax.grid(axis="y", color=QUIET, alpha=0.2, linewidth=0.6)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, borderpad=0, columnspacing=1.2)
 
@@ -98,6 +99,13 @@ def whole_rounds(ax: Axes, rounds: Collection[int]) -> None:
         ax.set_xticks([*rounds])
     else:
         ax.locator_params(axis="x", integer=True)
+
+
+def up_to_all(ax: Axes, ylabel: str) -> None:
+    """Let an axis of per cent end shortly outside 0 and 100, where no figure can lie."""
+    if ylabel.endswith("%"):
+        low, high = ax.get_ylim()
+        ax.set_ylim(max(low, -1), min(high, 101))
 
 
 def bars(name: str, label: str, lefts: ArrayLike, heights: ArrayLike, width: float, xlabel: str, ylabel: str) -> Markup:

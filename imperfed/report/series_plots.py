@@ -44,6 +44,7 @@ def several_curves(name: str, label: str, curves: Mapping[str, Mapping[int, floa
             )
         ax.set(xlabel="round", ylabel=ylabel)
         ax.margins(x=0.02)
+        plots.up_to_all(ax, ylabel)
         plots.whole_rounds(ax, {number for curve in curves.values() for number in curve})
         ax.grid(axis="y", color=plots.QUIET, alpha=0.2, linewidth=0.6)
         columns = 1 if max(map(len, curves)) > 24 else 2

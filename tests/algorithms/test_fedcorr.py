@@ -27,7 +27,16 @@ FIVE = [1.517892, 1.448176, 5.153764, 4.145577, 5.565846]
 def test_local_intrinsic_dimension_of_five_outputs() -> None:
     assert lid(OUTPUTS, torch.arange(5), 3).tolist() == pytest.approx(FIVE, abs=1e-5)
     assert lid_score(OUTPUTS, 3).item() == pytest.approx(3.566251, abs=1e-5)
-    assert lid_score(OUTPUTS, 20).item() == pytest.approx(lid_score(OUTPUTS, 4).item())  # as many others as there are
+    all_others = lid(OUTPUTS, torch.arange(5), 4)
+    assert lid_score(OUTPUTS, 20).item() == pytest.approx(all_others.mean().item())  # as many as there are
+
+
+def test_the_objective_alone_is_the_cross_entropy_towards_the_labels_so_far() -> None:
+    z, y = torch.tensor([[1.0, 0, 2], [0, 3, 1]]), torch.tensor([2, 0])
+    batch = Batch.of(z, Exact(torch.zeros(2, dtype=torch.int64), 3), torch.ones(2), {"y": y}, {})
+    loss, kept = CorrectedCE().loss(lambda x: x, batch)
+    torch.testing.assert_close(loss, -z.log_softmax(-1)[[0, 1], [2, 0]])
+    assert torch.equal(CorrectedCE().update_rows(lambda x: x, batch, kept)["y"], y)
 
 
 def test_ties_and_copies_do_not_explode() -> None:

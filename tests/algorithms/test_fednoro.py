@@ -62,6 +62,13 @@ def test_classes_that_a_site_lacks_count_for_nothing() -> None:
     assert loss(1.0, counts, torch.tensor([0, 2])) == pytest.approx(by_hand, abs=1e-6)
 
 
+def test_until_they_are_looked_for_no_site_is_noisy() -> None:
+    method = FedNoRo()
+    server = method.init_server(torch.zeros(2), 3)
+    assert [method.send(server, k)["teacher"].item() for k in range(3)] == [0, 0, 0]
+    assert [len(method.exchanges(t)) for t in (0, 9, 10, 11)] == [1, 1, 2, 1]
+
+
 def test_the_teacher_sets_in() -> None:
     weights = [FedNoRo().teacher_weight(torch.tensor(float(t))).item() for t in (10, 20, 30, 49, 80)]
     assert weights == pytest.approx([0.005390, 0.050400, 0.244177, 0.8, 0.8], abs=1e-6)

@@ -14,6 +14,7 @@ from benchmarks.scale import fill
 def test_a_page_has_the_figures_of_its_files(name: str) -> None:
     page = (fill.DOCS / name).read_text(encoding="utf-8")
     assert fill.filled(page) == page
+    assert all("| --- |" in found[0] for found in fill.BLOCK.finditer(page))
 
 
 def test_every_part_is_on_one_page() -> None:

@@ -14,7 +14,7 @@ from imperfed.engine.backends.distributed.distributed_backend import Distributed
 from imperfed.engine.backends.distributed.group import RankGroup
 from imperfed.engine.engine import MakeBackend
 from imperfed.experiments.device import Hardware
-from imperfed.experiments.ranks import RankHardware, start_ranks, stop_ranks
+from imperfed.experiments.ranks import PLACE, RankHardware, start_ranks, stop_ranks
 from imperfed.testing.cases import Case, cases
 from imperfed.testing.clauses import reference, start
 from imperfed.testing.held_out_clause import holding_out
@@ -27,11 +27,10 @@ ROUNDING = 1e-6
 @pytest.fixture(scope="module")
 def group() -> Iterator[RankGroup]:
     """Return two ranks, which live as long as the tests of this file."""
-    before = dict(os.environ)
+    before = {name: os.environ.get(name) for name in PLACE}
     yield start_ranks(2)
     stop_ranks()
-    os.environ.clear()
-    os.environ.update(before)
+    assert {name: os.environ.get(name) for name in PLACE} == before
 
 
 @pytest.fixture(scope="module")

@@ -159,6 +159,7 @@ def test_bulyan_replaces_the_selected_answers_by_the_mixture():
 
 def test_of_two_values_as_near_to_the_median_the_smaller_one_counts():
     assert mean_near_median(torch.tensor([[0.0], [1.0], [3.0], [5.0], [9.0]]), 2).tolist() == [2.0]  # 3, and 1, not 5
+    assert mean_near_median(torch.tensor([[5.0], [9.0], [3.0], [0.0], [1.0]]), 2).tolist() == [2.0]  # whoever sent them
 
 
 def test_bulyan_selects_from_those_left_and_ties_go_to_the_lowest_index():

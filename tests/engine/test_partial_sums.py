@@ -10,6 +10,7 @@ from torch import Tensor
 
 from imperfed.engine.backends.distributed.rank_answers import RankAnswers
 from imperfed.engine.backends.distributed.site_holder import SiteHolder
+from imperfed.engine.population import Share
 
 ANSWERS = {
     4: {"w": torch.tensor([1.0, 2]), "c": torch.tensor([[10.0, 20], [30, 40]])},
@@ -22,7 +23,7 @@ STACKED = {name: torch.stack([answer[name] for answer in ANSWERS.values()]) for 
 def holder(*sites: int) -> SiteHolder:
     """What a rank holds after an exchange in which these sites of it answered."""
     net = SimpleNamespace(row=torch.zeros(1))
-    population = SimpleNamespace(runtime=SimpleNamespace(net=net), share=SimpleNamespace(sites=sites))
+    population = SimpleNamespace(runtime=SimpleNamespace(net=net), share=Share(sites, ()))
     made = SiteHolder(population, None)  # type: ignore[arg-type]
     made.answers = {k: ANSWERS[k] for k in sites}
     return made

@@ -11,6 +11,8 @@ from imperfed.evaluation.prediction_counts import PredictionCounts, calibration_
 from imperfed.evaluation.temperature import (
     NOT_HELD_OUT,
     SAY_NOTHING,
+    UNFITTED,
+    Temperature,
     fitted,
     most_likely,
 )
@@ -106,7 +108,8 @@ def test_where_it_cannot_be_fitted_it_says_why() -> None:
         assert "never say that a class is absent" in fitted(told, kind, 50).reason
         assert fitted(told, kind, 50).value == 1
     everything = likelihoods(torch.randn(5, 4), Candidates(torch.ones(5, 4, dtype=torch.bool), 4))
-    assert fitted([everything], Candidates, 5).reason == SAY_NOTHING
+    assert fitted([everything], Candidates, 5) == Temperature(1.0, 0, SAY_NOTHING)
+    assert Temperature(1.0, reason=NOT_HELD_OUT) == UNFITTED
     assert {name for name, kind in KINDS.items() if kind.uncalibrated} == {"positive", "positives"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 
 from imperfed.core.errors import UsageError
 from imperfed.engine.backends.distributed.group import RankGroup
+from imperfed.engine.backends.process import ProcessBackend
 from imperfed.experiments import ranks
 from imperfed.experiments.config import RunConfig
 from imperfed.experiments.device import Hardware
@@ -52,6 +54,31 @@ def test_runs_are_not_made_side_by_side_over_ranks(tmp_path: Path, monkeypatch: 
         next(processes.outcomes([[config], [config]], tmp_path, Watch))
     monkeypatch.undo()
     assert not ranks.over_ranks(Hardware.of(config.run))
+
+
+def test_ranks_that_were_started_for_gpus_are_those_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    original = ranks.start_ranks
+
+    def begin(size: int) -> RankGroup:
+        begun.append(size)
+        return original(size)
+
+    monkeypatch.setattr(ranks, "start_ranks", begin)
+    cpu = torch.device("cpu")
+    one, two, three = (Hardware(cpu, "float32", gpus=tuple(range(n))) for n in (1, 2, 3))
+    try:
+        for hardware in (two, two, three):
+            ranks.backend_of(hardware)
+            assert len(ranks.children()) == len(hardware.gpus) - 1
+        assert begun == [2, 3]
+        assert ranks.over_ranks(three)
+        assert not ranks.over_ranks(one)
+        assert ranks.backend_of(one) is ProcessBackend
+        assert not ranks.children()
+    finally:
+        ranks.stop_ranks()
+    assert "WORLD_SIZE" not in os.environ
 
 
 def test_a_rank_that_is_killed_ends_the_run_which_goes_on_in_one_process(tmp_path: Path, no_page: None) -> None:

@@ -62,12 +62,7 @@ def test_the_same_seed_leads_to_the_same_choice(tmp_path: Path):
     assert torch.equal(one.predict(x, site="s0"), other.predict(x, site="s0"))
 
 
-def test_what_was_chosen_is_run_over_ranks_and_infers_the_same_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE", "GLOO_SOCKET_IFNAME"):
-        monkeypatch.setenv(name, "1")  # so that what `start_ranks` sets is taken back
-        monkeypatch.delenv(name)
+def test_what_was_chosen_is_run_over_ranks_and_infers_the_same_labels(tmp_path: Path) -> None:
     alone = imperfed.run(data=federation("candidates"), out=tmp_path / "alone", **SMALL)
     start_ranks(2)
     try:

@@ -34,8 +34,11 @@ from imperfed.engine.site import OPENING
 from imperfed.engine.state import State, nbytes
 
 MB = 1e6
-SMALL = 1 << 16
-"""The most bytes of the server's memory that are sent with the next command rather than by themselves."""
+SMALL = 1 << 18
+"""The most bytes of the server's memory that are sent with the next command, to one rank after the other.
+
+More are broadcast, which to a process that waits is a second interruption.
+"""
 NUMBERS = count()
 """Numbers for backends: a process may have several at the same time."""
 
