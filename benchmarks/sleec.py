@@ -1,8 +1,9 @@
-"""SLEEC on all rows in one place, a reference beside FedALC: `python -m benchmarks.sleec --data bibtex,enron,rcv1`.
+"""SLEEC on all rows in one place, a reference beside FedALC: `python -m benchmarks.sleec --data bibtex --seeds 0,1,2`.
 
 Bhatia, Jain, Kar, Varma, Jain, "Sparse local embeddings for extreme multi-label classification", NIPS 2015. FedALC's
 tables call it an oracle: it sees which classes an example does not have. It is no algorithm of the catalogue, because
-it predicts from the labels of the training rows themselves, which may leave no site.
+it predicts from the labels of the training rows themselves, which may leave no site. With `--out` its figures become a
+line beside those of `benchmarks.positives`.
 
 Source: the title and abstract were read, the equations are from memory, unverified, and one public port was compared;
 the defaults are that port's for Bibtex.
@@ -22,7 +23,9 @@ sparse.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +35,7 @@ from scipy.sparse import csr_matrix, identity
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.cluster import KMeans
 
+from benchmarks import positives_table as tables
 from benchmarks.positives import SPLIT
 from imperfed.data.federate import federate
 from imperfed.data.labelling import LabelConfig
@@ -44,6 +48,8 @@ CLUSTER = 6000
 """The most rows of a cluster, on average."""
 DENSE = 400
 """The number of rows up to which all eigenvalues are computed."""
+LINE = "SLEEC, all rows in one place"
+"""Its line in the tables."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,15 @@ def run(name: str, seed: int, how: SLEEC) -> dict[str, float]:
     return {f"p@{k}": precision_at(k)(torch.from_numpy(scores), oracle.common_y) for k in (1, 3, 5)}
 
 
+def keep(out: Path, name: str, seed: int, how: SLEEC, figures: dict[str, float]) -> None:
+    """Append a run to the file of `benchmarks.positives`, at the stops of its other lines: SLEEC has no rounds."""
+    stops = next((record["stops"] for record in tables.read(out) if record["data"] == name), [0])
+    told = {"data": name, "line": LINE, "settings": {}, "how": asdict(how), "seed": seed, "stops": stops}
+    found = {key: round(value, 5) for key, value in figures.items()}
+    task = json.dumps(told, sort_keys=True)
+    tables.append(out, told | {"task": task, "device": "cpu", "figures": {str(stop): found for stop in stops}})
+
+
 def main() -> None:
     """Print a line per dataset and seed."""
     words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -175,12 +190,15 @@ def main() -> None:
     words.add_argument("--nbar", type=int, default=SLEEC.nbar)
     words.add_argument("--dimension", type=int, default=SLEEC.L)
     words.add_argument("--steps", type=int, default=SLEEC.steps)
+    words.add_argument("--out", type=Path, help="the file of benchmarks.positives, to which lines are added")
     asked = words.parse_args()
     how = SLEEC(L=asked.dimension, nbar=asked.nbar, steps=asked.steps)
     for name in asked.data.split(","):
         for seed in map(int, asked.seeds.split(",")):
             found = run(name, seed, how)
             print(name, f"seed {seed}", *(f"{key} {100 * value:.2f}" for key, value in found.items()), flush=True)
+            if asked.out:
+                keep(asked.out, name, seed, how, found)
 
 
 if __name__ == "__main__":

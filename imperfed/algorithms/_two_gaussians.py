@@ -45,9 +45,9 @@ def fit(x: Tensor, share: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def best_split(sums: Tensor) -> Tensor:
     """Return which numbers are on the higher side of the split that leaves the least sum of squares."""
-    ordered = sums.sort().values
+    ordered = sums.double().sort().values
     n = len(ordered)
-    sides = [((ordered[:k] - ordered[:k].mean()).square().sum(), k) for k in range(1, n)]
-    costs = [float(low + (ordered[k:] - ordered[k:].mean()).square().sum()) for low, k in sides]
-    cut = min(range(n - 1), key=costs.__getitem__) + 1
-    return sums >= ordered[cut]
+    low = (ordered - ordered.mean()).cumsum(0)[:-1]  # the sum of the lower side; the higher one's is its negative
+    k = torch.arange(1, n, device=sums.device)
+    between = low.square() / k + low.square() / (n - k)  # the sum of squares that a split takes away
+    return sums >= ordered[int(between.argmax()) + 1]

@@ -112,7 +112,7 @@ class FedCorr(Algorithm):
     def prepare(self, site: SiteContext) -> Tree:
         """Add the loss under w_k from which on a row may be relabelled."""
         losses = torch.cat([self.losses(site, batch) for batch in site.slices()])
-        most = int(len(losses) * float(site.down["share"]))
+        most = int(len(losses) * float(site.down["share"]) * (1 + 1e-6))  # in float32 a share may be just too small
         least = losses.sort(descending=True).values[most - 1] if most else losses.new_tensor(NEVER_REACHED)
         return site.down | {"least": least}
 
@@ -190,7 +190,7 @@ def lid(outputs: Tensor, rows: Tensor, neighbours: int) -> Tensor:
     """Return LID(o_i) = -K / sum_j log(r_j / r_K) of these rows, r the distances to the K nearest other outputs."""
     far = torch.cdist(outputs[rows], outputs, compute_mode="donot_use_mm_for_euclid_dist")
     far.scatter_(1, rows[:, None], torch.inf)
-    r = far.sort(1).values[:, :neighbours]
+    r = far.topk(neighbours, 1, largest=False).values
     total = (r.clamp(min=1e-12) / (r[:, -1:] + 1e-6)).log().sum(1)
     undefined = (total.abs() < 1e-4) | (r[:, -1] < 1e-6)  # all at one distance, or copies of the row
     return torch.where(undefined, torch.nan, -neighbours / (total + 1e-6))

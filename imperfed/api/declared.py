@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def split_keywords(keywords: Mapping[str, Any], in_memory: bool) -> tuple[dict[s
 
 
 def _is_share(key: str, value: Any) -> bool:
-    return key in PARTS and isinstance(value, int | float)
+    return key in PARTS and isinstance(value, Real)
 
 
 def _is_plain(value: Any) -> bool:

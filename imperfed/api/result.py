@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from imperfed.api.declared import refuse
-from imperfed.api.handed_over import as_memory_table, is_table
-from imperfed.api.printing import printed
+from imperfed.api.handed_over import as_memory_table, as_numpy, is_table
+from imperfed.cli.screen import printed
 from imperfed.core.errors import DataError, UsageError, unknown
 from imperfed.core.labels import KINDS
 from imperfed.core.network import Network
@@ -163,8 +163,7 @@ class RunResult:
 
     def _predict_array(self, rows: Any, site: str) -> Tensor:
         try:
-            array = rows.numpy(force=True) if isinstance(rows, Tensor) else np.asarray(rows)
-            x = as_inputs(array, RunFolder(self.folder).config(self.objects).run.data, "x")
+            x = as_inputs(as_numpy(rows), RunFolder(self.folder).config(self.objects).run.data, "x")
             check_inputs(x, self.summary, "x")
             check_finite(x, "x")
         except (DataError, TypeError, ValueError) as error:

@@ -144,6 +144,13 @@ class Column:
         """Return the names that occur, alone or in sets: numbers in ascending order, words in alphabetical order."""
         mark = self.separator()
         names = {item.strip() for value in self.values or () for item in (value.split(mark) if mark else (value,))}
+        return self._in_order(names)
+
+    def categories(self) -> tuple[str, ...]:
+        """Return the values that occur, each as a whole, whatever separators it holds, in the same order."""
+        return self._in_order({value.strip() for value in self.values or ()})
+
+    def _in_order(self, names: Collection[str]) -> tuple[str, ...]:
         return tuple(sorted(names, key=float) if self.numeric else sorted(names))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,13 +53,6 @@ def print_inspection(inspection: Inspection, console: Console, pictures: Mapping
     for step in inspection.steps:
         console.print(f"  {step.command}", soft_wrap=True)
         print_wrapped(console, step.why, "      ")
-
-
-def printed(inspection: Inspection) -> str:
-    """Return what is printed, as text."""
-    text = io.StringIO()
-    print_inspection(inspection, Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False), {})
-    return text.getvalue()
 
 
 def _print_guesses(inspection: Inspection, console: Console) -> None:

@@ -136,6 +136,6 @@ def _chosen_inputs(look: Look, stated: Any) -> Entries | None:
     if not isinstance(stated, Mapping):
         names = expanded(stated, [*look.columns])
         chosen = [_find(look.columns, name, "inputs", look) for name in names]
-        words = {c.name: c.names() for c in chosen if c.few and not (c.numeric or c.nearly_numeric)}
+        words = {c.name: c.categories() for c in chosen if c.few and not (c.numeric or c.nearly_numeric)}
         return non_defaults(Inputs(tuple(c.name for c in chosen if c.name not in words), words))
     return dict(stated) if stated.keys() - {"standardise"} else None

@@ -35,7 +35,7 @@ def _table(look: Look, rest: list[Column]) -> Inputs:
     usable = [c for c in rest if c.known and not c.lists]
     numeric = tuple(c.name for c in usable if c.numeric)
     words = {
-        c.name: c.names()
+        c.name: c.categories()
         for c in usable
         if not c.numeric and c.few and len(c.values or ()) <= CATEGORIES and not mixed_kinds(look.layout, look.files, c)
     }

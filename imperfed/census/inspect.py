@@ -21,6 +21,7 @@ from imperfed.census.input_values import SiteValues, look_at_values, shared_ids
 from imperfed.census.rows_to_test import few_rows_warnings, sites_too_small_to_test
 from imperfed.census.value_warnings import value_warnings
 from imperfed.census.warnings import id_warnings, warnings
+from imperfed.cli.screen import printed
 from imperfed.core.errors import DataError, UsageError
 from imperfed.core.labels.counts import one_class_each
 from imperfed.core.threads import one_thread
@@ -69,9 +70,9 @@ class Inspection:
 
     def __str__(self) -> str:
         """Return what `imperfed inspect` prints."""
-        from imperfed.census.console import printed
+        from imperfed.census.console import WIDTH, print_inspection
 
-        return printed(self)
+        return printed(lambda console: print_inspection(self, console, {}), WIDTH)
 
     def _repr_html_(self) -> str:
         """Return the same text for notebooks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 import threading
 import time
@@ -20,6 +21,9 @@ from imperfed.experiments.config import Config
 from imperfed.experiments.watch import Interrupted, Watch
 from imperfed.report.words import many
 from imperfed.results.data_facts import DataFacts
+
+FORWARDED = 2.0
+"""Seconds within which torchrun, which received Ctrl-C as well, has passed it on to its processes."""
 
 
 class Show:
@@ -130,11 +134,15 @@ class Show:
     @contextmanager
     def interruptible(self) -> Iterator[None]:
         """On the first Ctrl-C, finish the round and write a checkpoint; on the second, stop at once."""
+        first = -math.inf
 
         def interrupt(number: int, frame: FrameType | None) -> None:
+            nonlocal first
+            if "TORCHELASTIC_RUN_ID" in os.environ and time.monotonic() - first < FORWARDED:
+                return
             if self.stopping:
                 raise KeyboardInterrupt
-            self.stopping = True
+            self.stopping, first = True, time.monotonic()
             # In a thread of its own: whatever was being printed would be printed twice.
             text = "stopping after this round, with a checkpoint; Ctrl-C again to stop at once"
             threading.Thread(target=self.console.print, args=(text,)).start()

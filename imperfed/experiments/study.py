@@ -86,7 +86,7 @@ class Study:
     gpu: str = ""
     """What takes too long without a GPU, if that holds for all columns."""
     lacks: str = ""
-    """Rows of the paper for which there is no method here."""
+    """Rows of the paper that are not here, and why."""
     reference: str = ""
     """The row from whose run of the same seed distances are measured."""
 

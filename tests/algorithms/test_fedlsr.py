@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -29,6 +31,8 @@ def test_divergence_and_entropy() -> None:
     assert divergence(Z1, Z2).item() == pytest.approx(0.065342, abs=1e-6)
     sharp = ((entropy(3 * Z1) + entropy(3 * Z2)) / 2).item()  # the anchor is of the sharpened views, a and b
     assert sharp == pytest.approx(0.520237, abs=1e-6)
+    sure = torch.tensor([[200.0, 0, 0]]), torch.tensor([[0, 200.0, 0]])
+    assert divergence(*sure).item() == pytest.approx(math.log(2), abs=1e-4)  # nothing is divided by 0
     p = Z1.softmax(-1)
     assert entropy(Z1).item() == pytest.approx(float(-(p * p.log()).sum()), abs=1e-12)
 

@@ -36,7 +36,13 @@ def merged(adapt: str, counts: Tensor = COUNTS) -> tuple[Tensor, Tensor, Tensor]
 def test_shares_of_classes() -> None:
     near(shares(COUNTS), [[0.8, 0.5, 0], [0.2, 0.5, 1]])
     near(shares(COUNTS * torch.tensor([1.0, 1, 0])), [[0.8, 0.5, 0.5], [0.2, 0.5, 0.5]])  # a class nobody has
+    near(shares(torch.tensor([[1.0, 0], [0, 2]])), [[1, 0], [0, 1]])  # one row is enough
     near(shares(COUNTS).mean(1), [0.433333, 0.566667])
+
+
+def test_robust_rules_may_mix_whole_models_only() -> None:
+    assert FLAG(adapt="whole").not_mixable_because == ""
+    assert all("by its rows of it" in FLAG(adapt=adapt).not_mixable_because for adapt in ("rows", "both"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from benchmarks import sleec
+from benchmarks import positives_table, sleec
 from benchmarks.sleec import SLEEC, embed, inner, pairs, predict, project, regress, root, scores_of
 
 X = csr_matrix(np.array([[1.0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 1, 1], [1, 1, 0]]))
@@ -64,3 +65,14 @@ def test_large_clusters_are_decomposed_without_forming_the_matrix(monkeypatch: p
     assert root(Z, csr_matrix(R + R.T), 3) @ root(Z, csr_matrix(R + R.T), 3).T == pytest.approx(dense @ dense.T)
     assert inner(Z, np.array([0, 3]), np.array([1, 3])) == pytest.approx([Z[0] @ Z[1], Z[3] @ Z[3]])
     assert regress(X, np.ones((5, 1)), 1e6) == pytest.approx(np.zeros((3, 1)), abs=1e-5)
+
+
+def test_a_run_is_kept_as_a_line_of_the_tables(tmp_path: Path) -> None:
+    out = tmp_path / "positives.jsonl"
+    rival = {"data": "tiny", "line": "FedALC", "settings": {"lam": 10, "lr_server": 0.01}, "seed": 0, "stops": [25]}
+    figures = {"p@1": 0.5, "p@3": 0.4, "p@5": 0.3}
+    positives_table.append(out, rival | {"task": "", "figures": {"25": figures | {"map": 0.2}}})
+    sleec.keep(out, "tiny", 0, HOW, {"p@1": 0.654321, "p@3": 0.4, "p@5": 0.3})
+    first, second = positives_table.table(list(positives_table.read(out)), "tiny").splitlines()[2:]
+    assert first == f"| {sleec.LINE} | 65.4 | 40.0 | 30.0 |  |  | 1 |  |"
+    assert second.startswith("| FedALC | 50.0 |")

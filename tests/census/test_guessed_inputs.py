@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from imperfed.census.guess import guess
 from imperfed.data.files.declaration import Inputs
+from imperfed.data.files.reading import read_sites
 from tests.support.guessed import read_back, write
 
 
@@ -54,6 +57,22 @@ def test_a_word_for_a_blank_is_a_category_among_words(tmp_path: Path) -> None:
     found = guess(write(tmp_path, a=rows, b=rows.replace("daily", "none"))).declaration
     assert found.inputs.categorical == {"drinks": ("daily", "none")}
     assert not found.inputs.missing
+
+
+def test_a_category_may_hold_what_separates_names_elsewhere(tmp_path: Path) -> None:
+    towns = ('"Boston, MA"', '"Austin, TX"', "one|two", "a;b")
+    rows = "w,town,label\n" + "".join(f"{i}.5,{towns[i % 4]},{'ab'[i // 2 % 2]}\n" for i in range(8))
+    found = read_back(guess(write(tmp_path, a=rows, b=rows))).declaration
+    assert found.inputs.categorical == {"town": ("Austin, TX", "Boston, MA", "a;b", "one|two")}
+    assert read_sites(found).check().sites[0].rows.x[:, 1:].sum(1).tolist() == [1.0] * 8
+
+
+def test_columns_of_neither_numbers_nor_text_are_left_out(tmp_path: Path) -> None:
+    for site in ("a", "b"):
+        nested = [{"of": i} for i in range(8)]
+        table = pyarrow.table({"w": [i / 2 for i in range(8)], "nested": nested, "label": ["a", "b"] * 4})
+        parquet.write_table(table, tmp_path / f"{site}.parquet")
+    assert guess(tmp_path).declaration.inputs == Inputs(("w",))
 
 
 def test_numbers_at_one_site_and_words_at_another_are_no_input(tmp_path: Path) -> None:

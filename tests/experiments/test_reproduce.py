@@ -211,7 +211,7 @@ def test_what_stands_for_something_else_is_no_reproduction(toy: Path) -> None:
     path.write_text('lacks = "a rival"\n' + path.read_text())
     studies.cache_clear()
     assert standing(studies()["toy/table-1"]).status == "partly"  # a row of the paper is missing
-    assert standing(studies()["toy/table-1"]).about[1] == "no method here: a rival"
+    assert standing(studies()["toy/table-1"]).about[1] == "rows of the paper that are not here: a rival"
 
 
 def test_a_damaged_file_of_results_is_said(toy: Path) -> None:

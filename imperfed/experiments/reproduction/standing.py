@@ -64,7 +64,7 @@ def _about(study: Study, missing: Sequence[StudyColumn]) -> Iterator[str]:
     if study.substitute:
         yield f"substitute: {study.substitute}"
     if study.lacks:
-        yield f"no method here: {study.lacks}"
+        yield f"rows of the paper that are not here: {study.lacks}"
     if study.gpu and missing:
         yield f"needs a GPU, which was not at hand: {study.gpu}"
     reasons: dict[str, list[str]] = {}
