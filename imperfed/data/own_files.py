@@ -60,8 +60,6 @@ def federate_files(reading: Reading, split: SplitConfig, labelling: LabelConfig,
 def federate_ready(federation: Federation) -> FederatedData:
     """Return a federation that the caller made; nothing is known about its truth, and its inputs are not scaled."""
     federation.check()
-    if federation.x.dtype != torch.float32:
-        raise DataError(f"{federation.name}: the inputs are {federation.x.dtype}; networks take torch.float32")
     for site in federation.sites:
         if trouble := name_trouble(site):
             raise DataError(f"{federation.name}, sites: found {trouble}; rename the site")

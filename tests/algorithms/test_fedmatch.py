@@ -27,7 +27,7 @@ from imperfed.engine.seeds import generator
 from imperfed.nn.views import strong_view
 from imperfed.testing import clauses
 from imperfed.testing.cases import Case
-from imperfed.testing.toy import Watched, engine, world
+from imperfed.testing.toy import Watched, engine, network, one_by_one, world
 from tests.support.transcription import double, near
 
 KNOWN = torch.ones(2, 2, dtype=torch.float64)
@@ -117,6 +117,20 @@ def test_the_server_takes_plain_means_and_asks_each_model_as_it_was_sent() -> No
     assert new["psis"].tolist() == [[0, 1], [0, 0], [0.5, 0]]
     assert new["seen"].tolist() == [1, 0, 1]
     assert new["embedded"].flatten().tolist() == [0.5, 0, 0.5]
+
+
+def test_running_statistics_are_those_of_one_pass_over_the_rows() -> None:
+    """Neither views nor helpers leave a trace in batch normalisation."""
+    data, net = world(Annotated, (9,)), network(nn.BatchNorm1d(8))
+    start = engine(FedMatch(), IML(), data, net=net, rounds=1)
+    w = start.population.down(0, start.population.spec.algorithm.exchanges(0)[0])["w"]  # sigma + psi
+    start.close()
+    layout = start.population.spec.layout
+    weight, bias = (layout.view(w, f"rep.0.{name}") for name in ("weight", "bias"))
+    h = data[0].x @ weight.T + bias
+    local = Local(steps=1, batch=16, lr=1e-3)
+    e = engine(FedMatch(), IML(), data, local, network(nn.BatchNorm1d(8)), rounds=1, make_backend=one_by_one).go()
+    torch.testing.assert_close(e.seen[-1]["buffers"][0, :8], 0.1 * h.mean(0))
 
 
 # -- three unequal sites, two a round: a linear model ------------------------------------------------------------------

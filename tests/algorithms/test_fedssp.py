@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from imperfed.algorithms._simsiam import Predictor, Projector, Standardised, similarity_loss, simsiam, spread, views
+from imperfed.algorithms.cross_entropy import CROSS_ENTROPY
 from imperfed.algorithms.fedavg import FedAvg
 from imperfed.algorithms.fedssp import FedSSP
 from imperfed.algorithms.fixmatch import FixMatch
@@ -181,6 +182,8 @@ def test_the_change_of_stages_keeps_the_contract(clause: Callable[[Case], None])
 
 
 def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(UsageError, match="fedssp is for classes that are annotated or not"):
+        FedSSP(objective=CROSS_ENTROPY)
     with pytest.raises(UsageError, match="fedssp chooses the inputs itself"):
         FedSSP(objective=FixMatch())
     with pytest.raises(UsageError, match=r"method\.pretrain"):

@@ -86,6 +86,16 @@ def test_a_sum_that_no_clipped_updates_have_is_refused() -> None:
         assert mechanism.unfold(torch.randint(-(2**62), 2**62, (2,))) is None
 
 
+def test_clipped_updates_that_all_point_one_way_are_not_refused() -> None:
+    """Their sum is as long as a sum can be, and rounding to whole steps makes some of these longer still."""
+    for seed in range(20):
+        u = torch.randn(500, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        parts = [SecretSum(clip=1.0).share(torch.zeros(500), 9 * u, p, U, b"") for p in U.weights]
+        found = SecretSum(clip=1.0).unfold(torch.stack(parts).sum(0))
+        assert found is not None
+        assert float(found.norm()) == pytest.approx(1)
+
+
 def test_one_share_missing_and_there_is_no_mean() -> None:
     sent = {"w": SENT, "buffers": torch.tensor([7.0])}
     w = [SENT + k * torch.tensor([0.3, -0.1, 0.5]) for k in range(4)]

@@ -79,12 +79,20 @@ def test_methods_are_compared_with_the_best_one_seed_by_seed() -> None:
     assert near.values == pytest.approx((-0.05, -0.01, -0.03))
     assert near.mean == pytest.approx(statistics.fmean(near.values))
     assert (near.is_clear, far.is_clear) == (False, True)
+    assert near.interval == over_seeds(near.values)
     assert near.sentence().startswith("no difference shown, p = 0.")
     assert far.sentence().startswith("worse, p")
 
 
 def test_a_mean_over_several_seeds_has_the_interval_over_seeds() -> None:
-    assert interval_of(line("a", (0.5, 0.6, 0.7))) == over_seeds((0.5, 0.6, 0.7))
+    for values in ((0.5, 0.6, 0.7), (0.5, 0.6)):
+        assert interval_of(line("a", values, tuple(range(len(values))))) == over_seeds(values)
+
+
+def test_nothing_can_be_said_without_an_interval() -> None:
+    found = SeedDifference("a", "best", (0,), (-0.5,))
+    assert not found.is_clear
+    assert found.sentence() == "one seed, and no test rows to compare on: nothing can be said"
 
 
 def test_a_method_without_a_figure_is_not_compared() -> None:
@@ -137,4 +145,4 @@ def test_the_one_seed_that_both_have_is_the_one_whose_rows_are_compared() -> Non
     (found,) = differences([of("best", {1: 180}), of("other", {0: 90, 1: 100})])
     assert found.interval is not None
     assert (found.seeds, found.interval.over) == ((1,), "test rows")
-    assert found.sentence() == "worse on these test rows; one seed says nothing about others"
+    assert found.sentence() == "worse on these test rows; with one seed only, another seed may differ"
