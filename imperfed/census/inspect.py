@@ -129,7 +129,10 @@ def _parsed(guessed: Guess) -> Declaration:
 def _unsure(guessed: Guess, error: DataError) -> DataError:
     """Return an error with the problems and the guess, which may be the cause."""
     place = guessed.declaration.file
-    return DataError(f"{error}\n{place} was guessed and not written; fix the files, or write it:\n\n{guessed.text()}")
+    left_out = "".join(f"\n  {sentence}" for sentence in guessed.why if sentence.startswith("left out"))
+    return DataError(
+        f"{error}{left_out}\n{place} was guessed and not written; fix the files, or write it:\n\n{guessed.text()}"
+    )
 
 
 def _inspected(reading: Reading, guessed: tuple[str, ...]) -> Inspection:

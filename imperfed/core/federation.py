@@ -151,6 +151,8 @@ class Federation:
 
     def _check_inputs(self, site: str, start: int, x: Tensor) -> None:
         """Check that the inputs of a site are finite."""
+        if x.sum().isfinite():  # one pass that copies nothing; finite numbers whose sum overflows are looked at below
+            return
         finite = torch.isfinite(x.flatten(1)).all(1)
         if not finite.all():
             row = int((~finite).nonzero()[0])

@@ -9,6 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from imperfed.census.guess import guess
+from imperfed.census.inspect import inspect
+from imperfed.core.errors import DataError
 from imperfed.data.files.declaration import Inputs
 from imperfed.data.files.reading import read_sites
 from tests.support.guessed import read_back, write
@@ -170,3 +172,22 @@ def test_dates_are_left_out_with_what_to_do(tmp_path: Path, first: str) -> None:
     rows = f"age,visit,label\n30,{first},a\n40,{first.replace('1', '2')},b\n50,{first.replace('3', '4')},a\n60,,b\n"
     found = guess(write(tmp_path, a=rows, b=rows.replace("2", "1")))
     assert any(why.startswith("left out: visit; dates; to use them") for why in found.why)
+
+
+def test_where_no_column_can_be_an_input_each_is_named_with_its_flaw(tmp_path: Path) -> None:
+    rows = "share,label\n" + "".join(f"{i}.5%,{'ab'[i % 2]}\n" for i in range(9))
+    write(tmp_path, a=rows, b=rows.replace(".5", ".7"))
+    with pytest.raises(DataError, match=r"say what the inputs are\n  left out: share; neither numbers nor"):
+        inspect(tmp_path)
+
+
+def test_files_of_other_formats_are_named_where_one_seems_to_be_all_there_is(tmp_path: Path) -> None:
+    rows = "w,label\n" + "".join(f"{i}.5,{'ab'[i % 2]}\n" for i in range(9))
+    write(tmp_path, north=rows)
+    with pytest.raises(DataError, match=r"write federation.toml with site_column = \.\.\.$"):
+        inspect(tmp_path)
+    (tmp_path / "south.tsv").write_text(rows.replace(",", "\t"))
+    (tmp_path / "west.xlsx").write_bytes(b"PK")
+    (tmp_path / "README.md").write_text("what these files are")
+    with pytest.raises(DataError, match=r"file of its own, give south.tsv, west.xlsx the same format$"):
+        inspect(tmp_path)
