@@ -15,6 +15,7 @@ from typing import Any
 
 from imperfed.data.files.declaration import called
 from imperfed.report.run_files import COMMON, PERSONAL, Course, RunFiles, read_run
+from imperfed.report.words import named
 from imperfed.results.folder import RunFolder
 from imperfed.results.prediction_figures import listed
 
@@ -81,7 +82,7 @@ class RunStatus:
             round=run.round,
             rounds=folder.rounds(),
             seconds_left=left,
-            metric=run.metric or "",
+            metric=named(run.metric) if run.metric else "",
             mean=run.overall.mean if run.overall.mean is not None else (figure[-1][1] if figure else None),
             worst=run.overall.worst,
             loss=points(run.history.get("train/loss", {})),
